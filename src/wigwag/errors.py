@@ -1,0 +1,51 @@
+"""Everything that can go wrong on purpose, as one tree.
+
+    WigwagError
+    ├── UsageError       a command line or a call asks for something that cannot be
+    ├── DocumentError    a flag document was rejected as a whole; `findings` says what and where
+    ├── SelectorError    a flag selector that means nothing
+    └── RuleError        a targeting rule cannot be evaluated; the flag answers PARSE_ERROR
+
+Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wigwag.flags.model import Finding
+
+
+class WigwagError(Exception):
+    """The root of the tree: catch this to catch everything wigwag raises on purpose."""
+
+    code: ClassVar[str] = "GENERAL"
+
+
+class UsageError(WigwagError, ValueError):
+    """A command line or a call asks for something that cannot be."""
+
+
+class DocumentError(WigwagError, ValueError):
+    """A flag document was rejected as a whole."""
+
+    code = "PARSE_ERROR"
+
+    def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
+
+
+class SelectorError(WigwagError, ValueError):
+    """A flag selector that means nothing."""
+
+    code = "GENERAL"
+
+
+class RuleError(WigwagError):
+    """A targeting rule cannot be evaluated."""
+
+    code = "PARSE_ERROR"

@@ -1,0 +1,194 @@
+"""How values of one type become another inside a rule: the conversions of flagd's JSONLogic engine.
+
+Two families, and the difference matters. *Comparison* follows JavaScript (null is 0, text that is no number is NaN, so
+it equals nothing). *Arithmetic* reads text that is no number as 0 and refuses null, booleans and containers.
+Truthiness needs no function here: Python's `bool` agrees for every JSON value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from decimal import Decimal
+
+from wigwag.errors import RuleError
+from wigwag.flags.model import Json
+
+NAN = math.nan
+SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
+_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,6}")
+_EXACT_DIGITS = 300
+_EXACT = 1 << 63
+_FIXED_FROM, _FIXED_BELOW = 1e-6, 1e21
+
+
+def parse_number(text: str) -> int | float | None:
+    """Return the number that `text` spells exactly, or None. No surrounding space, no underscores."""
+    if _DECIMAL.fullmatch(text):
+        if len(text) < _EXACT_DIGITS and text.lstrip("+-").isdigit():
+            return int(text)
+        return float(text)
+    if _SPECIAL.fullmatch(text):
+        return float(text)
+    if _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(text)
+        except OverflowError:
+            return math.inf
+    return None
+
+
+def to_comparable(value: Json) -> int | float:
+    """Return the number a value stands for in a comparison."""
+    kind = value.__class__
+    if kind is int or kind is float:
+        return value  # type: ignore[no-any-return]
+    if kind is str:
+        if not value.strip(SPACE):
+            return 0
+        number = parse_number(value)
+        return (
+            NAN
+            if number is None or (number.__class__ is float and math.isinf(number) and "f" not in value.lower())
+            else number
+        )
+    if value is None:
+        return 0
+    return int(value) if kind is bool else NAN
+
+
+def to_number(value: Json) -> int | float:
+    """Return the number a value stands for in arithmetic; null, booleans and containers have none."""
+    kind = value.__class__
+    if kind is int or kind is float:
+        return value  # type: ignore[no-any-return]
+    if kind is str:
+        return parse_number(value) or 0
+    raise RuleError(f'{describe(value)} is not a number; give the attribute a default, as in {{"var": ["name", 0]}}')
+
+
+def settle(number: float) -> int | float:
+    """Keep whole results exact while they fit 64 bits; beyond that arithmetic is in doubles, as in flagd."""
+    if isinstance(number, int) and not -_EXACT <= number < 2 * _EXACT:
+        return to_double(number)
+    return number
+
+
+def to_double(number: float) -> float:
+    """Return the number as a double, infinite where it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def to_index(number: float) -> int:
+    """Cut a number to a whole one, towards zero; what is no number counts as 0."""
+    return int(number) if math.isfinite(number) else 0
+
+
+def loosely_equal(a: Json, b: Json) -> bool:
+    """Tell whether `==` holds: null equals only null, texts compare as text, everything else as numbers."""
+    if a is None or b is None:
+        return a is b
+    if a.__class__ is str and b.__class__ is str:
+        return bool(a == b)
+    return to_comparable(a) == to_comparable(b)
+
+
+def strictly_equal(a: Json, b: Json) -> bool:
+    """Tell whether `===` holds: the same kind, and equal. Arrays and objects equal nothing."""
+    return kind_of(a) == kind_of(b) and loosely_equal(a, b)
+
+
+def less(a: Json, b: Json) -> bool:
+    """Tell whether `<` holds: texts by code point, everything else as numbers."""
+    if a.__class__ is str and b.__class__ is str:
+        return bool(a < b)
+    return to_comparable(a) < to_comparable(b)
+
+
+def same(a: Json, b: Json) -> bool:
+    """Tell whether two elements are the same value; containers cannot be compared."""
+    kind = kind_of(a)
+    if kind != kind_of(b):
+        return False
+    if kind in ("array", "object"):
+        raise RuleError(f"an {kind} cannot be compared with an element of an array")
+    return bool(a == b)
+
+
+def to_text(value: Json) -> str:
+    """Return a value as text for `cat` and `substr`: null is empty, numbers have no exponent."""
+    kind = value.__class__
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if value is None:
+        return ""
+    if kind is int or kind is float:
+        return fixed_notation(value)
+    raise RuleError(f"{describe(value)} cannot be joined to text")
+
+
+def fixed_notation(number: float) -> str:
+    """Write a number in full, without exponent and without a needless fraction.
+
+    >>> fixed_notation(1.0), fixed_notation(0.1), fixed_notation(1e21)
+    ('1', '0.1', '1000000000000000000000')
+    """
+    if isinstance(number, int):
+        return decimal_text(number)
+    if math.isfinite(number):
+        text = format(Decimal(repr(number)), "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return "NaN" if math.isnan(number) else f"{number:+}".replace("inf", "Inf")
+
+
+def decimal_text(number: float) -> str:
+    """Write an integer; one too long for the interpreter's own limit is refused, not a crash."""
+    try:
+        return str(number)
+    except ValueError as error:
+        raise RuleError("a number with thousands of digits cannot be written as text") from error
+
+
+def json_notation(number: float) -> str:
+    """Write a number as JSON text does: exponents only below 1e-6 and from 1e21 on.
+
+    >>> json_notation(2.0), json_notation(1e21), json_notation(1e-7)
+    ('2', '1e+21', '1e-7')
+    """
+    if isinstance(number, int):
+        return decimal_text(number)
+    if not math.isfinite(number):
+        raise RuleError(f"{number} is not a JSON number")
+    if number == 0 or _FIXED_FROM <= abs(number) < _FIXED_BELOW:
+        return fixed_notation(number)
+    return repr(number).replace("e-0", "e-").replace("e+0", "e+")
+
+
+def kind_of(value: Json) -> str:
+    """Name the JSON kind of a value."""
+    if value is None:
+        return "null"
+    return _KINDS.get(value.__class__, "object")
+
+
+def describe(value: Json) -> str:
+    """Name a value in an error message, shortly and without quoting data from a context."""
+    kind = kind_of(value)
+    if kind == "null":
+        return "null (a missing attribute?)"
+    return f"an {kind}" if kind[0] in "ao" else f"a {kind}"
+
+
+_KINDS: dict[type, str] = {
+    bool: "boolean",
+    int: "number",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}

@@ -1,0 +1,180 @@
+"""From a rule's answer to a resolution: the outcome table of flagd.
+
+For each flag and requested type there is a table of prepared resolutions, one per variant, so that an evaluation is a
+rule call and two dictionary look-ups. What depends on the caller's default cannot be prepared and is made on the spot.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+from msgspec import Struct
+
+from wigwag.errors import RuleError
+from wigwag.flags.coerce import json_notation
+from wigwag.flags.model import (
+    DEFAULT,
+    DISABLED,
+    ERROR,
+    FLAG_NOT_FOUND,
+    GENERAL,
+    PARSE_ERROR,
+    STATIC,
+    TARGETING_MATCH,
+    TYPE_MISMATCH,
+    FlagType,
+    Resolution,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from wigwag.flags.compile import Program
+    from wigwag.flags.flag import Flag
+    from wigwag.flags.model import Json, Numbers
+
+TYPES = get_args(FlagType)
+_NO_CONTEXT: dict[str, Json] = {}
+_MISMATCH = object()
+
+
+class Table(Struct, eq=False):
+    """The prepared answers of one flag for one requested type."""
+
+    key: str
+    type: str | None
+    metadata: dict[str, Any]
+    variants: dict[str, Any]
+    default_variant: str | None
+    disabled: bool
+    settled: Resolution | None
+    """The answer that needs no evaluation."""
+    program: Program | None
+    matched: dict[str, Resolution]
+    default: Resolution | None
+
+
+def tabulate(flag: Flag, type: str | None) -> Table:
+    """Prepare the answers, and leave them with the flag for the next time."""
+    numbers = flag.setting.options.numbers
+    typed = {name: typed_value(value, type, numbers) for name, value in flag.variants.items()}
+
+    def prepare(variant: str | None, reason: str) -> Resolution | None:
+        value = typed.get(variant, _MISMATCH) if variant is not None else _MISMATCH
+        return None if value is _MISMATCH else Resolution(value, variant, reason, None, flag.metadata)
+
+    targeted = flag.targeted and not flag.disabled
+    settled = None if targeted or flag.disabled else prepare(flag.default_variant, STATIC)
+    matched = {name: prepare(name, TARGETING_MATCH) for name in typed} if targeted else {}
+    table = Table(
+        flag.key,
+        type,
+        flag.metadata,
+        flag.variants,
+        flag.default_variant,
+        flag.disabled,
+        settled,
+        _program(flag) if targeted else None,
+        {name: resolution for name, resolution in matched.items() if resolution},
+        prepare(flag.default_variant, DEFAULT) if targeted else None,
+    )
+    flag.tables = {**flag.tables, type: table}
+    return table
+
+
+def conclude(
+    table: Table,
+    default: Json,
+    context: Mapping[str, Json] | None,
+    now: float | None,
+    clock: Callable[[], float],
+) -> Resolution:
+    """Answer where `settled` does not: by the rule, or with the caller's default."""
+    program = table.program
+    if program is None:
+        return _without_rule(table, default)
+    try:
+        run = program.run(now, clock) if program.needs_run else None
+        answer = program.decide(_NO_CONTEXT if context is None else context, run)
+        if answer.__class__ is not str and answer is not None:
+            answer = variant_name(answer)
+    except RuleError as error:
+        return failed(default, PARSE_ERROR, f"the rule of {table.key!r} failed: {error}", table.metadata)
+    found = table.default if answer is None else table.matched.get(answer)
+    return found if found is not None else _unprepared(table, answer, default)
+
+
+def not_found(key: str, default: Json, metadata: dict[str, Json]) -> Resolution:
+    """Answer for a flag that does not exist."""
+    return failed(default, FLAG_NOT_FOUND, f"flag {key!r} does not exist", metadata)
+
+
+def failed(default: Json, code: str, message: str, metadata: dict[str, Json]) -> Resolution:
+    """Make the resolution of an error: the caller's default, and what went wrong."""
+    return Resolution(default, None, ERROR, code, metadata, message)
+
+
+def variant_name(answer: Json) -> str | None:
+    """Return the variant that a rule's answer names: its JSON text; arrays and objects name none."""
+    kind = answer.__class__
+    if kind is str:
+        return answer  # type: ignore[no-any-return]
+    if kind is bool:
+        return "true" if answer else "false"
+    return json_notation(answer) if kind in (int, float) else ""
+
+
+def typed_value(value: Json, type: str | None, numbers: Numbers) -> Json:
+    """Return a variant's value as the requested type, or `_MISMATCH`."""
+    kind = value.__class__
+    if type is None:
+        return _MISMATCH if value is None else value
+    if type == "integer":
+        return _integer(value, numbers)
+    if type == "float":
+        return _float(value)
+    wanted = {"boolean": bool, "string": str, "object": dict}[type]
+    return value if kind is wanted else _MISMATCH
+
+
+def _integer(value: Json, numbers: Numbers) -> Json:
+    if value.__class__ is int:
+        return value
+    if value.__class__ is float and (numbers == "truncate" or value.is_integer()):
+        return int(value)
+    return _MISMATCH
+
+
+def _float(value: Json) -> Json:
+    if value.__class__ not in (int, float):
+        return _MISMATCH
+    try:
+        return float(value)
+    except OverflowError:
+        return value
+
+
+def _without_rule(table: Table, default: Json) -> Resolution:
+    if table.disabled:
+        return Resolution(default, None, DISABLED, None, table.metadata)
+    return _unprepared(table, table.default_variant, default)
+
+
+def _unprepared(table: Table, variant: str | None, default: Json) -> Resolution:
+    """Answer when no prepared resolution fits: no default variant, an unknown one, or a value of another type."""
+    name = variant if variant is not None else table.default_variant
+    if name is None:
+        return Resolution(default, None, DEFAULT, None, table.metadata)
+    if name not in table.variants:
+        message = f"the rule of {table.key!r} answered {name!r}, which is not one of its variants"
+        return failed(default, GENERAL, message, table.metadata)
+    message = f"variant {name!r} of {table.key!r} is not of type {table.type or 'any'}"
+    return failed(default, TYPE_MISMATCH, message, table.metadata)
+
+
+def _program(flag: Flag) -> Program:
+    """Compile once for all types."""
+    for table in flag.tables.values():
+        if table.program is not None:
+            return table.program
+    return flag.compile()

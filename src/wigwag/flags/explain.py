@@ -1,0 +1,227 @@
+"""An evaluation told as a tree: what each operator got, what it answered, and why.
+
+The rule is compiled once more with a watch on every piece, so it is the same operators that answer, only slower, and
+`resolve` pays nothing for it. Constants are watched too, which switches every shortcut off.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wigwag.errors import DocumentError, RuleError
+from wigwag.flags.compile import Program, failing
+from wigwag.flags.evaluate import conclude, tabulate
+from wigwag.flags.model import Resolution, child
+from wigwag.flags.operators.fractional import bucket, shorthand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from wigwag.flags.compile import Path, Site
+    from wigwag.flags.flag import Flag
+    from wigwag.flags.model import Json
+    from wigwag.flags.scope import Fn, Run
+
+MOST_STEPS = 10_000
+_WIDEST = 100
+
+
+class Step(Struct, eq=False):
+    """One piece of the rule as it was evaluated. Operands that were never reached have no step."""
+
+    path: str
+    node: Json
+    inputs: list[Step] = []
+    result: Json = None
+    error: str = ""
+    note: str = ""
+    details: dict[str, Json] = {}
+
+    @property
+    def operator(self) -> str | None:
+        """The operator's name, or None for plain data."""
+        return next(iter(self.node)) if self.node.__class__ is dict and len(self.node) == 1 else None
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return the step as plain JSON."""
+        told: dict[str, Json] = {"path": self.path, "result": self.result}
+        if self.operator is not None:
+            told |= {"operator": self.operator, "inputs": [step.to_dict() for step in self.inputs]}
+        return told | {name: value for name in ("error", "note", "details") if (value := getattr(self, name))}
+
+
+class Explanation(Struct, eq=False):
+    """The resolution of a flag of any type, and the tree that led to it; printable.
+
+    >>> import wigwag
+    >>> flags = wigwag.load({"flags": {"a": {"state": "DISABLED", "variants": {"on": True}}}})
+    >>> print(flags.explain("a"))
+    a: no value, the caller's default applies (DISABLED)
+    >>> flags.explain("a").to_dict()["reason"]
+    'DISABLED'
+    """
+
+    key: str
+    resolution: Resolution
+    root: Step | None = None
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return the explanation as plain JSON."""
+        found = self.resolution
+        told = {name: getattr(found, name) for name in ("value", "variant", "reason", "error", "message", "metadata")}
+        return {"key": self.key, **told, "targeting": self.root.to_dict() if self.root else None}
+
+    def __str__(self) -> str:
+        return "\n".join([_headline(self), *(_lines(self.root, "", last=True) if self.root else ())])
+
+
+def explain(flag: Flag, context: Mapping[str, Json] | None, now: float) -> Explanation:
+    """Evaluate a flag under watch."""
+    table = tabulate(flag, None)
+    if table.program is None:
+        return Explanation(flag.key, table.settled or conclude(table, None, context, now, lambda: now))
+    trace = _Trace(child(flag.path, "targeting"))
+    try:
+        program = flag.compiler(watch=trace.watch).program(flag.rule)
+    except DocumentError as error:
+        program = Program(failing(str(error)))
+    resolution = conclude(replace(table, program=program), None, context, now, lambda: now)
+    return Explanation(flag.key, resolution, trace.root)
+
+
+class _Trace:
+    """Notes every piece as it is evaluated, under the piece that asked for it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._open: list[Step] = []
+        self._count = 0
+        self.root: Step | None = None
+
+    def watch(self, fn: Fn, site: Site, node: Json) -> Fn:
+        path = self._render(site.path)
+
+        def watched(data: Json, run: Run | None) -> Json:
+            step = self._enter(Step(path, node, []))
+            try:
+                step.result = fn(data, run)
+            except RuleError as error:
+                step.error = str(error)
+                raise
+            finally:
+                self._open.pop()
+            _annotate(step, site, data, run)
+            return step.result
+
+        return watched
+
+    def _enter(self, step: Step) -> Step:
+        self._count += 1
+        if self._count <= MOST_STEPS:
+            if self._open:
+                self._open[-1].inputs.append(step)
+            else:
+                self.root = step
+        self._open.append(step)
+        return step
+
+    def _render(self, path: Path) -> str:
+        steps: list[str | int] = []
+        while path:
+            path, step = path
+            steps.append(step)
+        rendered = self._path
+        for step in reversed(steps):
+            if isinstance(step, str) and step.startswith("$evaluators."):
+                rendered = child("$.$evaluators", step.removeprefix("$evaluators."))
+            else:
+                rendered = child(rendered, step)
+        return rendered
+
+
+def _annotate(step: Step, site: Site, data: Json, run: Run | None) -> None:
+    operator = step.operator
+    if operator in ("if", "?:"):
+        step.note, step.details = _branch(step)
+    elif operator == "var":
+        step.note, step.details = _attribute(step)
+    elif operator == "fractional":
+        step.note, step.details = _bucket(step, site, data, run)
+
+
+def _branch(step: Step) -> tuple[str, dict[str, Json]]:
+    operands = step.node[step.operator]
+    taken = _index(step.inputs[-1]) if step.inputs else None
+    if taken is None or (taken % 2 == 0 and taken < len(operands) - 1) or (taken % 2 == 0 and len(operands) % 2 == 0):
+        return "no branch taken", {"branch": None}
+    if taken % 2 == 0:
+        return "else branch taken", {"branch": "else"}
+    return f"branch {taken // 2 + 1} taken", {"branch": taken // 2 + 1}
+
+
+def _index(step: Step) -> int | None:
+    digits = step.path.rpartition("[")[2].rstrip("]")
+    return int(digits) if digits.isdigit() else None
+
+
+def _attribute(step: Step) -> tuple[str, dict[str, Json]]:
+    name, default = _named(step.inputs[0].result if step.inputs else None)
+    if step.result is None:
+        return "missing from the context", {"attribute": name, "missing": True}
+    if default is not None and step.result == default:
+        return "", {"attribute": name, "default": default}
+    return "", {"attribute": name}
+
+
+def _named(argument: Json) -> tuple[Json, Json]:
+    if argument.__class__ is list:
+        return (argument[0] if argument else ""), (argument[1] if len(argument) > 1 else None)
+    return argument, None
+
+
+def _bucket(step: Step, site: Site, data: Json, run: Run | None) -> tuple[str, dict[str, Json]]:
+    values: Any = [inner.result for inner in step.inputs]
+    if step.node["fractional"].__class__ is not list:
+        values = values[0]
+    found = bucket(values, shorthand(site.scope, data, run), site.compiler.fractional)
+    details = {"hash": found.hash, "position": found.position, "boundaries": list(found.bounds)}
+    if found.position is None:
+        return ("no valid shares" if found.hash is not None else "nothing to bucket by"), details
+    return f"hash {found.hash} → {found.position} of {found.bounds[-1]}, boundaries {list(found.bounds)}", details
+
+
+def _headline(explanation: Explanation) -> str:
+    found = explanation.resolution
+    if found.error:
+        return f"{explanation.key}: {found.error}: {found.message}"
+    if found.variant is None:
+        return f"{explanation.key}: no value, the caller's default applies ({found.reason})"
+    return f"{explanation.key} = {_text(found.value)} (variant {found.variant}, {found.reason})"
+
+
+def _lines(step: Step, indent: str, *, last: bool) -> Iterator[str]:
+    yield f"{indent}{'└─' if last else '├─'} {_label(step)}"
+    indent += "   " if last else "│  "
+    inputs = [] if step.operator == "var" or (step.operator is None and not step.error) else step.inputs
+    for position, inner in enumerate(inputs, 1):
+        yield from _lines(inner, indent, last=position == len(inputs))
+
+
+def _label(step: Step) -> str:
+    operator = step.operator
+    if operator is None:
+        return step.error or _text(step.result)
+    subject = ""
+    if operator in ("var", "$ref"):
+        subject = f" {step.details.get('attribute', step.node[operator])}"
+    outcome = f"failed: {step.error}" if step.error else _text(step.result)
+    return f"{operator}{subject} → {outcome}" + (f"   {step.note}" if step.note else "")
+
+
+def _text(value: Json) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

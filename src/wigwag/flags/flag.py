@@ -1,0 +1,152 @@
+"""One flag: its definition, and what is worked out from it on first use.
+
+Loading ten thousand flags must not compile ten thousand rules, so everything beyond the shape of a definition (the
+closures of the rule, the tables of prepared answers, the digest) is made when it is first asked for, and kept. A flag
+that did not change in a re-load is the same object, with all of that.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from wigwag.errors import DocumentError
+from wigwag.flags import refs
+from wigwag.flags.compile import Compiler, Program, failing
+from wigwag.flags.document import decode
+from wigwag.flags.model import Fractional, Limits, Numbers, child
+
+if TYPE_CHECKING:
+    from wigwag.flags.evaluate import Table
+    from wigwag.flags.model import Json
+
+DISABLED_STATE = "DISABLED"
+_NOTHING: dict[Any, Any] = {}
+
+
+class Options(Struct, frozen=True):
+    """How documents are read and evaluated."""
+
+    fractional: Fractional = "v2"
+    numbers: Numbers = "truncate"
+    limits: Limits = Limits()
+
+
+class Definition(Struct, gc=False):
+    """What a document says about a flag. Unknown members are ignored."""
+
+    state: str | None = None
+    variants: dict[str, Any] | None = None
+    defaultVariant: str | None = None  # noqa: N815 - the name on the wire
+    targeting: Raw | UnsetType = UNSET
+    metadata: dict[str, Any] | None = None
+    key: str | None = None
+
+
+class Setting(Struct, frozen=True):
+    """What flags of one document share."""
+
+    source: str
+    metadata: dict[str, Any]
+    evaluators: dict[str, Any]
+    options: Options
+
+
+class Flag(Struct, eq=False, gc=False):
+    """A flag as it is in force. Nothing it holds points back to it, so it is left out of garbage collection."""
+
+    key: str
+    set_id: str
+    definition: Definition
+    metadata: dict[str, Any]
+    """Flag-set metadata overlaid by the flag's own."""
+    setting: Setting
+    place: str | int
+    """Where it stands under `flags`: the name in a map, the index in an array."""
+    tables: dict[str | None, Table] = _NOTHING
+    _rule: Any = UNSET
+    _digest: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """The JSON path of the definition."""
+        return child("$.flags", self.place)
+
+    @property
+    def variants(self) -> dict[str, Any]:
+        """Variant names and values."""
+        return self.definition.variants or _NOTHING
+
+    @property
+    def default_variant(self) -> str | None:
+        """The variant for those that no rule matches; null and empty mean none."""
+        return self.definition.defaultVariant or None
+
+    @property
+    def disabled(self) -> bool:
+        """Whether the flag is switched off. Any state but DISABLED counts as enabled, as in flagd."""
+        return self.definition.state == DISABLED_STATE
+
+    @property
+    def source(self) -> str:
+        """Where the definition came from."""
+        return self.setting.source
+
+    @property
+    def fractional(self) -> Fractional:
+        """The hashing version: the metadata member `fractional`, else the option."""
+        wanted = self.metadata.get("fractional")
+        return wanted if wanted in ("v2", "v3") else self.setting.options.fractional
+
+    @property
+    def targeted(self) -> bool:
+        """Whether there is a rule. `{}` is none; `null` is one that never matches."""
+        raw = self.definition.targeting
+        return isinstance(raw, Raw) and bytes(raw).translate(None, b" \t\r\n") != b"{}"
+
+    @property
+    def rule(self) -> Json:
+        """The targeting rule as it stands in the document. Raises `DocumentError` if it cannot be decoded."""
+        if self._rule is UNSET:
+            raw = self.definition.targeting
+            self._rule = decode(raw, child(self.path, "targeting")) if isinstance(raw, Raw) else None
+        return self._rule
+
+    def compiler(self, **options: Any) -> Compiler:
+        """Return a compiler for this flag's rule."""
+        return Compiler(self.key, self.setting.evaluators, self.fractional, self.setting.options.limits, **options)
+
+    def compile(self) -> Program:
+        """Compile the rule."""
+        try:
+            return self.compiler().program(self.rule)
+        except DocumentError as error:
+            return Program(failing(str(error)))
+
+    def to_dict(self) -> dict[str, Json]:
+        """Return the flag as flagd's sync payload has it: `$ref`s resolved, metadata merged."""
+        flag: dict[str, Json] = {
+            "state": self.definition.state or "",
+            "defaultVariant": self.default_variant or "",
+            "variants": self.variants,
+        }
+        if self.targeted:
+            flag["targeting"] = refs.inline(self.rule, self.setting.evaluators)
+        flag["source"] = self.source
+        if self.metadata:
+            flag["metadata"] = self.metadata
+        return flag
+
+    @property
+    def digest(self) -> bytes:
+        """A digest of everything that matters: equal content, however it was written, has the same."""
+        if not self._digest:
+            try:
+                content = msgspec.json.encode([self.to_dict(), self.set_id, self.fractional], order="deterministic")
+            except (DocumentError, RecursionError):
+                content = msgspec.json.encode([self.definition, self.metadata, self.source, self.set_id])
+            self._digest = blake2b(content, digest_size=16).digest()
+        return self._digest

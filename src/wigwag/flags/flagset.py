@@ -1,0 +1,225 @@
+"""A set of flags that never changes: what evaluations read, and what merging, selecting and diffing make new ones of.
+
+    layers (one per source, lowest priority first)  ──▶  winners by (flag set, key)  ──▶  look-up by key
+
+Every layer is kept whole, so a definition that lost takes over when the winner's source drops it.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from hashlib import blake2b
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError
+from wigwag.flags.document import duplicates
+from wigwag.flags.evaluate import TYPES, conclude, not_found, tabulate
+from wigwag.flags.explain import Explanation, explain
+from wigwag.flags.model import Finding, child
+from wigwag.flags.schema import evaluator_findings, flag_findings, metadata_findings
+from wigwag.flags.selector import Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from wigwag.flags.evaluate import Table
+    from wigwag.flags.flag import Flag
+    from wigwag.flags.model import Json, Resolution
+    from wigwag.flags.parse import Layer
+
+
+class FlagSet:
+    """Flags in force, as one immutable value.
+
+    >>> import wigwag
+    >>> new_ui = {"state": "ENABLED", "variants": {"on": True}, "defaultVariant": "on"}
+    >>> flags = wigwag.load({"flags": {"new-ui": new_ui}})
+    >>> flags.keys(), len(flags), "new-ui" in flags
+    (('new-ui',), 1, True)
+    """
+
+    def __init__(self, layers: Iterable[Layer], clock: Callable[[], float], selector: Selector | None = None) -> None:
+        self.layers = tuple(layers)
+        self.selector = selector or Selector()
+        self._clock = clock
+        self._sets = self.selector.apply(_winners(self.layers))
+        self._by_key = _by_key(self.layers, self._sets)
+        self._reflected = self.selector.reflected
+        self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
+
+    def resolve(
+        self,
+        key: str,
+        type: str | None = None,
+        default: Json = None,
+        context: Mapping[str, Json] | None = None,
+        now: float | None = None,
+    ) -> Resolution:
+        """Evaluate one flag.
+
+        `type` is boolean, string, integer, float, object, or None for any. `now` is the time in Unix seconds that rules
+        see as `$flagd.timestamp`; without it the clock given to `load` is read, and only by rules that ask.
+
+        >>> import wigwag
+        >>> flags = wigwag.load('''
+        ... flags:
+        ...   banner:
+        ...     state: ENABLED
+        ...     variants: {on: true, off: false}
+        ...     defaultVariant: off
+        ...     targeting: {if: [{ends_with: [{var: email}, "@example.com"]}, on]}
+        ... ''')
+        >>> flags.resolve("banner", "boolean", False, {"email": "fay@example.com"}).variant
+        'on'
+        >>> flags.resolve("banner", "string", "x").error
+        'TYPE_MISMATCH'
+        """
+        try:
+            table = self._tables[type].get(key)
+        except KeyError:
+            raise UsageError(f"unknown flag type {type!r}: use one of {', '.join(TYPES)}, or None for any") from None
+        if table is None:
+            flag = self._by_key.get(key)
+            if flag is None:
+                return not_found(key, default, self._reflected)
+            table = self._tables[type][key] = flag.tables.get(type) or tabulate(flag, type)
+        settled = table.settled
+        if settled is not None:
+            return settled
+        return conclude(table, default, context, now, self._clock)
+
+    def explain(self, key: str, context: Mapping[str, Json] | None = None, now: float | None = None) -> Explanation:
+        """Evaluate one flag and tell how: a tree of what each operator got and answered.
+
+        >>> import wigwag
+        >>> rule = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}
+        >>> flag = {"state": "ENABLED", "variants": {"on": 1, "off": 0}, "defaultVariant": "off", "targeting": rule}
+        >>> print(wigwag.load({"flags": {"a": flag}}).explain("a", {"tier": "gold"}))
+        a = 1 (variant on, TARGETING_MATCH)
+        └─ if → "on"   branch 1 taken
+           ├─ == → true
+           │  ├─ var tier → "gold"
+           │  └─ "gold"
+           └─ "on"
+        """
+        flag = self._by_key.get(key)
+        if flag is None:
+            return Explanation(key, not_found(key, None, self._reflected))
+        return explain(flag, context, self._clock() if now is None else now)
+
+    def keys(self) -> tuple[str, ...]:
+        """Return the keys of all flags, sorted."""
+        return tuple(sorted(self._by_key))
+
+    def flag(self, key: str) -> Flag | None:
+        """Return the flag that answers for a key."""
+        return self._by_key.get(key)
+
+    def flags(self) -> tuple[Flag, ...]:
+        """Return every flag in force, sorted by flag set and key."""
+        return tuple(flags[key] for _, flags in sorted(self._sets.items()) for key in sorted(flags))
+
+    def select(self, selector: str) -> FlagSet:
+        """Return the flags that a selector names: `flagSetId=ID`, `flagSetId=` (in no set), `source=URI`, or a source.
+
+        >>> import wigwag
+        >>> flag = {"key": "a", "state": "ENABLED", "variants": {"on": 1}, "metadata": {"flagSetId": "blue"}}
+        >>> flags = wigwag.load({"flags": [flag]})
+        >>> flags.select("flagSetId=blue").keys(), flags.select("flagSetId=red").keys()
+        (('a',), ())
+        """
+        return FlagSet(self.layers, self._clock, Selector.parse(selector))
+
+    @cached_property
+    def metadata(self) -> dict[str, Json]:
+        """Flag-set metadata; of several layers, the later ones win."""
+        merged: dict[str, Json] = {}
+        for layer in self.layers:
+            merged |= layer.setting.metadata
+        return merged
+
+    @cached_property
+    def id(self) -> str:
+        """A digest of the content: equal flags, however they were written, have the same id."""
+        digest = blake2b(digest_size=16)
+        for flag in self.flags():
+            digest.update(repr((flag.set_id, flag.key)).encode())
+            digest.update(flag.digest)
+        return digest.hexdigest()
+
+    @cached_property
+    def problems(self) -> tuple[Finding, ...]:
+        """What is wrong with the documents: flags in quarantine, rules that will fail, departures from the schema."""
+        return tuple(chain.from_iterable(layer_problems(layer) for layer in self.layers))
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FlagSet) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<FlagSet {self.id[:12]}: {len(self)} flags>"
+
+
+def _winners(layers: tuple[Layer, ...]) -> dict[str, dict[str, Flag]]:
+    """Return the flags in force by flag set and key: of several definitions, that of the highest layer."""
+    if len(layers) == 1:
+        return layers[0].sets
+    winners: dict[str, dict[str, Flag]] = {}
+    for layer in layers:
+        for set_id, flags in layer.sets.items():
+            winners[set_id] = winners.get(set_id, {}) | flags
+    return winners
+
+
+def _by_key(layers: tuple[Layer, ...], sets: dict[str, dict[str, Flag]]) -> dict[str, Flag]:
+    """Return the flag that answers for each key: where several flag sets have it, that of the highest layer."""
+    if len(sets) <= 1:
+        return next(iter(sets.values()), {})
+    rank = {id(layer.setting): position for position, layer in enumerate(layers)}
+    found: dict[str, Flag] = {}
+    for flags in sets.values():
+        for key, flag in flags.items():
+            if key not in found or rank[id(flag.setting)] >= rank[id(found[key].setting)]:
+                found[key] = flag
+    return found
+
+
+def layer_problems(layer: Layer) -> Iterator[Finding]:
+    """Return what is wrong with one document: each thing once, the flags in quarantine first."""
+    findings = chain(
+        layer.problems,
+        _document_findings(layer),
+        metadata_findings(layer.setting.metadata, "$.metadata"),
+        evaluator_findings(layer.setting),
+        chain.from_iterable(map(flag_findings, layer.flags())),
+    )
+    seen = set()
+    for finding in findings:
+        if (finding.code, finding.path) not in seen:
+            seen.add((finding.code, finding.path))
+            yield finding.of(layer.setting.source)
+
+
+def _document_findings(layer: Layer) -> Iterator[Finding]:
+    document = layer.document
+    for path in duplicates(document.text):
+        yield Finding(
+            "duplicate-key", path, "warning", "appears twice in one object; the last one counts", "remove one"
+        )
+    if str(document.schema).endswith("/flags.json") and bytes(document.flags).startswith(b"["):
+        hint = "name the schema flagd.json, or write `flags` as an object"
+        yield Finding(
+            "flags-array", child("$", "flags"), "warning", "the schema this document names has no arrays of flags", hint
+        )

@@ -1,0 +1,67 @@
+"""What a single flag may not be: without a key, beyond the limits, or with a default variant that does not exist.
+
+This runs for every flag that is loaded, so it looks closely only where it must: most variants are scalars, which have
+no depth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from wigwag.flags.flag import Definition
+    from wigwag.flags.model import Json, Limits
+
+Fault: TypeAlias = tuple[str, str, str]
+"""Code, path (within the flag, or from the root), message."""
+
+KEYLESS: Fault = ("flag-key-missing", ".key", "a flag in an array needs a `key`")
+_FLAT = frozenset((bool, int, float, str, type(None)))
+
+
+def sound(definition: Definition, longest: int) -> bool:
+    """Tell quickly whether a flag without metadata is surely possible; if not, `impossible` looks closely."""
+    variants, default = definition.variants, definition.defaultVariant
+    if definition.metadata is not None or not variants or (default and default not in variants):
+        return False
+    for value in variants.values():
+        kind = value.__class__
+        if kind not in _FLAT or (kind is str and len(value) > longest):
+            return False
+    return True
+
+
+def impossible(definition: Definition, limits: Limits) -> Fault | None:
+    """Return what makes a flag impossible to load, if anything does."""
+    variants, default = definition.variants or {}, definition.defaultVariant
+    for member, value in ("variants", definition.variants), ("metadata", definition.metadata):
+        message = beyond(value, limits)
+        if message is not None:
+            return "limit", f".{member}", message
+    if default and default not in variants:
+        known = ", ".join(variants) or "none"
+        message = f"the default variant {default!r} is not one of the variants: {known}"
+        return "default-variant-unknown", ".defaultVariant", message
+    return None
+
+
+def beyond(value: Json, limits: Limits) -> str | None:
+    """Return what is too much about a value: its nesting, or the length of a string in it."""
+    level = [value]
+    for _ in range(limits.depth + 1):
+        if any(item.__class__ is str and len(item) > limits.string_length for item in level):
+            return _too_long(limits)
+        level = [inner for item in level for inner in _members(item)]
+        if not level:
+            return None
+    return f"nested more than {limits.depth} deep (raise Limits.depth)"
+
+
+def _too_long(limits: Limits) -> str:
+    return f"a string has more than {limits.string_length} characters (raise Limits.string_length)"
+
+
+def _members(value: Json) -> list[Json]:
+    if value.__class__ is dict:
+        return [*value, *value.values()]
+    return value if value.__class__ is list else []

@@ -1,0 +1,119 @@
+"""The words of the engine: what a resolution, a finding and a limit are. Values only, nothing is ever changed."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+Json: TypeAlias = Any
+"""A JSON value: None, bool, int, float, str, list or dict with string keys."""
+
+FlagType: TypeAlias = Literal["boolean", "string", "integer", "float", "object"]
+Fractional: TypeAlias = Literal["v2", "v3"]
+Numbers: TypeAlias = Literal["truncate", "lossless"]
+Severity: TypeAlias = Literal["error", "warning", "info"]
+
+STATIC = "STATIC"
+TARGETING_MATCH = "TARGETING_MATCH"
+DEFAULT = "DEFAULT"
+DISABLED = "DISABLED"
+ERROR = "ERROR"
+
+FLAG_NOT_FOUND = "FLAG_NOT_FOUND"
+PARSE_ERROR = "PARSE_ERROR"
+TYPE_MISMATCH = "TYPE_MISMATCH"
+GENERAL = "GENERAL"
+
+
+class Resolution(Struct, frozen=True, gc=False):
+    """What one evaluation came to.
+
+    Resolutions and the values in them are shared between calls: read them, do not change them.
+
+    >>> import wigwag
+    >>> new_ui = {"state": "ENABLED", "variants": {"on": True}, "defaultVariant": "on"}
+    >>> flags = wigwag.load({"flags": {"new-ui": new_ui}})
+    >>> flags.resolve("new-ui", "boolean", False)
+    Resolution(value=True, variant='on', reason='STATIC', error=None, metadata={}, message='')
+    """
+
+    value: Json
+    """The variant's value, or the caller's default where no variant applies."""
+    variant: str | None
+    reason: str
+    """STATIC, TARGETING_MATCH, DEFAULT, DISABLED or ERROR."""
+    error: str | None = None
+    """None, or the OpenFeature error code as text."""
+    metadata: dict[str, Json] = {}
+    message: str = ""
+    """For an error: what is wrong, in words."""
+
+
+class Finding(Struct, frozen=True):
+    """One thing that is wrong, or looks wrong, with a document: what, where, how bad, and what to do.
+
+    >>> import wigwag
+    >>> flag = {"state": "ENABLED", "variants": {"on": 1}, "defaultVariant": "on", "targeting": {"iff": []}}
+    >>> finding, = wigwag.lint({"flags": {"a": flag}})
+    >>> print(finding)
+    $.flags.a.targeting.iff: error: unknown operator `iff` (operator-unknown)
+    >>> finding.hint
+    'did you mean `if`?'
+    """
+
+    code: str
+    path: str
+    severity: Severity
+    message: str
+    hint: str = ""
+    source: str = ""
+
+    def __str__(self) -> str:
+        where = f"{self.source}: {self.path}" if self.source else self.path
+        return f"{where}: {self.severity}: {self.message} ({self.code})"
+
+    def of(self, source: str) -> Finding:
+        """Return the finding as one about a source."""
+        return self if self.source or not source else replace(self, source=source)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the finding as plain JSON."""
+        return {name: getattr(self, name) for name in self.__struct_fields__}
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much a document or a rule may ask for. Each guards time or memory against hostile input.
+
+    >>> import wigwag
+    >>> wigwag.load('{"flags": {}}', limits=wigwag.Limits(document_bytes=5))
+    Traceback (most recent call last):
+    ...
+    wigwag.errors.DocumentError: the document has 13 bytes, more than the limit of 5 (raise Limits.document_bytes)
+    """
+
+    document_bytes: int = 64 * 1024 * 1024
+    """Size of a document's text, and of a YAML document once its aliases are expanded."""
+    depth: int = 200
+    """Nesting of objects and arrays, in documents and in rules."""
+    rule_nodes: int = 20_000
+    """Values in one targeting rule after its `$ref`s are followed."""
+    string_length: int = 1024 * 1024
+    """Characters in one string of a flag, or built by a rule."""
+    steps: int = 1_000_000
+    """Array elements that one evaluation may visit."""
+
+
+def child(path: str, key: str | int) -> str:
+    """Return the JSON path of a member: `$.flags.x`, `$.flags["a b"]`, `$.flags[0]`.
+
+    >>> child("$.flags", "x"), child("$.flags", "a.b"), child("$.flags", 0)
+    ('$.flags.x', '$.flags["a.b"]', '$.flags[0]')
+    """
+    if isinstance(key, int):
+        return f"{path}[{key}]"
+    if key and all(c.isalnum() or c in "_-$" for c in key):
+        return f"{path}.{key}"
+    quoted = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{path}["{quoted}"]'

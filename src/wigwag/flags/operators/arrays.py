@@ -1,0 +1,136 @@
+"""`map filter reduce all none some`: what walks an array with a body of its own. See `scope` for what a body sees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wigwag.errors import RuleError
+from wigwag.flags.coerce import describe, to_number, to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.flags.compile import Site
+    from wigwag.flags.model import Json
+    from wigwag.flags.scope import Bind, Fn, Run
+
+
+def transform(site: Site, argument: Json) -> Fn:
+    """`map`: the body's answer for every element."""
+    operands = _operands(site, argument)
+    if len(operands) < 2:
+        return lambda data, run: []
+    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=False)
+
+    def fn(data: Json, run: Run) -> Json:
+        return [body(bind(data, item), run) for item in _elements(subject(data, run), run)]
+
+    return fn  # type: ignore[return-value]
+
+
+def keep(site: Site, argument: Json) -> Fn:
+    """`filter`: the elements for which the body is truthy."""
+    operands = _operands(site, argument)
+    if len(operands) < 2:
+        return lambda data, run: []
+    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=True)
+
+    def fn(data: Json, run: Run) -> Json:
+        return [item for item in _elements(subject(data, run), run) if body(bind(data, item), run)]
+
+    return fn  # type: ignore[return-value]
+
+
+def every(site: Site, argument: Json) -> Fn:
+    """`all`: whether the body is truthy for every element; of no elements, false."""
+    return _quantifier(site, argument, around=False, stop_at=False, empty=False)
+
+
+def some(site: Site, argument: Json) -> Fn:
+    """`some`: whether the body is truthy for any element."""
+    return _quantifier(site, argument, around=True, stop_at=True, empty=False)
+
+
+def none(site: Site, argument: Json) -> Fn:
+    """`none`: whether the body is truthy for no element."""
+    some_of_them = _quantifier(site, argument, around=True, stop_at=True, empty=False)
+    return lambda data, run: not some_of_them(data, run)
+
+
+def reduce(site: Site, argument: Json) -> Fn:
+    """`reduce`: `[array, body, start]`; the body sees `current` and `accumulator`, which keeps the type of `start`."""
+    operands = _operands(site, argument)
+    if len(operands) < 3:
+        return lambda data, run: 0
+    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=False)
+    start = site.expr(operands[2], 2).fn
+
+    def fn(data: Json, run: Run) -> Json:
+        accumulator = start(data, run)
+        convert, kind = _accumulator(accumulator)
+        items = subject(data, run)
+        if items is None:
+            return 0
+        for item in _elements(items, run):
+            if item is not None:
+                seen = {"current": item, "accumulator": accumulator, "valueType": kind}
+                accumulator = convert(body(bind(data, seen), run))
+        return accumulator
+
+    return fn  # type: ignore[return-value]
+
+
+def _quantifier(site: Site, argument: Json, *, around: bool, stop_at: bool, empty: bool) -> Fn:
+    operands = _operands(site, argument)
+    if len(operands) < 2:
+        raise RuleError(f"`{site.name}` needs an array and a condition")
+    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=around)
+
+    def fn(data: Json, run: Run) -> bool:
+        items = subject(data, run)
+        if not items:
+            return empty
+        for item in _elements(items, run):
+            if bool(body(bind(data, item), run)) is stop_at:
+                return stop_at
+        return not stop_at
+
+    return fn  # type: ignore[return-value]
+
+
+def _operands(site: Site, argument: Json) -> list[Json]:
+    if argument.__class__ is not list:
+        raise RuleError(f"`{site.name}` needs an array of operands")
+    site.compiler.loops = True
+    return argument
+
+
+def _subject(site: Site, operands: list[Json]) -> Fn:
+    """The array to walk. A literal that is no array (`{"map": [1, …]}`) counts as nothing."""
+    if operands[0].__class__ not in (list, dict):
+        return lambda data, run: None
+    return site.expr(operands[0], 0).fn
+
+
+def _body(site: Site, body: Json, *, around: bool) -> tuple[Fn, Bind]:
+    scope, bind = site.scope.around() if around else site.scope.element()
+    return site.within(scope).expr(body, 1).fn, bind
+
+
+def _elements(items: Json, run: Run) -> list[Json]:
+    if items is None:
+        return []
+    if items.__class__ is not list:
+        raise RuleError(f"{describe(items)} cannot be walked like an array")
+    run.spend(len(items))
+    return items
+
+
+def _accumulator(start: Json) -> tuple[Callable[[Json], Json], str]:
+    if start.__class__ is bool:
+        return bool, "bool"
+    if start.__class__ is str:
+        return to_text, "string"
+    if start.__class__ in (int, float):
+        return to_number, "number"
+    raise RuleError(f"`reduce` cannot start from {describe(start)}: use a number, a text or a boolean")

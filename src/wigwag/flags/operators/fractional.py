@@ -1,0 +1,196 @@
+"""`fractional`: which share of a population a value falls into.
+
+    bucket = murmur3_32(seed) * total weight >> 32;  the first share with bucket < cumulative weight wins
+
+Two ways to make the seed, which put users in different buckets:
+
+    v2   the UTF-8 text of the bucketing value; shorthand: flag key and targeting key, joined (flagd daemon, JavaScript)
+    v3   the deterministic CBOR of any bucketing value; shorthand: of [flag key, targeting key] (Python in-process core)
+
+Whatever is wrong with the operands gives null, so that the default variant applies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from mmh3 import hash as murmur3
+
+from wigwag.flags.cbor import encode
+from wigwag.flags.expression import listing
+from wigwag.flags.scope import FLAGD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from wigwag.flags.compile import Site
+    from wigwag.flags.expression import Expr
+    from wigwag.flags.model import Fractional, Json
+    from wigwag.flags.scope import Fn, Run, Scope
+
+    Hash = Callable[[Json], int | None]
+
+MAX_WEIGHT = 2_147_483_647
+TARGETING_KEY = "targetingKey"
+
+
+class Shares(NamedTuple):
+    """Variants and the cumulative weights at which each ends."""
+
+    variants: tuple[Json, ...]
+    bounds: tuple[int, ...]
+
+    def picker(self) -> Callable[[int], Json]:
+        """Return a function from a 32-bit hash to the variant."""
+        variants, bounds, total = self.variants, self.bounds, self.bounds[-1]
+        return lambda hashed: variants[bisect_right(bounds, hashed * total >> 32)]
+
+    def operands(self) -> list[Json]:
+        """Return the shares as they stand in a rule."""
+        starts = (0, *self.bounds)
+        return [[v, end - start] for v, start, end in zip(self.variants, starts, self.bounds, strict=False)]
+
+
+class Bucket(NamedTuple):
+    """How a `fractional` came to its answer, for people."""
+
+    hash: int | None
+    position: int | None
+    bounds: tuple[int, ...]
+    variant: Json
+
+
+def split(site: Site, argument: Json) -> Fn:
+    """`fractional`: fixed shares are added up while compiling, the rest at every evaluation."""
+    version, scope = site.compiler.fractional, site.scope
+    items = site.items(argument) if argument.__class__ is list else ()
+    explicit = bool(items) and argument[0].__class__ is not list
+    if site.at_root:
+        shares = _fixed_shares(items[explicit:])
+        if shares is not None:
+            return _explicit(site, items[0].fn, shares) if explicit else _shorthand(site, shares)
+    values = listing(items) if items else site.expr(argument).fn
+
+    def fn(data: Json, run: Run | None) -> Json:
+        return bucket(values(data, run), shorthand(scope, data, run), version).variant
+
+    return fn
+
+
+def bucket(values: Json, shorthand: tuple[str, str] | None, version: Fractional) -> Bucket:
+    """Decide from evaluated operands; `shorthand` is (flag key, targeting key), if there are any."""
+    nothing = Bucket(None, None, (), None)
+    if values.__class__ is not list or not values:
+        return nothing
+    hashed, rest = seed(values, shorthand, version)
+    shares = to_shares(rest)
+    if hashed is None or shares is None:
+        return nothing._replace(hash=hashed, bounds=shares.bounds if shares else ())
+    return Bucket(hashed, hashed * shares.bounds[-1] >> 32, shares.bounds, shares.picker()(hashed))
+
+
+def seed(values: list[Json], shorthand: tuple[str, str] | None, version: Fractional) -> tuple[int | None, list[Json]]:
+    """Return the hash of the bucketing value, and the operands that are shares."""
+    first = values[0]
+    if version == "v3":
+        if first.__class__ is list:
+            return (hash_v3(list(shorthand)) if shorthand else None), values
+        return hash_v3(first), values[1:]
+    if first.__class__ is str:
+        return hash_v2(first), values[1:]
+    rest = values[1:] if first is None else values
+    return (hash_v2("".join(shorthand)) if shorthand else None), rest
+
+
+def hash_v2(value: Json) -> int | None:
+    """Hash a text; nothing else is a bucketing value."""
+    return murmur3(_utf8(value), signed=False) if value.__class__ is str else None
+
+
+def hash_v3(value: Json) -> int | None:
+    """Hash any value but null."""
+    return murmur3(encode(value), signed=False) if value is not None else None
+
+
+def shorthand(scope: Scope, data: Json, run: Run | None) -> tuple[str, str] | None:
+    """Return (flag key, targeting key) as seen from here, or None without a targeting key."""
+    inner, item = scope.innermost(data)
+    key = inner.read(item, run, TARGETING_KEY, None)
+    if key.__class__ is not str or not key:
+        return None
+    flag_key = inner.read(item, run, f"{FLAGD}.flagKey", "")
+    return (flag_key if flag_key.__class__ is str else ""), key
+
+
+def to_shares(operands: Sequence[Json]) -> Shares | None:
+    """Read `[variant, weight?]` pairs; None if any of them, or their sum, cannot be."""
+    variants, weights = [], []
+    for operand in operands:
+        weight = _weight(operand)
+        if weight is None:
+            return None
+        variants.append(operand[0])
+        weights.append(weight)
+    bounds = tuple(accumulate(weights))
+    return Shares(tuple(variants), bounds) if bounds and 0 < bounds[-1] <= MAX_WEIGHT else None
+
+
+def _weight(operand: Json) -> int | None:
+    if operand.__class__ is not list or not operand or operand[0].__class__ in (list, dict):
+        return None
+    weight = operand[1] if len(operand) > 1 else None
+    if weight is None:
+        return 1
+    if weight.__class__ is float and weight.is_integer():
+        weight = int(weight)
+    if weight.__class__ is not int or weight > MAX_WEIGHT:
+        return None
+    return max(0, weight)
+
+
+def _fixed_shares(items: Sequence[Expr]) -> Shares | None:
+    return to_shares([item.value for item in items]) if all(item.constant for item in items) else None
+
+
+def _shorthand(site: Site, shares: Shares) -> Fn:
+    by_key, pick = _by_targeting_key(site), shares.picker()
+
+    def fn(data: Json, run: Run | None) -> Json:
+        hashed = by_key(data)
+        return None if hashed is None else pick(hashed)
+
+    return fn
+
+
+def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
+    scope, version, pick = site.scope, site.compiler.fractional, shares.picker()
+    hashed: Hash = hash_v3 if version == "v3" else hash_v2
+    # Only v2 falls back from a null bucketing value to the shorthand.
+    fallback: Hash = _by_targeting_key(site) if version == "v2" else (lambda data: None)
+
+    def fn(data: Json, run: Run | None) -> Json:
+        value = by(data, run)
+        if value.__class__ is list:  # a computed share, not a bucketing value
+            return bucket([value, *shares.operands()], shorthand(scope, data, run), version).variant
+        found = fallback(data) if value is None else hashed(value)
+        return None if found is None else pick(found)
+
+    return fn
+
+
+def _by_targeting_key(site: Site) -> Hash:
+    flag_key, v3 = site.compiler.flag_key, site.compiler.fractional == "v3"
+    prefix = encode([flag_key, ""])[:-1] if v3 else _utf8(flag_key)
+    encoded: Callable[[str], bytes] = encode if v3 else _utf8
+
+    def hashed(data: Json) -> int | None:
+        key = data.get(TARGETING_KEY)
+        return murmur3(prefix + encoded(key), signed=False) if key.__class__ is str and key else None
+
+    return hashed
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

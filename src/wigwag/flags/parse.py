@@ -1,0 +1,235 @@
+"""A document becomes flags. A bad flag is put in quarantine with the reason and the path; its neighbours load.
+
+    bad shape (variants that are no object, a default variant that does not exist, …)   quarantined
+    bad rule (unknown operator, `$ref` to nowhere, beyond a limit)                       loaded, answers PARSE_ERROR
+    against the schema in any other way                                                 loaded, reported by `schema`
+
+With the previous layer at hand, a flag whose text did not change is taken over as it is, and a flag that went bad keeps
+its last good definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wigwag.errors import DocumentError
+from wigwag.flags import document as documents
+from wigwag.flags.flag import Definition, Flag, Options, Setting
+from wigwag.flags.guard import KEYLESS, Fault, beyond, impossible, sound
+from wigwag.flags.model import Finding, Severity, child
+from wigwag.flags.schema import rule_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from wigwag.flags.document import Document
+
+_SET_ID = "flagSetId"
+_NONE: dict[str, Flag] = {}
+_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_definition = msgspec.json.Decoder(Definition).decode
+_definitions: dict[bytes, Callable[[Raw], Any]] = {
+    b"{": msgspec.json.Decoder(dict[str, Definition]).decode,
+    b"[": msgspec.json.Decoder(list[Definition]).decode,
+}
+_texts: dict[bytes, Callable[[Raw], Any]] = {
+    b"{": msgspec.json.Decoder(dict[str, Raw]).decode,
+    b"[": msgspec.json.Decoder(list[Raw]).decode,
+}
+
+
+class Layer(Struct, eq=False):
+    """The flags of one source, by flag set and key, and what was wrong with the document."""
+
+    setting: Setting
+    sets: dict[str, dict[str, Flag]]
+    problems: tuple[Finding, ...]
+    document: Document
+    quarantined: frozenset[str | int] = frozenset()
+    """The places whose flags, if they are in force at all, are not defined by this document."""
+    _texts: dict[str | int, Raw] | None = None
+
+    def flags(self) -> Iterator[Flag]:
+        """Return all flags."""
+        return chain.from_iterable(flags.values() for flags in self.sets.values())
+
+    def flag(self, set_id: str, key: str) -> Flag | None:
+        """Return one flag."""
+        return self.sets.get(set_id, _NONE).get(key)
+
+    @property
+    def texts(self) -> dict[str | int, Raw]:
+        """The text of each flag, by its place: what a re-load compares with."""
+        if self._texts is None:
+            self._texts = _texts_of(self.document)
+        return self._texts
+
+
+def parse(document: Document, source: str, options: Options, previous: Layer | None = None) -> Layer:
+    """Parse a document into a layer."""
+    setting = Setting(
+        source,
+        _object(document.metadata, "$.metadata", options),
+        _object(document.evaluators, "$.$evaluators", options),
+        options,
+    )
+    return _Parser(setting, previous).layer(document)
+
+
+class _Parser:
+    def __init__(self, setting: Setting, previous: Layer | None) -> None:
+        self._setting = setting
+        self._sets: dict[str, dict[str, Flag]] = {}
+        self._problems: list[Finding] = []
+        self._previous = previous
+        self._quarantined: set[str | int] = set()
+        self._texts: dict[str | int, Raw] | None = None
+
+    def layer(self, document: Document) -> Layer:
+        if self._previous is None:
+            try:
+                self._load_all(document)
+            except _UNDECODABLE:  # something in there is misshapen: find out what, flag by flag
+                self._load_each(document)
+        else:
+            self._load_each(document)
+        return Layer(
+            self._setting, self._sets, tuple(self._problems), document, frozenset(self._quarantined), self._texts
+        )
+
+    def _load_all(self, document: Document) -> None:
+        setting, metadata = self._setting, self._setting.metadata
+        set_id, longest = _set_id(metadata), setting.options.limits.string_length
+        flags = self._sets.setdefault(set_id, {})
+        for place, definition in _places(document, _definitions):
+            if place.__class__ is str and place and sound(definition, longest):
+                flags[place] = Flag(place, set_id, definition, metadata, setting, place)
+            else:
+                self._load(place, definition)
+
+    def _load_each(self, document: Document) -> None:
+        reusable, before = self._reusable(), self._previous.texts if self._previous else {}
+        self._texts = _texts_of(document)
+        for place, text in self._texts.items():
+            flag = reusable.get(place)
+            if flag is not None and before[place] == text:
+                self._add(flag, place)
+                continue
+            try:
+                definition = _definition(text)
+            except _UNDECODABLE as error:
+                self._quarantine(place, _misshapen(child("$.flags", place), error))
+            else:
+                self._load(place, definition)
+
+    def _reusable(self) -> dict[str | int, Flag]:
+        """The flags that are as they were if their text is, by place: nothing that they inherit has changed."""
+        old, new = self._previous, self._setting
+        if old is None or (old.setting.metadata, old.setting.options) != (new.metadata, new.options):
+            return {}
+        known = {flag.place: flag for flag in old.flags() if flag.place not in old.quarantined}
+        if old.setting.evaluators != new.evaluators:
+            return {place: flag for place, flag in known.items() if b"$ref" not in bytes(old.texts[place])}
+        return known
+
+    def _load(self, place: str | int, definition: Definition) -> None:
+        """Add the flag, unless something about it is impossible."""
+        setting = self._setting
+        own, metadata = definition.metadata, setting.metadata
+        if own:
+            metadata = {name: value for name, value in (metadata | own).items() if value is not None}
+        key = place if place.__class__ is str else definition.key
+        fault = impossible(definition, setting.options.limits) if key else KEYLESS
+        flag = Flag(key or "", _set_id(metadata), definition, metadata, setting, place)
+        if fault is None and self._previous is not None:
+            fault = self._worse_rule(flag)
+        if fault is None:
+            self._add(flag, place)
+        else:
+            self._quarantine(place, fault, flag)
+
+    def _add(self, flag: Flag, place: str | int) -> None:
+        flags = self._sets.setdefault(flag.set_id, {})
+        if place.__class__ is int and flag.key in flags:
+            message = f"flag {flag.key!r} is defined again; the last one counts"
+            self._report("duplicate-flag", child("$.flags", place), "warning", message)
+        if flag.place != place:
+            flag.place = place
+        flags[flag.key] = flag
+
+    def _worse_rule(self, flag: Flag) -> Fault | None:
+        """A rule that went bad must not replace one that worked. Without a predecessor it is checked on first use."""
+        old = self._last_good(flag.key, flag.set_id)
+        errors = rule_errors(flag) if old is not None and flag.targeted else []
+        if old is None or not errors or rule_errors(old):
+            return None
+        return errors[0].code, errors[0].path, errors[0].message
+
+    def _quarantine(self, place: str | int, fault: Fault, flag: Flag | None = None) -> None:
+        """Report a bad flag, and keep its last good definition if there is one."""
+        code, path, message = fault
+        key, set_id = (flag.key, flag.set_id) if flag else (place, _set_id(self._setting.metadata))
+        old = self._last_good(str(key), set_id)
+        if old is not None:
+            self._sets.setdefault(set_id, {})[old.key] = old
+        self._quarantined.add(place)
+        kept = "; its last good definition stays in force" if old else "; the flag is not loaded"
+        self._report(code, path if path.startswith("$") else child("$.flags", place) + path, "error", message + kept)
+
+    def _last_good(self, key: str, set_id: str) -> Flag | None:
+        return self._previous.flag(set_id, key) if self._previous else None
+
+    def _report(self, code: str, path: str, severity: Severity, message: str) -> None:
+        self._problems.append(Finding(code, path, severity, message, source=self._setting.source))
+
+
+def _set_id(metadata: dict[str, Any]) -> str:
+    """Return the flag set that metadata names; whatever is no text names none."""
+    set_id = metadata.get(_SET_ID)
+    return set_id if set_id.__class__ is str else ""
+
+
+def _places(document: Document, decoders: dict[bytes, Callable[[Raw], Any]]) -> Iterable[tuple[str | int, Any]]:
+    """Return (place, what a decoder makes of it) for every flag: the name in a map, the index in an array."""
+    raw = document.flags
+    start = bytes(raw)[:1]
+    if start in decoders:
+        decoded = decoders[start](raw)
+        return decoded.items() if start == b"{" else enumerate(decoded)
+    if not start:
+        raise DocumentError('$: no `flags`; a document without flags says {"flags": {}}')
+    if start != b"n":
+        raise DocumentError("$.flags: must be an object or an array of flags")
+    return ()
+
+
+def _texts_of(document: Document) -> dict[str | int, Raw]:
+    try:
+        return dict(_places(document, _texts))
+    except _UNDECODABLE as error:
+        raise DocumentError(f"$.flags: {documents.reason(error)}") from error
+
+
+def _object(raw: Raw, path: str, options: Options) -> dict[str, Any]:
+    value = documents.decode(raw, path)
+    if value is not None and value.__class__ is not dict:
+        raise DocumentError(f"{path}: must be an object")
+    message = beyond(value, options.limits)
+    if message is not None:
+        raise DocumentError(f"{path}: {message}")
+    return value or {}
+
+
+def _misshapen(path: str, error: Exception) -> Fault:
+    _, _, where = str(error).partition(" - at `$")
+    message = documents.reason(error)
+    return (
+        "flag-shape",
+        path + where.rstrip("`").replace("[...]", ""),
+        message.partition(" at ")[0] if where else message,
+    )

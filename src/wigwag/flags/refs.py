@@ -1,0 +1,47 @@
+"""`$ref` and `$evaluators`: shared rules by name, at any depth."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wigwag.errors import DocumentError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wigwag.flags.model import Json
+
+REF = "$ref"
+_LARGEST = 200_000
+
+
+def reference(node: Json) -> str | None:
+    """Return the name if this is `{"$ref": "name"}`."""
+    if node.__class__ is dict and len(node) == 1 and node.get(REF).__class__ is str:
+        return node[REF]  # type: ignore[no-any-return]
+    return None
+
+
+def inline(rule: Json, evaluators: Mapping[str, Json]) -> Json:
+    """Return the rule with every reference replaced by what it names; one that cannot be is left as it is."""
+    return _Inliner(evaluators).inline(rule, ()) if evaluators else rule
+
+
+class _Inliner:
+    def __init__(self, evaluators: Mapping[str, Json]) -> None:
+        self._evaluators = evaluators
+        self._nodes = 0
+
+    def inline(self, node: Json, names: tuple[str, ...]) -> Json:
+        self._nodes += 1
+        if self._nodes > _LARGEST:
+            raise DocumentError("the rule grows without bound as its references are followed")
+        name = reference(node)
+        if name is not None:
+            known = name in self._evaluators and name not in names
+            return self.inline(self._evaluators[name], (*names, name)) if known else node
+        if node.__class__ is dict:
+            return {key: self.inline(value, names) for key, value in node.items()}
+        if node.__class__ is list:
+            return [self.inline(item, names) for item in node]
+        return node

@@ -1,0 +1,216 @@
+"""What a rule sees when it asks for a variable.
+
+At the root it sees the evaluation context and `$flagd`. Inside an array operator it sees an element instead:
+
+    map, all, reduce        the element only
+    filter, some, none      what is around them first, then the element (a name that starts with "." or is empty is
+                            always the element), as in flagd's engine
+
+A scope is chosen while compiling; at run time `data` is just the context, the element, or a pair (around, element).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from wigwag.errors import RuleError
+from wigwag.flags.coerce import describe, fixed_notation, parse_number, to_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.flags.model import Json
+
+    Fn = Callable[[Json, "Run | None"], Json]
+    Bind = Callable[[Json, Json], Json]
+
+FLAGD = "$flagd"
+
+
+class Run:
+    """One evaluation of a rule that needs the time or walks arrays: what it may still use up."""
+
+    __slots__ = ("now", "steps")
+
+    def __init__(self, now: int, steps: int) -> None:
+        self.now = now
+        self.steps = steps
+
+    def spend(self, elements: int) -> None:
+        """Account for the elements that an array operator is about to visit."""
+        self.steps -= elements
+        if self.steps < 0:
+            raise RuleError("the rule visits too many array elements (raise Limits.steps)")
+
+
+class Scope(Protocol):
+    """How variables are found at one place of a rule."""
+
+    def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
+        """Return a function that reads the variable at a fixed path."""
+
+    def read(self, data: Json, run: Run | None, name: str, default: Json) -> Json:
+        """Read a variable whose name is only known at run time."""
+
+    def whole(self, data: Json, run: Run | None) -> Json:
+        """Return everything that is visible: the meaning of an empty name."""
+
+    def innermost(self, data: Json) -> tuple[Scope, Json]:
+        """Return the scope and data without what is around: all that `missing` and `fractional` look at."""
+
+    def element(self) -> tuple[Scope, Bind]:
+        """Enter the body of `map`, `all` or `reduce`."""
+
+    def around(self) -> tuple[Scope, Bind]:
+        """Enter the body of `filter`, `some` or `none`."""
+
+
+def split(name: str) -> tuple[str, ...]:
+    """Cut a dotted name into its parts; empty parts do not count."""
+    return tuple(part for part in name.split(".") if part)
+
+
+def walk(value: Json, parts: tuple[str, ...], default: Json) -> Json:
+    """Follow a path through objects and arrays; whatever is missing or null is the default."""
+    for part in parts:
+        if value.__class__ is dict:
+            value = value.get(part)
+        elif value.__class__ is list:
+            position = to_index(parse_number(part) or 0)
+            value = value[position] if 0 <= position < len(value) else None
+        else:
+            return default
+        if value is None:
+            return default
+    return default if value is None else value
+
+
+def variable(scope: Scope, argument: Json, data: Json, run: Run | None) -> Json:
+    """Read the variable that an evaluated argument names: text, a number, `[name, default]`, null or nothing."""
+    default = None
+    if argument is None:
+        value = scope.whole(data, run)
+        return None if value.__class__ in (dict, list) else value
+    if argument.__class__ is list:
+        if not argument:
+            return scope.whole(data, run)
+        default = argument[1] if len(argument) == 2 else None
+        argument = argument[0]
+    elif argument.__class__ in (int, float):
+        argument = fixed_notation(argument)
+    if argument.__class__ is not str:
+        raise RuleError(f"a variable's name must be text, not {describe(argument)}")
+    return scope.read(data, run, argument, default)
+
+
+class RootScope:
+    """The evaluation context, plus `$flagd`."""
+
+    def __init__(self, flag_key: str) -> None:
+        self._flag_key = flag_key
+
+    def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
+        if parts[0] == FLAGD:
+            return self._flagd(parts[1:], default)
+        if len(parts) == 1:
+            return _plain(parts[0], default)
+        return lambda data, run: walk(data.get(parts[0]), parts[1:], default)
+
+    def _flagd(self, parts: tuple[str, ...], default: Json) -> Fn:
+        if parts == ("timestamp",):
+            return lambda data, run: run.now  # type: ignore[union-attr]
+        if parts == ("flagKey",):
+            flag_key = self._flag_key
+            return lambda data, run: flag_key
+        return lambda data, run: walk(self._properties(run), parts, default)
+
+    def _properties(self, run: Run | None) -> dict[str, Json]:
+        return {"flagKey": self._flag_key, "timestamp": run.now if run else None}
+
+    def read(self, data: Json, run: Run | None, name: str, default: Json) -> Json:
+        parts = split(name)
+        if not parts:
+            return self.whole(data, run)
+        if parts[0] == FLAGD:
+            return walk(self._properties(run), parts[1:], default)
+        return walk(data.get(parts[0]), parts[1:], default)
+
+    def whole(self, data: Json, run: Run | None) -> Json:
+        return {**data, FLAGD: self._properties(run)}
+
+    def innermost(self, data: Json) -> tuple[Scope, Json]:
+        return self, data
+
+    def element(self) -> tuple[Scope, Bind]:
+        return ElementScope(), lambda data, item: item
+
+    def around(self) -> tuple[Scope, Bind]:
+        return AroundScope(self), lambda data, item: (data, item)
+
+
+class ElementScope:
+    """One JSON value of any kind, and nothing else."""
+
+    def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
+        return lambda data, run: walk(data, parts, default)
+
+    def read(self, data: Json, run: Run | None, name: str, default: Json) -> Json:
+        return walk(data, split(name), default)
+
+    def whole(self, data: Json, run: Run | None) -> Json:
+        return data
+
+    def innermost(self, data: Json) -> tuple[Scope, Json]:
+        return self, data
+
+    def element(self) -> tuple[Scope, Bind]:
+        return self, lambda data, item: item
+
+    def around(self) -> tuple[Scope, Bind]:
+        return AroundScope(self), lambda data, item: (data, item)
+
+
+class AroundScope:
+    """What is around comes first, then the element: `data` is the pair of them."""
+
+    def __init__(self, outer: Scope) -> None:
+        self._outer = outer
+
+    def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
+        outer = self._outer.attribute(parts, default)
+
+        def fn(data: Json, run: Run | None) -> Json:
+            value = outer(data[0], run)
+            return value if value is not None else walk(data[1], parts, default)
+
+        return fn
+
+    def read(self, data: Json, run: Run | None, name: str, default: Json) -> Json:
+        if name and name[0] != ".":
+            value = self._outer.read(data[0], run, name, default)
+            if value is not None:
+                return value
+        return walk(data[1], split(name), default)
+
+    def whole(self, data: Json, run: Run | None) -> Json:
+        return data[1]
+
+    def innermost(self, data: Json) -> tuple[Scope, Json]:
+        return ElementScope(), data[1]
+
+    def element(self) -> tuple[Scope, Bind]:
+        return self, lambda data, item: (data[0], item)
+
+    def around(self) -> tuple[Scope, Bind]:
+        return AroundScope(self), lambda data, item: (data, item)
+
+
+def _plain(name: str, default: Json) -> Fn:
+    if default is None:
+        return lambda data, run: data.get(name)
+
+    def fn(data: Json, run: Run | None) -> Json:
+        value = data.get(name)
+        return default if value is None else value
+
+    return fn

@@ -1,0 +1,110 @@
+"""Faster closures for the forms that rules are full of: an attribute against a constant.
+
+Each must answer exactly as the operator's own function does; where the operands are not as expected it calls that
+function. A property test holds the two together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from wigwag.flags.coerce import to_comparable
+from wigwag.flags.operators.semver import RELATIONS, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from wigwag.flags.expression import Expr
+    from wigwag.flags.model import Json
+    from wigwag.flags.scope import Fn, Run
+
+    Function = Callable[[Json], Json]
+
+
+def specialise(name: str, items: Sequence[Expr], function: Function) -> Fn | None:
+    """Return a faster closure for an operator with these operands, or None."""
+    match items:
+        case (subject, fixed) if fixed.constant and not subject.constant:
+            maker = _WITH_CONSTANT.get(name)
+            return maker(subject, fixed.value, function) if maker else None
+        case (fixed, subject) if fixed.constant and name in ("==", "===", "!=", "!=="):
+            return _WITH_CONSTANT[name](subject, fixed.value, function)
+        case (subject, relation, target) if name == "sem_ver" and relation.constant and target.constant:
+            return _version(subject, relation.value, target.value)
+    return None
+
+
+def _equal(subject: Expr, value: Json, function: Function) -> Fn | None:
+    """A text that is no number equals only itself, so `==` and `===` are Python's own equality."""
+    if value.__class__ is not str or not (function([value, value]) and math.isnan(to_comparable(value))):
+        return None
+    name, fn = subject.attribute, subject.fn
+    if name is not None:
+        return lambda data, run: data.get(name) == value
+    return lambda data, run: fn(data, run) == value
+
+
+def _unequal(subject: Expr, value: Json, function: Function) -> Fn | None:
+    equal = _equal(subject, value, lambda values: not function(values))
+    return None if equal is None else lambda data, run: not equal(data, run)
+
+
+def _element(subject: Expr, value: Json, function: Function) -> Fn | None:
+    if value.__class__ is not list or not all(element.__class__ is str for element in value):
+        return None
+    elements, fn = frozenset(value), subject.fn
+
+    def specialised(data: Json, run: Run | None) -> Json:
+        needle = fn(data, run)
+        return needle in elements if needle.__class__ is str else function([needle, value])
+
+    return specialised
+
+
+def _starts(subject: Expr, value: Json, function: Function) -> Fn | None:
+    if value.__class__ is not str:
+        return None
+    fn = subject.fn
+
+    def specialised(data: Json, run: Run | None) -> Json:
+        text = fn(data, run)
+        return text.startswith(value) if text.__class__ is str else None
+
+    return specialised
+
+
+def _ends(subject: Expr, value: Json, function: Function) -> Fn | None:
+    if value.__class__ is not str:
+        return None
+    fn = subject.fn
+
+    def specialised(data: Json, run: Run | None) -> Json:
+        text = fn(data, run)
+        return text.endswith(value) if text.__class__ is str else None
+
+    return specialised
+
+
+def _version(subject: Expr, relation: Json, target: Json) -> Fn | None:
+    wanted = version_of(target)
+    if relation.__class__ is not str or relation not in RELATIONS or wanted is None:
+        return None
+    holds, fn = RELATIONS[relation], subject.fn
+
+    def specialised(data: Json, run: Run | None) -> Json:
+        version = version_of(fn(data, run))
+        return None if version is None else holds(version, wanted)
+
+    return specialised
+
+
+_WITH_CONSTANT: dict[str, Callable[[Expr, Json, Function], Fn | None]] = {
+    "==": _equal,
+    "===": _equal,
+    "!=": _unequal,
+    "!==": _unequal,
+    "in": _element,
+    "starts_with": _starts,
+    "ends_with": _ends,
+}

@@ -1,0 +1,100 @@
+"""Loading, merging and comparing whole sets of flags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from wigwag.errors import DocumentError
+from wigwag.flags.document import read
+from wigwag.flags.flag import Options
+from wigwag.flags.flagset import FlagSet
+from wigwag.flags.parse import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from wigwag.flags.document import Format, Input
+    from wigwag.flags.flag import Flag
+
+
+class Diff(Struct, frozen=True):
+    """The keys that differ between two sets of flags.
+
+    >>> import wigwag
+    >>> flag = {"state": "ENABLED", "variants": {"on": 1}}
+    >>> old, new = wigwag.load({"flags": {"a": flag, "b": flag}}), wigwag.load({"flags": {"b": flag, "c": flag}})
+    >>> wigwag.diff(old, new)
+    Diff(written=('c',), updated=(), deleted=('a',))
+    """
+
+    written: tuple[str, ...] = ()
+    updated: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.written or self.updated or self.deleted)
+
+    def kinds(self) -> dict[str, str]:
+        """Return `write`, `update` or `delete` by key, as flagd's change event has it."""
+        return (
+            dict.fromkeys(self.written, "write")
+            | dict.fromkeys(self.updated, "update")
+            | dict.fromkeys(self.deleted, "delete")
+        )
+
+
+def load(
+    document: Input,
+    *,
+    source: str,
+    options: Options,
+    strict: bool,
+    format: Format | None,
+    previous: FlagSet | None,
+    clock: Callable[[], float],
+) -> FlagSet:
+    """Read one document. `strict` rejects it if anything in it is an error."""
+    old = (
+        next((layer for layer in reversed(previous.layers) if layer.setting.source == source), None)
+        if previous
+        else None
+    )
+    layer = parse(read(document, options.limits, format), source, options, old)
+    flags = FlagSet((layer,), clock)
+    if strict:
+        errors = [finding for finding in flags.problems if finding.severity == "error"]
+        if errors:
+            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+            raise DocumentError(f"{errors[0]}{more}", errors)
+    return flags
+
+
+def merge(sets: Iterable[FlagSet], clock: Callable[[], float]) -> FlagSet:
+    """Put sets of flags on top of each other, the last one on top. Nothing of the lower ones is lost."""
+    return FlagSet([layer for flags in sets for layer in flags.layers], clock)
+
+
+def diff(old: FlagSet, new: FlagSet) -> Diff:
+    """Compare two sets of flags by content: definition, merged metadata and source."""
+    before, after = _by_key(old), _by_key(new)
+    return Diff(
+        tuple(sorted(after.keys() - before.keys())),
+        tuple(sorted(key for key in after.keys() & before.keys() if not _equal(before[key], after[key]))),
+        tuple(sorted(before.keys() - after.keys())),
+    )
+
+
+def _by_key(flags: FlagSet) -> dict[str, dict[str, Flag]]:
+    """The same key may stand in several flag sets; all of them count."""
+    found: dict[str, dict[str, Flag]] = {}
+    for flag in flags.flags():
+        found.setdefault(flag.key, {})[flag.set_id] = flag
+    return found
+
+
+def _equal(old: dict[str, Flag], new: dict[str, Flag]) -> bool:
+    return old.keys() == new.keys() and all(
+        old[name] is new[name] or old[name].digest == new[name].digest for name in old
+    )
