@@ -31,6 +31,6 @@ sync() {
   stamp="$(cat uv.lock pyproject.toml | cksum) $(python3 -c 'import sys; print(sys.version, sys.prefix)')"
   [ -x .venv/bin/wigwag ] && [ "$(cat ".cache/synced-$name" 2>/dev/null)" = "$stamp" ] && return
   say "installing what uv.lock pins into .venv …"
-  uv sync --quiet --locked --inexact --python "$(command -v python3)" "$@"
+  uv sync --quiet --locked --inexact --python "$(python3 -c 'import sys; print(sys.executable)')" "$@"
   mkdir -p .cache && echo "$stamp" > ".cache/synced-$name"
 }

@@ -11,12 +11,10 @@ Each class carries the OpenFeature code that a client sees; bad *input* is also 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from wigwag.flags.model import Finding
 
 
 class WigwagError(Exception):
@@ -34,7 +32,7 @@ class DocumentError(WigwagError, ValueError):
 
     code = "PARSE_ERROR"
 
-    def __init__(self, message: str, findings: Sequence[Finding] = ()) -> None:
+    def __init__(self, message: str, findings: Sequence[Any] = ()) -> None:
         super().__init__(message)
         self.findings = tuple(findings)
 

@@ -6,9 +6,9 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from wigwag.errors import UsageError
 from wigwag.cli.show import in_words
 from wigwag.cli.terminal import styled
+from wigwag.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,17 +16,20 @@ from wigwag.flags.model import Json
 
 NAN = math.nan
 SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_DIGITS, _HEX = r"[0-9]+(?:_[0-9]+)*", r"[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*"
+_DECIMAL = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
-_HEXADECIMAL = re.compile(r"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]{1,6}")
+_HEXADECIMAL = re.compile(rf"[+-]?0[xX]_?(?:{_HEX}\.?(?:{_HEX})?|\.{_HEX})[pP][+-]?{_DIGITS}")
+_INFINITE = (math.inf, -math.inf)
 _EXACT_DIGITS = 300
 _EXACT = 1 << 63
 _FIXED_FROM, _FIXED_BELOW = 1e-6, 1e21
 
 
 def parse_number(text: str) -> int | float | None:
-    """Return the number that `text` spells exactly, or None. No surrounding space, no underscores."""
+    """Return the number that `text` spells as Go writes them, or None: `1_000` and `0x1p-2` are, ` 1` is not."""
     if _DECIMAL.fullmatch(text):
+        text = text.replace("_", "")
         if len(text) < _EXACT_DIGITS and text.lstrip("+-").isdigit():
             return int(text)
         return float(text)
@@ -34,9 +37,9 @@ def parse_number(text: str) -> int | float | None:
         return float(text)
     if _HEXADECIMAL.fullmatch(text):
         try:
-            return float.fromhex(text)
-        except OverflowError:
-            return math.inf
+            return float.fromhex(text.replace("_", ""))
+        except (OverflowError, ValueError):
+            return -math.inf if text[0] == "-" else math.inf
     return None
 
 
@@ -49,11 +52,9 @@ def to_comparable(value: Json) -> int | float:
         if not value.strip(SPACE):
             return 0
         number = parse_number(value)
-        return (
-            NAN
-            if number is None or (number.__class__ is float and math.isinf(number) and "f" not in value.lower())
-            else number
-        )
+        if number is None or (number in _INFINITE and not _SPECIAL.fullmatch(value)):
+            return NAN  # out of range is no number, unless it is spelled out
+        return number
     if value is None:
         return 0
     return int(value) if kind is bool else NAN
@@ -85,8 +86,10 @@ def to_double(number: float) -> float:
 
 
 def to_index(number: float) -> int:
-    """Cut a number to a whole one, towards zero; what is no number counts as 0."""
-    return int(number) if math.isfinite(number) else 0
+    """Cut a number to a whole one, towards zero; what does not fit 64 bits is far below everything, as in flagd."""
+    if not -_EXACT <= number < _EXACT:
+        return -_EXACT
+    return int(number)
 
 
 def loosely_equal(a: Json, b: Json) -> bool:

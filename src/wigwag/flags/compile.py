@@ -88,11 +88,6 @@ class Site:
         self.compiler, self.scope, self.name = compiler, scope, name
         self.path, self._depth, self._refs = path, depth, refs
 
-    @property
-    def at_root(self) -> bool:
-        """Whether variables are attributes of the context here, not of an array's element."""
-        return isinstance(self.scope, RootScope)
-
     def within(self, scope: Scope) -> Site:
         """Return the same place with another view of the data."""
         return Site(self.compiler, scope, self.path, self._depth, self._refs, self.name)
@@ -100,27 +95,27 @@ class Site:
     def expr(self, node: Json, step: str | int | None = None) -> Expr:
         """Compile what stands here, or one step further down."""
         site = self if step is None else self._at(step)
-        compiled = site.compile(node)
+        site._account()
+        if node.__class__ is dict and len(node) == 1:
+            ((name, argument),) = node.items()
+            compiled = site._reference(argument) if name == REF else site._operation(name, argument)
+        elif node.__class__ is list:
+            items = site.items(node)
+            compiled = constant(node) if all(item.constant for item in items) else Expr(listing(items))
+        else:
+            compiled = constant(node)
         watch = self.compiler.watch
         return compiled if watch is None else Expr(watch(compiled.fn, site, node))
 
     def items(self, nodes: list[Json]) -> tuple[Expr, ...]:
         """Compile every element of a literal array."""
-        return tuple(self.expr(node, index) for index, node in enumerate(nodes))
+        compiled = []  # a plain loop: every frame here is one for each level of a nested rule
+        for index, node in enumerate(nodes):
+            compiled.append(self.expr(node, index))
+        return tuple(compiled)
 
     def _at(self, step: str | int, name: str = "") -> Site:
         return Site(self.compiler, self.scope, (self.path, step), self._depth + 1, self._refs, name)
-
-    def compile(self, node: Json) -> Expr:
-        """Compile what stands here, unwatched."""
-        self._account()
-        if node.__class__ is dict and len(node) == 1:
-            ((name, argument),) = node.items()
-            return self._reference(argument) if name == REF else self._operation(name, argument)
-        if node.__class__ is list:
-            items = self.items(node)
-            return constant(node) if all(item.constant for item in items) else Expr(listing(items))
-        return constant(node)
 
     def _account(self) -> None:
         self.compiler.nodes += 1
@@ -181,4 +176,4 @@ def _application(site: Site, name: str, function: Callable[[Json], Json], argume
 def _plain_attribute(site: Site, name: str, argument: Json) -> str | None:
     """Return the name if this is `{"var": "name"}` with nothing special about it."""
     plain = name == "var" and argument.__class__ is str and argument and "." not in argument and argument != "$flagd"
-    return argument if plain and site.at_root else None
+    return argument if plain and site.scope.is_root else None

@@ -6,6 +6,7 @@ rule call and two dictionary look-ups. What depends on the caller's default cann
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
@@ -114,14 +115,19 @@ def failed(default: Json, code: str, message: str, metadata: dict[str, Json]) ->
     return Resolution(default, None, ERROR, code, metadata, message)
 
 
-def variant_name(answer: Json) -> str | None:
-    """Return the variant that a rule's answer names: its JSON text; arrays and objects name none."""
+def variant_name(answer: Json) -> str:
+    """Return the variant that a rule's answer names: its JSON text, without quotes."""
     kind = answer.__class__
     if kind is str:
         return answer  # type: ignore[no-any-return]
     if kind is bool:
         return "true" if answer else "false"
-    return json_notation(answer) if kind in (int, float) else ""
+    if kind in (int, float):
+        return json_notation(answer)
+    try:
+        return json.dumps(answer, separators=(",", ":"), sort_keys=True, allow_nan=False, default=str).replace('"', "")
+    except (ValueError, RecursionError) as error:
+        raise RuleError("the answer cannot be written as JSON") from error
 
 
 def typed_value(value: Json, type: str | None, numbers: Numbers) -> Json:

@@ -16,7 +16,7 @@ from wigwag.errors import DocumentError, RuleError
 from wigwag.flags.compile import Program, failing
 from wigwag.flags.evaluate import conclude, tabulate
 from wigwag.flags.model import Resolution, child
-from wigwag.flags.operators.fractional import bucket, shorthand
+from wigwag.flags.operators.fractional import examine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -187,7 +187,7 @@ def _bucket(step: Step, site: Site, data: Json, run: Run | None) -> tuple[str, d
     values: Any = [inner.result for inner in step.inputs]
     if step.node["fractional"].__class__ is not list:
         values = values[0]
-    found = bucket(values, shorthand(site.scope, data, run), site.compiler.fractional)
+    found = examine(site.scope, values, data, run, site.compiler.fractional)
     details = {"hash": found.hash, "position": found.position, "boundaries": list(found.bounds)}
     if found.position is None:
         return ("no valid shares" if found.hash is not None else "nothing to bucket by"), details

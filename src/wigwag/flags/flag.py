@@ -17,11 +17,11 @@ from wigwag.errors import DocumentError
 from wigwag.flags import refs
 from wigwag.flags.compile import Compiler, Program, failing
 from wigwag.flags.document import decode
-from wigwag.flags.model import Fractional, Limits, Numbers, child
+from wigwag.flags.model import Fractional, Limits, Numbers, child, render
 
 if TYPE_CHECKING:
     from wigwag.flags.evaluate import Table
-    from wigwag.flags.model import Json
+    from wigwag.flags.model import Json, Where
 
 DISABLED_STATE = "DISABLED"
 _NOTHING: dict[Any, Any] = {}
@@ -71,9 +71,14 @@ class Flag(Struct, eq=False, gc=False):
     _digest: bytes = b""
 
     @property
+    def where(self) -> Where:
+        """The place of the definition."""
+        return ("$.flags", self.place)
+
+    @property
     def path(self) -> str:
         """The JSON path of the definition."""
-        return child("$.flags", self.place)
+        return render(self.where)
 
     @property
     def variants(self) -> dict[str, Any]:

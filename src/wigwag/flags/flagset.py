@@ -39,13 +39,14 @@ class FlagSet:
     (('new-ui',), 1, True)
     """
 
-    def __init__(self, layers: Iterable[Layer], clock: Callable[[], float], selector: Selector | None = None) -> None:
+    def __init__(
+        self, layers: Iterable[Layer], clock: Callable[[], float], reflected: dict[str, Json] | None = None
+    ) -> None:
         self.layers = tuple(layers)
-        self.selector = selector or Selector()
         self._clock = clock
-        self._sets = self.selector.apply(_winners(self.layers))
+        self._sets = _winners(self.layers)
         self._by_key = _by_key(self.layers, self._sets)
-        self._reflected = self.selector.reflected
+        self._reflected = reflected or {}
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
 
     def resolve(
@@ -129,7 +130,9 @@ class FlagSet:
         >>> flags.select("flagSetId=blue").keys(), flags.select("flagSetId=red").keys()
         (('a',), ())
         """
-        return FlagSet(self.layers, self._clock, Selector.parse(selector))
+        wanted = Selector.parse(selector)
+        chosen = wanted.apply(self._sets)
+        return FlagSet([layer.only(chosen) for layer in self.layers], self._clock, wanted.reflected)
 
     @cached_property
     def metadata(self) -> dict[str, Json]:

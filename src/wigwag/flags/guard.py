@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Fault: TypeAlias = tuple[str, str, str]
 """Code, path (within the flag, or from the root), message."""
 
-KEYLESS: Fault = ("flag-key-missing", ".key", "a flag in an array needs a `key`")
+KEYLESS: Fault = ("flag-key-missing", ".key", "a flag needs a key that is not empty")
 _FLAT = frozenset((bool, int, float, str, type(None)))
 
 

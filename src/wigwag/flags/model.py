@@ -100,9 +100,28 @@ class Limits(Struct, frozen=True, kw_only=True):
     rule_nodes: int = 20_000
     """Values in one targeting rule after its `$ref`s are followed."""
     string_length: int = 1024 * 1024
-    """Characters in one string of a flag, or built by a rule."""
+    """Characters in one string of a variant or of metadata, or built by a rule."""
     steps: int = 1_000_000
     """Array elements that one evaluation may visit."""
+
+
+Where: TypeAlias = "str | tuple[Any, str | int]"
+"""A place that is rendered only when somebody wants to read it: a path, or (place of the parent, step)."""
+
+
+def render(where: Where) -> str:
+    """Return the JSON path of a place.
+
+    >>> render((("$.flags", "x"), 0))
+    '$.flags.x[0]'
+    """
+    steps: list[str | int] = []
+    while not isinstance(where, str):
+        where, step = where
+        steps.append(step)
+    for step in reversed(steps):
+        where = child(where, step)
+    return where
 
 
 def child(path: str, key: str | int) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wigwag.flags.coerce import describe, kind_of
-from wigwag.flags.model import Finding, child
+from wigwag.flags.model import Finding, render
 from wigwag.flags.operators.fractional import MAX_WEIGHT
 from wigwag.flags.operators.semver import RELATIONS, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wigwag.flags.model import Json
+    from wigwag.flags.model import Json, Where
     from wigwag.flags.visit import Operation
 
 _AT_LEAST = {"==": 2, "!=": 2, "===": 2, "!==": 2, "<": 2, "<=": 2, ">": 2, ">=": 2, "%": 2, "in": 2, "substr": 2}
@@ -25,28 +25,28 @@ def operand_findings(operation: Operation) -> Iterator[Finding]:
     least = _AT_LEAST.get(operation.name, 0)
     if len(operation.operands) < least and not _computed(operation.argument):
         message = f"`{operation.name}` needs at least {least} operand{'s' if least > 1 else ''}"
-        yield _finding("operand-count", operation.path, message)
+        yield _finding("operand-count", operation.where, message)
     check = _CHECKS.get(operation.name)
     if check is not None:
         yield from check(operation)
 
 
 def _fractional(operation: Operation) -> Iterator[Finding]:
-    operands, path = operation.operands, operation.path
+    operands, path = operation.operands, operation.where
     if operation.argument.__class__ is not list:
         return
     first = operands[0] if operands else None
     shares = operands[1:] if operands and first.__class__ is not list else operands
     if first is not None and first.__class__ not in (list, dict):
         message = f"the bucketing value is {describe(first)} that never changes, so everybody gets the same variant"
-        yield _finding("fractional-bucketing", child(path, 0), message, 'use an expression such as {"var": "email"}')
+        yield _finding("fractional-bucketing", (path, 0), message, 'use an expression such as {"var": "email"}')
     for index, share in enumerate(shares, len(operands) - len(shares)):
-        yield from _share(share, child(path, index))
+        yield from _share(share, (path, index))
     if not shares:
         yield _finding("fractional-share", path, "there is no variant to choose from", "add [variant, weight] pairs")
 
 
-def _share(share: Json, path: str) -> Iterator[Finding]:
+def _share(share: Json, path: Where) -> Iterator[Finding]:
     if _computed(share):
         return
     if share.__class__ is not list or not 1 <= len(share) <= 2:
@@ -57,44 +57,44 @@ def _share(share: Json, path: str) -> Iterator[Finding]:
         return
     if weight.__class__ is not int:
         what = "a fraction" if weight.__class__ is float else describe(weight)
-        yield _finding("fractional-weight", child(path, 1), f"a weight must be a whole number, not {what}")
+        yield _finding("fractional-weight", (path, 1), f"a weight must be a whole number, not {what}")
     elif weight < 0:
-        yield _finding("fractional-weight", child(path, 1), "a negative weight counts as 0")
+        yield _finding("fractional-weight", (path, 1), "a negative weight counts as 0")
     elif weight > MAX_WEIGHT:
-        yield _finding("fractional-weight", child(path, 1), f"a weight cannot be more than {MAX_WEIGHT}")
+        yield _finding("fractional-weight", (path, 1), f"a weight cannot be more than {MAX_WEIGHT}")
 
 
 def _version(operation: Operation) -> Iterator[Finding]:
-    operands, path = operation.operands, operation.path
+    operands, path = operation.operands, operation.where
     if len(operands) != 3:
         yield _finding("operand-count", path, "`sem_ver` needs exactly 3 operands: version, operator, version")
         return
     relation = operands[1]
     if not _computed(relation) and relation not in RELATIONS:
         hint = f"use one of {' '.join(RELATIONS)}"
-        yield _finding("semver-operator", child(path, 1), f"unknown version operator {relation!r}", hint)
+        yield _finding("semver-operator", (path, 1), f"unknown version operator {relation!r}", hint)
     for index in (0, 2):
         version = operands[index]
         if version.__class__ is str and parse(version) is None:
             hint = "write MAJOR, MAJOR.MINOR or MAJOR.MINOR.PATCH"
-            yield _finding("semver-version", child(path, index), f"{version!r} is not a semantic version", hint)
+            yield _finding("semver-version", (path, index), f"{version!r} is not a semantic version", hint)
 
 
 def _text(operation: Operation) -> Iterator[Finding]:
     if len(operation.operands) != 2:
-        yield _finding("operand-count", operation.path, f"`{operation.name}` needs exactly 2 operands, both text")
+        yield _finding("operand-count", operation.where, f"`{operation.name}` needs exactly 2 operands, both text")
         return
     for index, operand in enumerate(operation.operands):
         if not _computed(operand) and operand.__class__ is not str:
             message = f"`{operation.name}` compares text, not {describe(operand)}; the answer is always null"
-            yield _finding("operand-type", child(operation.path, index), message)
+            yield _finding("operand-type", (operation.where, index), message)
 
 
 def _variable(operation: Operation) -> Iterator[Finding]:
     name = operation.operands[0] if operation.operands else ""
     if name.__class__ is str and name.startswith("$flagd.") and name not in _FLAGD_PROPERTIES:
         yield _finding(
-            "flagd-property", operation.path, f"unknown property {name}", f"known: {', '.join(_FLAGD_PROPERTIES)}"
+            "flagd-property", operation.where, f"unknown property {name}", f"known: {', '.join(_FLAGD_PROPERTIES)}"
         )
 
 
@@ -102,8 +102,8 @@ def _computed(operand: Json) -> bool:
     return kind_of(operand) == "object"
 
 
-def _finding(code: str, path: str, message: str, hint: str = "") -> Finding:
-    return Finding(code, path, "warning", message, hint)
+def _finding(code: str, path: Where, message: str, hint: str = "") -> Finding:
+    return Finding(code, render(path), "warning", message, hint)
 
 
 _CHECKS: dict[str, Callable[[Operation], Iterator[Finding]]] = {

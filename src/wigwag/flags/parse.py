@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags import document as documents
@@ -54,6 +55,14 @@ class Layer(Struct, eq=False):
     """The places whose flags, if they are in force at all, are not defined by this document."""
     _texts: dict[str | int, Raw] | None = None
 
+    def only(self, sets: dict[str, dict[str, Flag]]) -> Layer:
+        """Return the layer with those of the given flags that are its own."""
+        own = {
+            set_id: {key: flag for key, flag in flags.items() if flag.setting is self.setting}
+            for set_id, flags in sets.items()
+        }
+        return replace(self, sets=own)
+
     def flags(self) -> Iterator[Flag]:
         """Return all flags."""
         return chain.from_iterable(flags.values() for flags in self.sets.values())
@@ -74,7 +83,7 @@ def parse(document: Document, source: str, options: Options, previous: Layer | N
     """Parse a document into a layer."""
     setting = Setting(
         source,
-        _object(document.metadata, "$.metadata", options),
+        _without_nulls(_object(document.metadata, "$.metadata", options)),
         _object(document.evaluators, "$.$evaluators", options),
         options,
     )
@@ -142,7 +151,7 @@ class _Parser:
         setting = self._setting
         own, metadata = definition.metadata, setting.metadata
         if own:
-            metadata = {name: value for name, value in (metadata | own).items() if value is not None}
+            metadata = _without_nulls(metadata | own)
         key = place if place.__class__ is str else definition.key
         fault = impossible(definition, setting.options.limits) if key else KEYLESS
         flag = Flag(key or "", _set_id(metadata), definition, metadata, setting, place)
@@ -186,6 +195,10 @@ class _Parser:
 
     def _report(self, code: str, path: str, severity: Severity, message: str) -> None:
         self._problems.append(Finding(code, path, severity, message, source=self._setting.source))
+
+
+def _without_nulls(metadata: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in metadata.items() if value is not None}
 
 
 def _set_id(metadata: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import DocumentError
 from wigwag.flags.coerce import kind_of
-from wigwag.flags.model import Finding, child
+from wigwag.flags.model import Finding, render
 from wigwag.flags.operands import operand_findings
 from wigwag.flags.operators.table import OPERATORS
 from wigwag.flags.refs import REF
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from wigwag.flags.flag import Flag, Setting
-    from wigwag.flags.model import Json
+    from wigwag.flags.model import Json, Where
 
 STATES = ("ENABLED", "DISABLED")
 _PLAIN = ("boolean", "string", "number")
@@ -34,60 +34,71 @@ def rule_errors(flag: Flag) -> list[Finding]:
 
 def flag_findings(flag: Flag) -> Iterator[Finding]:
     """Check one flag against the schema."""
-    definition, path = flag.definition, flag.path
+    definition, path = flag.definition, flag.where
     if definition.state not in STATES:
         known = " or ".join(STATES)
         message = f"the state is {definition.state!r}; anything but DISABLED counts as enabled"
-        yield Finding("state-unknown", child(path, "state"), "warning", message, f"say {known}")
+        yield Finding("state-unknown", render((path, "state")), "warning", message, f"say {known}")
     yield from variant_findings(flag)
     own = definition.metadata or {}
-    yield from metadata_findings(own, child(path, "metadata"))
+    yield from metadata_findings(own, (path, "metadata"))
     yield from rule_findings(flag)
 
 
 def variant_findings(flag: Flag) -> Iterator[Finding]:
     """Check that there are variants, all of one type that a client can ask for."""
-    path = child(flag.path, "variants")
+    path = (flag.where, "variants")
     if not flag.variants:
-        yield Finding("variants-missing", path, "warning", "there are no variants, so the flag has no value to give")
+        yield Finding(
+            "variants-missing", render(path), "warning", "there are no variants, so the flag has no value to give"
+        )
     for name, value in flag.variants.items():
         if kind_of(value) in ("array", "null"):
             message = f"an {kind_of(value)}" if value is not None else "null"
             hint = "use a boolean, a string, a number or an object"
-            yield Finding("variant-type", child(path, name), "warning", f"{message} cannot be asked for by type", hint)
-    kinds = sorted({kind_of(value) for value in flag.variants.values()})
+            yield Finding(
+                "variant-type", render((path, name)), "warning", f"{message} cannot be asked for by type", hint
+            )
+    kinds = set(map(kind_of, flag.variants.values()))
     if len(kinds) > 1:
-        message = f"variants are of several types: {', '.join(kinds)}"
-        yield Finding("variants-mixed", path, "warning", message, "clients ask for one type; the others will mismatch")
+        message = f"variants are of several types: {', '.join(sorted(kinds))}"
+        yield Finding(
+            "variants-mixed", render(path), "warning", message, "clients ask for one type; the others will mismatch"
+        )
 
 
-def metadata_findings(metadata: Mapping[str, Json], path: str) -> Iterator[Finding]:
+def metadata_findings(metadata: Mapping[str, Json], path: Where) -> Iterator[Finding]:
     """Check that metadata values are plain, and that the two known members are text."""
     for name, value in metadata.items():
-        where = child(path, name)
         if kind_of(value) not in _PLAIN:
             hint = "use a string, a number or a boolean"
-            yield Finding("metadata-value", where, "warning", f"a metadata value cannot be {kind_of(value)}", hint)
+            yield Finding(
+                "metadata-value", render((path, name)), "warning", f"a metadata value cannot be {kind_of(value)}", hint
+            )
         elif name in ("flagSetId", "version") and value.__class__ is not str:
-            yield Finding("metadata-value", where, "warning", f"`{name}` must be a string, so it is not used")
+            yield Finding(
+                "metadata-value", render((path, name)), "warning", f"`{name}` must be a string, so it is not used"
+            )
 
 
 def rule_findings(flag: Flag) -> list[Finding]:
     """Check the rule of one flag."""
     if not flag.targeted:
         return []
-    path = child(flag.path, "targeting")
+    path = (flag.where, "targeting")
     try:
         rule = flag.rule
     except DocumentError as error:
-        return [Finding("rule-undecodable", path, "error", str(error))]
+        return [Finding("rule-undecodable", render(path), "error", str(error))]
     if rule is not None and rule.__class__ is not dict:
         message = f"the rule is a {kind_of(rule)}, not an object; it is taken for the name of a variant"
-        return [Finding("rule-shape", path, "warning", message, "write the rule as an object with one operator")]
+        return [
+            Finding("rule-shape", render(path), "warning", message, "write the rule as an object with one operator")
+        ]
     return list(checked(rule, path, flag.setting))
 
 
-def checked(rule: Json, path: str, setting: Setting) -> Iterator[Finding]:
+def checked(rule: Json, path: Where, setting: Setting) -> Iterator[Finding]:
     """Check any rule: a flag's, or an evaluator."""
     evaluators, limits = setting.evaluators, setting.options.limits
     for found in visit(rule, path, evaluators, limits):
@@ -108,7 +119,7 @@ def checked(rule: Json, path: str, setting: Setting) -> Iterator[Finding]:
 def evaluator_findings(setting: Setting) -> Iterator[Finding]:
     """Check the shared rules."""
     for name, rule in setting.evaluators.items():
-        yield from checked(rule, child("$.$evaluators", name), setting)
+        yield from checked(rule, ("$.$evaluators", name), setting)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

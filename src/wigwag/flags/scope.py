@@ -1,12 +1,15 @@
 """What a rule sees when it asks for a variable.
 
-At the root it sees the evaluation context and `$flagd`. Inside an array operator it sees an element instead:
+At the root it sees the evaluation context and `$flagd`. Inside an array operator it sees an element, as flagd's engine
+has it:
 
-    map, all, reduce        the element only
-    filter, some, none      what is around them first, then the element (a name that starts with "." or is empty is
-                            always the element), as in flagd's engine
+    map, reduce      the element
+    filter, none     what is around the operator first, then the element
+    all              the element; array operators within it see that element first, then their own
+    some             both: what is around, then the element; and so do array operators within it
 
-A scope is chosen while compiling; at run time `data` is just the context, the element, or a pair (around, element).
+The literal name "", or one that starts with ".", always means the innermost element. A scope is chosen while compiling;
+at run time `data` is just the context, the element, or a pair (around, element).
 """
 
 from __future__ import annotations
@@ -44,7 +47,25 @@ class Run:
 
 
 class Scope(Protocol):
-    """How variables are found at one place of a rule."""
+    """What is visible at one place of a rule."""
+
+    is_root: bool
+    """Whether variables are attributes of the context here, not of an array's element."""
+    outer: Scope | None
+    """What is looked at first, if anything is."""
+
+    def innermost(self, data: Json) -> tuple[View, Json]:
+        """Return what is visible without what is around: all that `missing` and `fractional` look at."""
+
+    def element(self) -> tuple[Scope, Bind]:
+        """Look at an element instead."""
+
+    def around(self) -> tuple[Scope, Bind]:
+        """Look at an element, but behind all this."""
+
+
+class View(Scope, Protocol):
+    """A scope with one thing to look at: the context, or an element."""
 
     def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
         """Return a function that reads the variable at a fixed path."""
@@ -55,14 +76,16 @@ class Scope(Protocol):
     def whole(self, data: Json, run: Run | None) -> Json:
         """Return everything that is visible: the meaning of an empty name."""
 
-    def innermost(self, data: Json) -> tuple[Scope, Json]:
-        """Return the scope and data without what is around: all that `missing` and `fractional` look at."""
 
-    def element(self) -> tuple[Scope, Bind]:
-        """Enter the body of `map`, `all` or `reduce`."""
-
-    def around(self) -> tuple[Scope, Bind]:
-        """Enter the body of `filter`, `some` or `none`."""
+def enter(scope: Scope, operator: str) -> tuple[Scope, Bind]:
+    """Return the scope of an array operator's body, and what makes its data of (data around, element)."""
+    if operator in ("map", "reduce"):
+        return scope.element()
+    first, bind = scope.element() if operator == "all" else scope.around()
+    if operator in ("filter", "none"):
+        return first, bind
+    second, again = first.around()
+    return second, lambda data, item: again(bind(data, item), item)
 
 
 def split(name: str) -> tuple[str, ...]:
@@ -85,7 +108,7 @@ def walk(value: Json, parts: tuple[str, ...], default: Json) -> Json:
     return default if value is None else value
 
 
-def variable(scope: Scope, argument: Json, data: Json, run: Run | None) -> Json:
+def variable(scope: View, argument: Json, data: Json, run: Run | None) -> Json:
     """Read the variable that an evaluated argument names: text, a number, `[name, default]`, null or nothing."""
     default = None
     if argument is None:
@@ -105,6 +128,9 @@ def variable(scope: Scope, argument: Json, data: Json, run: Run | None) -> Json:
 
 class RootScope:
     """The evaluation context, plus `$flagd`."""
+
+    is_root = True
+    outer: Scope | None = None
 
     def __init__(self, flag_key: str) -> None:
         self._flag_key = flag_key
@@ -138,7 +164,7 @@ class RootScope:
     def whole(self, data: Json, run: Run | None) -> Json:
         return {**data, FLAGD: self._properties(run)}
 
-    def innermost(self, data: Json) -> tuple[Scope, Json]:
+    def innermost(self, data: Json) -> tuple[View, Json]:
         return self, data
 
     def element(self) -> tuple[Scope, Bind]:
@@ -151,6 +177,9 @@ class RootScope:
 class ElementScope:
     """One JSON value of any kind, and nothing else."""
 
+    is_root = False
+    outer: Scope | None = None
+
     def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
         return lambda data, run: walk(data, parts, default)
 
@@ -160,7 +189,7 @@ class ElementScope:
     def whole(self, data: Json, run: Run | None) -> Json:
         return data
 
-    def innermost(self, data: Json) -> tuple[Scope, Json]:
+    def innermost(self, data: Json) -> tuple[View, Json]:
         return self, data
 
     def element(self) -> tuple[Scope, Bind]:
@@ -173,29 +202,12 @@ class ElementScope:
 class AroundScope:
     """What is around comes first, then the element: `data` is the pair of them."""
 
+    is_root = False
+
     def __init__(self, outer: Scope) -> None:
-        self._outer = outer
+        self.outer: Scope | None = outer
 
-    def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
-        outer = self._outer.attribute(parts, default)
-
-        def fn(data: Json, run: Run | None) -> Json:
-            value = outer(data[0], run)
-            return value if value is not None else walk(data[1], parts, default)
-
-        return fn
-
-    def read(self, data: Json, run: Run | None, name: str, default: Json) -> Json:
-        if name and name[0] != ".":
-            value = self._outer.read(data[0], run, name, default)
-            if value is not None:
-                return value
-        return walk(data[1], split(name), default)
-
-    def whole(self, data: Json, run: Run | None) -> Json:
-        return data[1]
-
-    def innermost(self, data: Json) -> tuple[Scope, Json]:
+    def innermost(self, data: Json) -> tuple[View, Json]:
         return ElementScope(), data[1]
 
     def element(self) -> tuple[Scope, Bind]:

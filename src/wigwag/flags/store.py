@@ -77,7 +77,15 @@ def merge(sets: Iterable[FlagSet], clock: Callable[[], float]) -> FlagSet:
 
 
 def diff(old: FlagSet, new: FlagSet) -> Diff:
-    """Compare two sets of flags by content: definition, merged metadata and source."""
+    """Compare two sets of flags by content: definition, merged metadata and source.
+
+    >>> import wigwag
+    >>> flag = {"state": "ENABLED", "variants": {"on": 1, "off": 0}, "defaultVariant": "on"}
+    >>> before = wigwag.load({"flags": {"a": flag}})
+    >>> after = wigwag.load({"flags": {"a": {**flag, "defaultVariant": "off"}}})
+    >>> wigwag.diff(before, after).updated
+    ('a',)
+    """
     before, after = _by_key(old), _by_key(new)
     return Diff(
         tuple(sorted(after.keys() - before.keys())),

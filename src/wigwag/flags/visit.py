@@ -4,22 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from wigwag.flags.model import child
+from wigwag.flags.model import render
 from wigwag.flags.refs import REF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from wigwag.flags.model import Json, Limits
+    from wigwag.flags.model import Json, Limits, Where
+
+    Pending = tuple[Json, Where, int, tuple[str, ...]]
 
 
 class Operation(NamedTuple):
     """One operator at one place. `names` are the references followed to get there."""
 
-    path: str
+    where: Where
     name: str
     argument: Json
     names: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """The JSON path of the operator."""
+        return render(self.where)
 
     @property
     def operands(self) -> list[Json]:
@@ -42,35 +49,35 @@ class Ambiguous(NamedTuple):
 
 
 def visit(
-    rule: Json, path: str, evaluators: Mapping[str, Json], limits: Limits
+    rule: Json, path: Where, evaluators: Mapping[str, Json], limits: Limits
 ) -> Iterator[Operation | Excess | Ambiguous]:
     """Walk a rule in document order, parents before their operands."""
     nodes = 0
-    stack: list[tuple[Json, str, int, tuple[str, ...]]] = [(rule, path, 0, ())]
+    stack: list[Pending] = [(rule, path, 0, ())]
     while stack:
         node, where, depth, names = stack.pop()
         nodes += 1
         if nodes > limits.rule_nodes or depth > limits.depth:
             what = "has too many values" if nodes > limits.rule_nodes else "is nested too deeply"
-            yield Excess(path, f"the rule {what} (see Limits.rule_nodes and Limits.depth)")
+            yield Excess(render(path), f"the rule {what} (see Limits.rule_nodes and Limits.depth)")
             return
-        inner: list[tuple[Json, str, int, tuple[str, ...]]] = []
+        inner: list[Pending] = []
         if node.__class__ is list:
-            inner = [(item, child(where, index), depth + 1, names) for index, item in enumerate(node)]
+            inner = [(item, (where, index), depth + 1, names) for index, item in enumerate(node)]
         elif node.__class__ is dict and len(node) > 1:
-            yield Ambiguous(where, list(node))
+            yield Ambiguous(render(where), list(node))
         elif node.__class__ is dict and node:
             ((name, argument),) = node.items()
-            yield Operation(child(where, name), name, argument, names)
+            yield Operation((where, name), name, argument, names)
             inner = _within(name, argument, where, depth, names, evaluators)
         stack.extend(reversed(inner))
 
 
 def _within(
-    name: str, argument: Json, where: str, depth: int, names: tuple[str, ...], evaluators: Mapping[str, Json]
-) -> list[tuple[Json, str, int, tuple[str, ...]]]:
+    name: str, argument: Json, where: Where, depth: int, names: tuple[str, ...], evaluators: Mapping[str, Json]
+) -> list[Pending]:
     if name != REF:
-        return [(argument, child(where, name), depth + 1, names)]
+        return [(argument, (where, name), depth + 1, names)]
     if argument.__class__ is str and argument in evaluators and argument not in names:
-        return [(evaluators[argument], child("$.$evaluators", argument), depth + 1, (*names, argument))]
+        return [(evaluators[argument], ("$.$evaluators", argument), depth + 1, (*names, argument))]
     return []

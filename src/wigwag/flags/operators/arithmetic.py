@@ -57,12 +57,11 @@ def divide(values: Json) -> Number:
 
 def modulo(values: Json) -> Number:
     """`%`: the remainder, with the sign of the dividend."""
-    numbers = _numbers(values)
-    if len(numbers) < 2:
+    if values.__class__ is not list or len(values) < 2:
         raise RuleError("`%` needs two operands")
-    a, b = numbers[0], numbers[1]
+    a, b = to_number(values[0]), to_number(values[1])
     if a.__class__ is int and b.__class__ is int and b:
-        return int(math.copysign(1, a)) * (abs(a) % abs(b))
+        return abs(a) % abs(b) if a >= 0 else -(abs(a) % abs(b))
     a, b = to_double(a), to_double(b)
     return math.fmod(a, b) if b and math.isfinite(a) else math.nan
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.coerce import describe, to_number, to_text
+from wigwag.flags.scope import enter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ def transform(site: Site, argument: Json) -> Fn:
     operands = _operands(site, argument)
     if len(operands) < 2:
         return lambda data, run: []
-    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=False)
+    subject, (body, bind) = _subject(site, operands), _body(site, operands[1])
 
     def fn(data: Json, run: Run) -> Json:
         return [body(bind(data, item), run) for item in _elements(subject(data, run), run)]
@@ -33,7 +34,7 @@ def keep(site: Site, argument: Json) -> Fn:
     operands = _operands(site, argument)
     if len(operands) < 2:
         return lambda data, run: []
-    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=True)
+    subject, (body, bind) = _subject(site, operands), _body(site, operands[1])
 
     def fn(data: Json, run: Run) -> Json:
         return [item for item in _elements(subject(data, run), run) if body(bind(data, item), run)]
@@ -43,17 +44,17 @@ def keep(site: Site, argument: Json) -> Fn:
 
 def every(site: Site, argument: Json) -> Fn:
     """`all`: whether the body is truthy for every element; of no elements, false."""
-    return _quantifier(site, argument, around=False, stop_at=False, empty=False)
+    return _quantifier(site, argument, stop_at=False)
 
 
 def some(site: Site, argument: Json) -> Fn:
     """`some`: whether the body is truthy for any element."""
-    return _quantifier(site, argument, around=True, stop_at=True, empty=False)
+    return _quantifier(site, argument, stop_at=True)
 
 
 def none(site: Site, argument: Json) -> Fn:
     """`none`: whether the body is truthy for no element."""
-    some_of_them = _quantifier(site, argument, around=True, stop_at=True, empty=False)
+    some_of_them = _quantifier(site, argument, stop_at=True)
     return lambda data, run: not some_of_them(data, run)
 
 
@@ -62,7 +63,7 @@ def reduce(site: Site, argument: Json) -> Fn:
     operands = _operands(site, argument)
     if len(operands) < 3:
         return lambda data, run: 0
-    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=False)
+    subject, (body, bind) = _subject(site, operands), _body(site, operands[1])
     start = site.expr(operands[2], 2).fn
 
     def fn(data: Json, run: Run) -> Json:
@@ -80,22 +81,30 @@ def reduce(site: Site, argument: Json) -> Fn:
     return fn  # type: ignore[return-value]
 
 
-def _quantifier(site: Site, argument: Json, *, around: bool, stop_at: bool, empty: bool) -> Fn:
+def _quantifier(site: Site, argument: Json, *, stop_at: bool) -> Fn:
     operands = _operands(site, argument)
-    if len(operands) < 2:
+    if not operands:
         raise RuleError(f"`{site.name}` needs an array and a condition")
-    subject, (body, bind) = _subject(site, operands), _body(site, operands[1], around=around)
+    subject = _subject(site, operands)
+    body, bind = _body(site, operands[1]) if len(operands) > 1 else _unconditioned(site.name)
 
     def fn(data: Json, run: Run) -> bool:
         items = subject(data, run)
         if not items:
-            return empty
+            return False
         for item in _elements(items, run):
             if bool(body(bind(data, item), run)) is stop_at:
                 return stop_at
         return not stop_at
 
     return fn  # type: ignore[return-value]
+
+
+def _unconditioned(name: str) -> tuple[Fn, Bind]:
+    def fn(data: Json, run: Run | None) -> Json:
+        raise RuleError(f"`{name}` needs a condition")
+
+    return fn, lambda data, item: item
 
 
 def _operands(site: Site, argument: Json) -> list[Json]:
@@ -112,8 +121,8 @@ def _subject(site: Site, operands: list[Json]) -> Fn:
     return site.expr(operands[0], 0).fn
 
 
-def _body(site: Site, body: Json, *, around: bool) -> tuple[Fn, Bind]:
-    scope, bind = site.scope.around() if around else site.scope.element()
+def _body(site: Site, body: Json) -> tuple[Fn, Bind]:
+    scope, bind = enter(site.scope, site.name)
     return site.within(scope).expr(body, 1).fn, bind
 
 

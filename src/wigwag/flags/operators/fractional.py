@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from wigwag.flags.compile import Site
     from wigwag.flags.expression import Expr
     from wigwag.flags.model import Fractional, Json
-    from wigwag.flags.scope import Fn, Run, Scope
+    from wigwag.flags.scope import Fn, Run, Scope, View
 
     Hash = Callable[[Json], int | None]
 
 MAX_WEIGHT = 2_147_483_647
+_MIN_WEIGHT = -(1 << 63)
 TARGETING_KEY = "targetingKey"
 
 
@@ -67,16 +68,21 @@ def split(site: Site, argument: Json) -> Fn:
     version, scope = site.compiler.fractional, site.scope
     items = site.items(argument) if argument.__class__ is list else ()
     explicit = bool(items) and argument[0].__class__ is not list
-    if site.at_root:
+    if site.scope.is_root:
         shares = _fixed_shares(items[explicit:])
         if shares is not None:
             return _explicit(site, items[0].fn, shares) if explicit else _shorthand(site, shares)
     values = listing(items) if items else site.expr(argument).fn
 
-    def fn(data: Json, run: Run | None) -> Json:
-        return bucket(values(data, run), shorthand(scope, data, run), version).variant
+    return lambda data, run: examine(scope, values(data, run), data, run, version).variant
 
-    return fn
+
+def examine(scope: Scope, values: Json, data: Json, run: Run | None, version: Fractional) -> Bucket:
+    """Decide from evaluated operands, as seen from a scope; an element that is no object has no buckets."""
+    inner, item = scope.innermost(data)
+    if not inner.is_root and item.__class__ is not dict:
+        return Bucket(None, None, (), None)
+    return bucket(values, shorthand(inner, item, run), version)
 
 
 def bucket(values: Json, shorthand: tuple[str, str] | None, version: Fractional) -> Bucket:
@@ -114,13 +120,12 @@ def hash_v3(value: Json) -> int | None:
     return murmur3(encode(value), signed=False) if value is not None else None
 
 
-def shorthand(scope: Scope, data: Json, run: Run | None) -> tuple[str, str] | None:
+def shorthand(scope: View, data: Json, run: Run | None) -> tuple[str, str] | None:
     """Return (flag key, targeting key) as seen from here, or None without a targeting key."""
-    inner, item = scope.innermost(data)
-    key = inner.read(item, run, TARGETING_KEY, None)
+    key = scope.read(data, run, TARGETING_KEY, None)
     if key.__class__ is not str or not key:
         return None
-    flag_key = inner.read(item, run, f"{FLAGD}.flagKey", "")
+    flag_key = scope.read(data, run, f"{FLAGD}.flagKey", "")
     return (flag_key if flag_key.__class__ is str else ""), key
 
 
@@ -145,7 +150,7 @@ def _weight(operand: Json) -> int | None:
         return 1
     if weight.__class__ is float and weight.is_integer():
         weight = int(weight)
-    if weight.__class__ is not int or weight > MAX_WEIGHT:
+    if weight.__class__ is not int or not _MIN_WEIGHT <= weight <= MAX_WEIGHT:
         return None
     return max(0, weight)
 
@@ -173,7 +178,7 @@ def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
     def fn(data: Json, run: Run | None) -> Json:
         value = by(data, run)
         if value.__class__ is list:  # a computed share, not a bucketing value
-            return bucket([value, *shares.operands()], shorthand(scope, data, run), version).variant
+            return examine(scope, [value, *shares.operands()], data, run, version).variant
         found = fallback(data) if value is None else hashed(value)
         return None if found is None else pick(found)
 

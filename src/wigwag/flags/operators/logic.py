@@ -16,7 +16,7 @@ def clauses(site: Site, argument: Json) -> tuple[Fn, ...]:
     """Compile the operands of a lazy operator, each on its own."""
     if argument.__class__ is not list:
         raise RuleError(f"`{site.name}` needs an array of operands")
-    return tuple(site.expr(item, index).fn for index, item in enumerate(argument))
+    return tuple(item.fn for item in site.items(argument))
 
 
 def conditional(site: Site, argument: Json) -> Fn:

@@ -8,7 +8,7 @@ from wigwag.errors import RuleError
 from wigwag.flags.coerce import describe, same, to_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from wigwag.flags.model import Json
 
@@ -50,14 +50,14 @@ def merge(values: Json) -> list[Json]:
     return merged
 
 
-def comparison(decide: Callable[[list[bool]], bool], *, otherwise: bool) -> Callable[[Json], bool]:
+def comparison(decide: Callable[[Iterable[bool]], bool], *, otherwise: bool) -> Callable[[Json], bool]:
     """Make an operator that asks of each wanted element whether the array has it."""
 
     def operator(values: Json) -> bool:
         if values.__class__ is not list or len(values) != 2 or any(value.__class__ is not list for value in values):
             return otherwise
         array, wanted = values
-        return decide([any(same(item, want) for item in array) for want in wanted])
+        return decide(any(same(item, want) for item in array) for want in wanted)
 
     return operator
 

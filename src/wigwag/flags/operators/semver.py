@@ -30,6 +30,7 @@ _VERSION = re.compile(
 )
 _RELEASE = (1,)
 _LONGEST = 256
+_EXPONENT_FROM = 1_000_000
 
 RELATIONS: dict[str, Relation] = {
     "=": operator.eq,
@@ -56,7 +57,8 @@ def version_of(value: Json) -> Version | None:
     """Return the sort key of a version given as text or number, or None."""
     if value.__class__ is str:
         return parse(value)
-    return parse(json_notation(value)) if value.__class__ in (int, float) and abs(value) < 1e21 else None
+    # From a million on, flagd writes a number with an exponent, which no version has.
+    return parse(json_notation(value)) if value.__class__ in (int, float) and abs(value) < _EXPONENT_FROM else None
 
 
 @lru_cache(maxsize=4096)

@@ -6,25 +6,42 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.coerce import fixed_notation, to_index, to_number
-from wigwag.flags.scope import FLAGD, split, variable
+from wigwag.flags.scope import FLAGD, ElementScope, split, variable
 
 if TYPE_CHECKING:
     from wigwag.flags.compile import Site
     from wigwag.flags.model import Json
-    from wigwag.flags.scope import Fn, Run, Scope
+    from wigwag.flags.scope import Fn, Run, Scope, View
 
 
 def read(site: Site, argument: Json) -> Fn:
-    """`var`: a dotted path with an optional default. A fixed path is resolved while compiling."""
-    scope, values = site.scope, site.expr(argument)
+    """`var`: a dotted path with an optional default, looked up in what is around first, where there is such a thing."""
+    outer = site.scope.outer
+    if outer is None:
+        return _look_up(site, site.scope, argument)  # type: ignore[arg-type]
+    inner = read(site.within(ElementScope()), argument)
+    if argument.__class__ is str and (not argument or argument[0] == "."):
+        return lambda data, run: inner(data[1], run)
+    first = read(site.within(outer), argument)
+
+    def fn(data: Json, run: Run | None) -> Json:
+        value = first(data[0], run)
+        return inner(data[1], run) if value is None else value
+
+    return fn
+
+
+def _look_up(site: Site, view: View, argument: Json) -> Fn:
+    """A fixed path is resolved while compiling."""
+    values = site.expr(argument)
     if values.constant and values.value is not None:
         name, default = _name_and_default(values.value)
-        if name and not name.startswith(".") and split(name):
-            parts = split(name)
-            site.compiler.reads_time |= parts[0] == FLAGD and parts[1:] != ("flagKey",)
-            return scope.attribute(parts, default)
-    site.compiler.reads_time = True
-    return lambda data, run: variable(scope, values.fn(data, run), data, run)
+        parts = split(name or "")
+        if parts:
+            site.compiler.reads_time |= view.is_root and parts[0] == FLAGD and parts[1:] != ("flagKey",)
+            return view.attribute(parts, default)
+    site.compiler.reads_time |= view.is_root
+    return lambda data, run: variable(view, values.fn(data, run), data, run)
 
 
 def _name_and_default(value: Json) -> tuple[str | None, Json]:

@@ -1,0 +1,192 @@
+"""The commands as people and scripts use them."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wigwag.cli.main import main
+
+FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
+RULE = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> str:
+    path = tmp_path / "flags.json"
+    path.write_text(
+        json.dumps(
+            {"flags": {"x": {**FLAG, "targeting": RULE}, "bad": {"variants": 1}, "off": {**FLAG, "state": "DISABLED"}}}
+        )
+    )
+    return str(path)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    output = capsys.readouterr()
+    return code, output.out, output.err
+
+
+class TestEval:
+    def test_a_value_is_printed_and_the_exit_code_is_0(self, capsys: Any, document: str) -> None:
+        assert run(capsys, "eval", document, "x") == (0, "false   variant off, DEFAULT\n", "")
+        code, out, _ = run(capsys, "eval", document, "x", "--context", '{"tier": "gold"}')
+        assert (code, out) == (0, "true   variant on, TARGETING_MATCH\n")
+
+    def test_a_disabled_flag_is_no_error(self, capsys: Any, document: str) -> None:
+        assert run(capsys, "eval", document, "off")[:2] == (0, "no value: the caller's default applies   DISABLED\n")
+
+    def test_json_is_one_object(self, capsys: Any, document: str) -> None:
+        code, out, _ = run(capsys, "eval", document, "x", "--json")
+        assert (code, json.loads(out)) == (
+            0,
+            {"key": "x", "value": False, "variant": "off", "reason": "DEFAULT", "metadata": {}},
+        )
+        code, out, err = run(capsys, "eval", document, "nope", "--json")
+        assert (code, json.loads(out)["error"], err) == (1, "FLAG_NOT_FOUND", "")
+
+    def test_an_evaluation_error_is_1_and_says_what_to_do(self, capsys: Any, document: str) -> None:
+        code, out, err = run(capsys, "eval", document, "x", "--type", "string")
+        assert (code, out) == (1, "")
+        assert err.startswith("TYPE_MISMATCH: variant 'off' of 'x' is not of type string")
+        assert "$.flags.bad.variants" in run(capsys, "eval", document, "bad")[2]
+        assert "did you mean off?" in run(capsys, "eval", document, "of")[2]
+
+    def test_the_context_may_come_from_a_file(self, capsys: Any, document: str, tmp_path: Path) -> None:
+        (tmp_path / "user.json").write_text('{"tier": "gold"}')
+        assert run(capsys, "eval", document, "x", "-c", f"@{tmp_path / 'user.json'}")[1].startswith("true")
+
+    def test_explain_prints_the_tree_or_its_json(self, capsys: Any, document: str) -> None:
+        out = run(capsys, "eval", document, "x", "--explain")[1]
+        assert "var tier → null   missing from the context" in out
+        told = json.loads(run(capsys, "eval", document, "x", "--explain", "--json")[1])
+        assert told["targeting"]["operator"] == "if"
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["no-such-file", "x"], "cannot read no-such-file: no such file or directory"),
+            (["demo", "checkout", "-c", "{"], "the context is not valid JSON"),
+            (["demo", "checkout", "-c", "[]"], "must be a JSON object"),
+            (["demo", "checkout", "-c", "@no-such-file"], "cannot read the context"),
+            (["demo", "checkout", "--now", "noon"], "Unix seconds"),
+            (["demo", "checkout", "--selector", "colour=red"], "invalid selector key"),
+            (["demo", "checkout", "--type", "number"], "invalid choice"),
+            (["demo", "checkout", "--nope"], "unrecognized arguments"),
+            ([], "required"),
+        ],
+    )
+    def test_bad_usage_is_2_with_one_line_and_no_traceback(
+        self, capsys: Any, arguments: list[str], message: str
+    ) -> None:
+        code, out, err = run(capsys, "eval", *arguments)
+        assert (code, out) == (2, "")
+        assert message in err
+        assert "Traceback" not in err
+
+    def test_a_broken_document_is_2(self, capsys: Any, tmp_path: Path) -> None:
+        (tmp_path / "broken.yaml").write_text("flags: [")
+        code, _, err = run(capsys, "eval", str(tmp_path / "broken.yaml"), "x")
+        assert code == 2
+        assert "not valid YAML" in err
+
+    def test_the_demo_and_the_prompt_work_in_a_pipe(self, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        lines = [
+            'new-welcome-banner {"email": "fay@example.com"}',
+            "why checkout",
+            'context {"tier": "gold"}',
+            "requests-per-second",
+            "context",
+            "list",
+            "problems",
+            "help",
+            "checkout {",
+            "checkout []",
+            "nope",
+            "quit",
+            "never reached",
+        ]
+        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+        code, out, _ = run(capsys, "eval", "demo")
+        assert code == 1
+        assert out.startswith("true   variant on, TARGETING_MATCH\n")
+        assert "sem_ver → null" in out
+        assert "100   variant high, TARGETING_MATCH" in out
+        assert out.count("not a context") == 2
+        assert out.endswith("FLAG_NOT_FOUND: flag 'nope' does not exist\n")
+
+    def test_a_document_from_standard_input(self) -> None:
+        text = json.dumps({"flags": {"x": {**FLAG, "defaultVariant": "on"}}})
+        command = [sys.executable, "-m", "wigwag", "eval", "-", "x"]
+        done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
+        assert done.stdout == "true   variant on, STATIC\n"
+
+
+class TestLint:
+    def test_findings_are_listed_with_hints_and_errors_are_1(self, capsys: Any, document: str) -> None:
+        code, out, err = run(capsys, "lint", document)
+        assert code == 1
+        assert f"{document}: $.flags.bad.variants: error: expected `object | null`, got `int`" in out
+        assert err == "1 file checked: 1 error\n"
+
+    def test_warnings_are_1_only_when_strict(self, capsys: Any, tmp_path: Path) -> None:
+        path = tmp_path / "flags.yml"
+        path.write_text("flags: {x: {state: ENABLED, variants: {a: 1, b: text}, defaultVariant: a}}")
+        assert run(capsys, "lint", str(path))[0] == 0
+        assert run(capsys, "lint", "--strict", str(path))[0] == 1
+
+    def test_clean_files_are_0(self, capsys: Any) -> None:
+        code, out, err = run(capsys, "lint", "demo")
+        assert (code, out, err) == (0, "", "1 file checked: nothing to complain about\n")
+
+    def test_json_is_an_array_of_findings(self, capsys: Any, document: str, tmp_path: Path) -> None:
+        (tmp_path / "broken.yaml").write_text("flags: [")
+        code, out, err = run(capsys, "lint", "--json", document, str(tmp_path / "broken.yaml"))
+        assert (code, err) == (1, "")
+        assert {finding["code"] for finding in json.loads(out)} == {"flag-shape", "document-rejected"}
+
+    def test_several_files_are_sources_on_top_of_each_other(self, capsys: Any, document: str, tmp_path: Path) -> None:
+        above = tmp_path / "above.json"
+        above.write_text(json.dumps({"flags": {"x": FLAG}}))
+        assert f"flag 'x' is hidden by the one of {above}" in run(capsys, "lint", document, str(above))[1]
+
+    def test_a_file_that_cannot_be_read_is_2(self, capsys: Any) -> None:
+        assert run(capsys, "lint", "no-such-file")[0] == 2
+
+
+def test_without_a_command_the_help_is_printed(capsys: Any) -> None:
+    code, out, _ = run(capsys)
+    assert code == 0
+    assert "wigwag eval demo" in out
+
+
+def test_the_version_is_printed(capsys: Any) -> None:
+    assert run(capsys, "--version")[1].startswith("wigwag 0.")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m wigwag lint --json demo demo | head -c 1; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+
+
+def test_output_has_colours_only_in_a_terminal() -> None:
+    import os
+    import pty
+
+    parent, child = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    command = [sys.executable, "-m", "wigwag", "eval", "demo", "sampling-rate"]
+    subprocess.run(command, stdout=child, env=environment, check=True)
+    assert b"\x1b[1m0.01" in os.read(parent, 1000)

@@ -1,0 +1,109 @@
+"""YAML documents mean what YAML 1.2 says, and cannot blow up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from wigwag import DocumentError, Limits, load
+from wigwag.flags.yaml import parse_yaml
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("on", "on"),
+        ("off", "off"),
+        ("yes", "yes"),
+        ("No", "No"),
+        ("true", True),
+        ("False", False),
+        ("~", None),
+        ("null", None),
+        ("''", ""),
+        ("'true'", "true"),
+        ("12", 12),
+        ("-7", -7),
+        ("0o17", 15),
+        ("0xff", 255),
+        ("012", 12),
+        ("1_000", "1_000"),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("12:30:45", "12:30:45"),
+        ("2026-11-15", "2026-11-15"),
+        ("9007199254740993", 9007199254740993),
+        ("!!str 12", "12"),
+        ("!!int '12'", 12),
+        ("!!bool true", True),
+        ("[1, {a: b}]", [1, {"a": "b"}]),
+        ("|\n  two\n  lines\n", "two\nlines\n"),
+        ("&anchor [1]", [1]),
+    ],
+)
+def test_a_scalar_means_what_yaml_1_2_says(text: str, value: Any) -> None:
+    assert parse_yaml(f"v: {text}".encode(), Limits()) == {"v": value}
+
+
+def test_keys_become_text_as_written() -> None:
+    assert parse_yaml(b"{on: 1, 1: 2, true: 3, 1.50: 4, ~: 5}", Limits()) == {
+        "on": 1,
+        "1": 2,
+        "true": 3,
+        "1.50": 4,
+        "~": 5,
+    }
+
+
+def test_aliases_and_merge_keys_work() -> None:
+    text = b"base: &b {a: 1, b: 2}\none: *b\ntwo: {<<: *b, b: 3}\nthree: {<<: [{c: 1}, *b]}\n"
+    value = parse_yaml(text, Limits())
+    assert value["one"] == {"a": 1, "b": 2}
+    assert value["two"] == {"a": 1, "b": 3}
+    assert value["three"] == {"a": 1, "b": 2, "c": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [1", "line"),
+        ("a: 1\na: 2", "'a' appears twice at line 2, column 1"),
+        ("a: *nothing", "alias|anchor"),
+        ("a: .nan", "not a JSON number"),
+        ("a: -.inf", "not a JSON number"),
+        ("a: 1e999", "out of range"),
+        ("a: !!python/object:os.system x", "tag"),
+        ("a: !custom x", "tag"),
+        ("? [1, 2]\n: x", "key must be text"),
+        ("a: 1\n---\nb: 2", "second document"),
+        ("a: {<<: 5}", "merges mappings"),
+        ("- 1", "mapping"),
+        ("a: &x [*x]", "anchor"),
+        ("\tb: 1", "line 1"),
+    ],
+)
+def test_what_is_not_a_document_is_rejected_with_the_place(text: str, message: str) -> None:
+    with pytest.raises(DocumentError, match=message):
+        parse_yaml(text.encode(), Limits())
+
+
+def test_an_empty_yaml_document_has_no_flags_member() -> None:
+    with pytest.raises(DocumentError, match="no `flags`"):
+        load("# nothing yet\n")
+
+
+def test_aliases_cannot_blow_up() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    with pytest.raises(DocumentError, match="once aliases are expanded"):
+        load("\n".join([*lines, "flags: {}"]))
+    text = f"s: &s {'x' * 100_000}\nl: [{', '.join(['*s'] * 1000)}]\nflags: {{}}"
+    with pytest.raises(DocumentError, match="once aliases are expanded"):
+        load(text)
+
+
+def test_depth_is_limited() -> None:
+    with pytest.raises(DocumentError, match="deep"):
+        load("flags: " + "[" * 5000)

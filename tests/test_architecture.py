@@ -1,0 +1,163 @@
+"""The shape of the code: small, light to import, and as the documents say."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median, quantiles
+
+import pytest
+
+import wigwag
+from wigwag.cli.main import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+MODULES = sorted(path for path in (ROOT / "src").rglob("*.py") if "proto" not in path.parts)
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_a_module_has_at_most_300_lines_and_says_what_it_is(path: Path) -> None:
+    text = path.read_text()
+    assert len(text.splitlines()) <= 300
+    assert ast.get_docstring(ast.parse(text))
+
+
+def lengths() -> dict[str, int]:
+    """Lines of every function without its docstring."""
+    found = {}
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                first = node.body[0]
+                documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+                told = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
+                found[f"{path.stem}.{node.name}:{node.lineno}"] = (node.end_lineno or 0) - node.lineno + 1 - told
+    return found
+
+
+def test_functions_are_small_all_the_way_down() -> None:
+    found = lengths()
+    assert median(found.values()) <= 8
+    assert quantiles(found.values(), n=10)[-1] <= 25
+    assert {name: lines for name, lines in found.items() if lines > 60} == {}
+
+
+def test_packages_say_what_may_live_in_them_and_hold_no_code() -> None:
+    for path in MODULES:
+        if path.name == "__init__.py" and path.parent.name != "wigwag":
+            assert len(ast.parse(path.read_text()).body) == 1, path
+
+
+def imported_by(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return set(output.split())
+
+
+HEAVY = {
+    "asyncio",
+    "socket",
+    "ssl",
+    "http.client",
+    "urllib.request",
+    "httpx",
+    "uvloop",
+    "logging",
+    "subprocess",
+    "yaml",
+}
+
+
+@pytest.mark.parametrize("module", ["flags", "flags.flagset", "flags.store", "flags.lint"])
+def test_the_engine_alone_imports_no_server_and_no_network(module: str) -> None:
+    assert HEAVY & imported_by(f"import wigwag.{module}") == set()
+
+
+def test_help_is_light() -> None:
+    loaded = imported_by(
+        "import contextlib, wigwag.cli.main as m\nwith contextlib.suppress(SystemExit): m.main(['--help'])"
+    )
+    assert (HEAVY - {"logging"}) & loaded == set()
+
+
+def test_the_public_names_are_few_documented_and_with_an_example() -> None:
+    assert len(wigwag.__all__) <= 40
+    for name in wigwag.__all__:
+        value = getattr(wigwag, name)
+        if name == "__version__" or (isinstance(value, type) and issubclass(value, Exception)):
+            continue
+        assert ">>> " in (value.__doc__ or ""), name
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documented_commands_exist(path: Path) -> None:
+    """Every `wigwag X …` that a code block tells people to type is a command, with options that it has."""
+    for line in code_lines(path.read_text()):
+        words = line.replace("$ ", "").split()
+        if not words or words[0] != "wigwag" or len(words) < 2 or words[1].startswith("-"):
+            continue
+        assert words[1] in COMMANDS, line
+        help_text = subprocess.run(
+            [sys.executable, "-m", "wigwag", words[1], "--help"], capture_output=True, text=True, check=True
+        ).stdout
+        for option in re.findall(r"(?<!\S)(--[a-z-]+)", line):
+            assert option in help_text, line
+
+
+def code_lines(text: str) -> list[str]:
+    blocks = re.findall(r"```(?:sh|bash|console)?\n(.*?)```", text, re.DOTALL)
+    return [line.strip() for block in blocks for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+def test_the_readme_is_short_and_starts_with_the_two_commands() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
+    assert [line for line in lines[:40] if line.startswith("./scripts/")] == [
+        line for line in lines[:40] if line.split() and line.split()[0] in ("./scripts/run", "./scripts/test")
+    ]
+    assert sum(line.startswith("./scripts/") for line in lines[:40]) == 2
+
+
+@pytest.mark.parametrize("name", ["run", "test", "check", "bench"])
+def test_the_scripts_are_there_and_can_be_run(name: str) -> None:
+    script = ROOT / "scripts" / name
+    assert script.stat().st_mode & 0o111
+    assert script.read_text().startswith("#!/usr/bin/env bash\n# ")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_one_file_with_options_and_help(name: str) -> None:
+    module = importlib.import_module(f"wigwag.cli.{name}")
+    assert module.HELP[0].islower()
+    assert f"wigwag {name}" in module.DESCRIPTION
+    assert module.Options.__dataclass_params__.frozen
+
+
+def test_python_examples_in_the_documents_run() -> None:
+    for path in DOCUMENTS:
+        namespace: dict[str, object] = {}
+        for block in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL):
+            if ">>>" in block:
+                run_session(block, namespace, path)
+            else:
+                exec(compile(block, str(path), "exec"), namespace)
+
+
+def run_session(block: str, namespace: dict[str, object], path: Path) -> None:
+    import doctest
+
+    test = doctest.DocTestParser().get_doctest(block, namespace, path.name, str(path), 0)
+    results = doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
+    namespace.update(test.globs)
+    assert results.failed == 0, path
