@@ -1,0 +1,101 @@
+"""The documents tell what is true: counts, codes, commands, examples and links."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from wigwag.cli.main import COMMANDS
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+STATES = ("works", "differs", "not yet")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_documented_commands_exist(path: Path) -> None:
+    """Every `wigwag X …` that people are told to type is a command, with options that it has."""
+    lines = [line for block in blocks(path.read_text(), "(?:sh|bash|console)") for line in block.splitlines()]
+    for line in lines:
+        words = line.removeprefix("$ ").split()
+        if words[:1] == ["wigwag"] and len(words) > 1 and not words[1].startswith("-"):
+            assert words[1] in COMMANDS, line
+            assert set(re.findall(r"(?<!\S)--[a-z-]+", line)) <= options(words[1]), line
+
+
+def options(command: str) -> set[str]:
+    shown = subprocess.run(
+        [sys.executable, "-m", "wigwag", command, "--help"], capture_output=True, text=True, check=True
+    )
+    return set(re.findall(r"--[a-z-]+", shown.stdout))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_between_documents_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_python_examples_run(path: Path) -> None:
+    namespace: dict[str, object] = {}
+    for block in blocks(path.read_text(), "python"):
+        if ">>>" not in block:
+            exec(compile(block, str(path), "exec"), namespace)
+            continue
+        test = doctest.DocTestParser().get_doctest(block, namespace, path.name, str(path), 0)
+        assert doctest.DocTestRunner(verbose=False).run(test, clear_globs=False).failed == 0
+        namespace.update(test.globs)
+
+
+def test_the_readme_is_short_and_its_first_screen_has_the_two_commands() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 150
+    commands = [line.split()[0] for line in lines[:40] if line.startswith("./scripts/")]
+    assert commands == ["./scripts/run", "./scripts/test"]
+
+
+def test_the_example_of_the_readme_prints_what_it_says(tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (tmp_path / "flags.yaml").write_text(blocks(text, "yaml")[0])
+    session = blocks(text, "console")[0]
+    command, _, expected = session.removeprefix("$ wigwag ").partition("\n")
+    shell = f"{sys.executable} -m wigwag {command}"
+    shown = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert shown.stdout == expected
+
+
+def test_every_lint_code_is_documented() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "src/wigwag/flags").glob("*.py"))
+    used = set(re.findall(r'(?:Finding|_finding|_report)\(\s*"([a-z-]+)"', source))
+    used |= set(re.findall(r'(?:return|Fault =) \(?\s*"([a-z-]+)",', source))
+    documented = set(
+        re.findall(r"^\| `([a-z-]+)` \| (?:error|warning|info) \|", (ROOT / "docs/flags.md").read_text(), re.MULTILINE)
+    )
+    assert len(used) > 25
+    assert used == documented
+
+
+def test_the_summary_of_the_compatibility_tables_adds_up() -> None:
+    text = (ROOT / "docs/compatibility.md").read_text()
+    summary = {
+        name: [int(n) for n in numbers.split("|")]
+        for name, numbers in re.findall(r"^\| \[(.+?)\]\(#.+?\) \|(.+)\|$", text, re.MULTILINE)
+    }
+    assert len(summary) == 5
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        name = section.splitlines()[0]
+        counts = Counter(re.findall(r"^\|.*?\| (works|differs|not yet) \|", section, re.MULTILINE))
+        if name in summary:
+            assert [*(counts[state] for state in STATES), sum(counts.values())] == summary.pop(name)
+    assert summary == {}
