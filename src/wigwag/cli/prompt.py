@@ -36,11 +36,12 @@ quit                leave (so does Ctrl-D)
 def converse(flags: wigwag.FlagSet, context: dict[str, Any], now: float | None) -> int:
     """Answer lines until there are no more; 1 if the last answer was an error."""
     session = _Session(flags, context, now)
-    if sys.stdin.isatty():
+    lines = _lines() if sys.stdin.isatty() else list(_lines())
+    if not isinstance(lines, list) or not lines:  # somebody is there to read it, or nobody has asked anything
         names = ", ".join(flags.keys()[:8]) + (", …" if len(flags) > 8 else "")
         print(WELCOME.format(count=len(flags), names=names))
     failed = False
-    for line in _lines():
+    for line in lines:
         if line in ("quit", "exit", "q"):
             break
         failed = session.answer(line)
