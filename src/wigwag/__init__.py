@@ -83,7 +83,7 @@ def load(
     )
 
 
-def merge(sets: Iterable[FlagSet], clock: Callable[[], float] = time.time) -> FlagSet:
+def merge(sets: Iterable[FlagSet]) -> FlagSet:
     """Put sets of flags on top of each other; the last wins, and what it hides takes over when it goes.
 
     >>> import wigwag
@@ -94,7 +94,7 @@ def merge(sets: Iterable[FlagSet], clock: Callable[[], float] = time.time) -> Fl
     >>> wigwag.merge([low, wigwag.load({"flags": {}}, source="override")]).resolve("a").value
     'low'
     """
-    return store.merge(sets, clock)
+    return store.merge(sets, time.time)
 
 
 def lint(document: Input, *more: Input, limits: Limits = Limits(), format: Format | None = None) -> list[Finding]:  # noqa: B008

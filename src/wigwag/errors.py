@@ -3,6 +3,7 @@
     WigwagError
     ├── UsageError       a command line or a call asks for something that cannot be
     ├── DocumentError    a flag document was rejected as a whole; `findings` says what and where
+    ├── StartError       a process cannot start: a port in use, a certificate that cannot be read
     ├── SelectorError    a flag selector that means nothing
     └── RuleError        a targeting rule cannot be evaluated; the flag answers PARSE_ERROR
 
@@ -21,10 +22,17 @@ class WigwagError(Exception):
     """The root of the tree: catch this to catch everything wigwag raises on purpose."""
 
     code: ClassVar[str] = "GENERAL"
+    exit_code: ClassVar[int] = 2
 
 
 class UsageError(WigwagError, ValueError):
     """A command line or a call asks for something that cannot be."""
+
+
+class StartError(WigwagError):
+    """A process cannot start."""
+
+    exit_code = 1
 
 
 class DocumentError(WigwagError, ValueError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -154,6 +155,33 @@ def test_metadata_may_choose_the_hashing_version() -> None:
     assert answers(metadata={"fractional": "v3"}) == answers(fractional="v3") != answers()
     with pytest.raises(wigwag.UsageError, match="v2 or v3"):
         answers(fractional="v1")
+
+
+class Tier(str):
+    """A text that is not quite one."""
+
+    __slots__ = ()
+
+
+def test_explain_and_resolve_agree_on_contexts_that_are_not_plain_json() -> None:
+    rule = {"if": [{"==": [{"var": "tier"}, "gold"]}, "t"]}
+    flags = one(variants={"t": 1, "f": 0}, defaultVariant="f", targeting=rule)
+    context = {"tier": Tier("gold")}
+    assert flags.resolve("x", context=context) == flags.explain("x", context).resolution
+
+
+def test_a_context_that_is_no_mapping_is_bad_usage() -> None:
+    flags = one(variants={"t": 1}, targeting={"if": [{"var": "a"}, "t"]})
+    with pytest.raises(wigwag.UsageError, match="mapping of attributes, not list"):
+        flags.resolve("x", context=[1])  # type: ignore[arg-type]
+    assert flags.resolve("x", context=MappingProxyType({"a": 1})).variant == "t"
+
+
+def test_an_explanation_may_ask_for_a_type() -> None:
+    flags = one(variants={"t": 1}, defaultVariant="t", targeting={"if": [False, "t"]})
+    assert flags.explain("x", type="string").resolution.error == "TYPE_MISMATCH"
+    with pytest.raises(wigwag.UsageError, match="unknown flag type"):
+        flags.explain("x", type="number")
 
 
 def test_equal_evaluations_share_one_resolution() -> None:

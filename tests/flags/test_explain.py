@@ -78,7 +78,17 @@ def test_flags_without_a_rule_are_explained_in_one_line() -> None:
     assert str(flags.explain("nope")) == "nope: FLAG_NOT_FOUND: flag 'nope' does not exist"
 
 
-def test_a_long_walk_is_told_in_bounded_space() -> None:
-    explanation = explain({"if": [{"all": [{"var": "tags"}, {">": [{"var": ""}, 0]}]}, "on"]}, {"tags": [1] * 50_000})
+def test_a_long_walk_is_told_in_bounded_space_and_says_so() -> None:
+    rule = {"if": [{"all": [{"var": "tags"}, {">": [{"var": ""}, 0]}]}, "on", "off"]}
+    explanation = explain(rule, {"tags": [1] * 50_000})
     assert explanation.resolution.variant == "on"
-    assert len(str(explanation).splitlines()) < 11_000
+    assert explanation.root is not None
+    assert explanation.root.details == {"branch": 1}
+    assert "… and 49980 more elements" in str(explanation)
+    assert len(str(explanation).splitlines()) < 100
+
+
+def test_a_default_that_stands_in_for_a_missing_attribute_is_told_from_a_value() -> None:
+    rule = {"if": [{"==": [{"var": ["tier", "free"]}, "free"]}, "on"]}
+    assert "missing from the context, so its default" in str(explain(rule, {}))
+    assert "missing" not in str(explain(rule, {"tier": "free"}))

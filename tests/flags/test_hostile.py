@@ -99,14 +99,12 @@ def test_numbers_that_json_does_not_have_are_an_error(number: str) -> None:
 
 
 @pytest.mark.parametrize("text", ['"\\ud800"', '"\\udc00\\ud800"', '"a\\ud83dz"'])
-def test_half_a_surrogate_pair_is_an_error(text: str) -> None:
+def test_half_a_surrogate_pair_is_replaced_and_reported(text: str) -> None:
     for member in (f'"variants": {{"on": {text}}}', f'"variants": {{"on": 1}}, "targeting": {{"cat": [{text}]}}'):
-        try:
-            flags = raw(f"{{{member}}}")
-        except DocumentError:
-            continue
+        flags = raw(f"{{{member}}}")
         assert flags.resolve("good").value is True
-        assert any(problem.severity == "error" for problem in flags.problems)
+        assert "text-mended" in [problem.code for problem in flags.problems]
+    assert "\ufffd" in str(raw(f'{{"variants": {{"on": {text}}}, "defaultVariant": "on"}}').resolve("bad").value)
     with pytest.raises(DocumentError, match="surrogate"):
         wigwag.load({"flags": {"a": {"variants": {"x": "\ud800"}}}})
     with pytest.raises(DocumentError, match="surrogate"):

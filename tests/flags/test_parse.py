@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 import json
+import pickle
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import wigwag
 from wigwag import DocumentError
 
+Flags = st.dictionaries(
+    st.sampled_from("abc"),
+    st.fixed_dictionaries(
+        {"state": st.just("ENABLED"), "variants": st.just({"on": True, "off": False})},
+        optional={
+            "defaultVariant": st.sampled_from(["on", "off", None]),
+            "metadata": st.sampled_from([{}, {"flagSetId": "x"}, {"owner": "me"}]),
+            "targeting": st.sampled_from([{}, {"if": [{"$ref": "e"}, "on"]}, {"if": [{"var": "k"}, "off"]}]),
+        },
+    ),
+    max_size=3,
+)
+listed = Flags.map(lambda flags: [{"key": key, **flag} for key, flag in flags.items()])
+documents = st.fixed_dictionaries(
+    {"$evaluators": st.sampled_from([{"e": True}, {"e": False}]), "flags": st.one_of(Flags, listed)},
+    optional={"metadata": st.sampled_from([{}, {"v": "1"}])},
+)
 GOOD = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "on"}
 
 
@@ -154,7 +176,58 @@ def test_references_in_a_circle_or_to_nowhere_are_errors_with_a_path_and_fail_wh
     assert flags.resolve("typo", context={"x": 1}).error == "PARSE_ERROR"
 
 
+def test_what_is_no_document_is_bad_usage() -> None:
+    with pytest.raises(DocumentError, match="name of a file"):
+        wigwag.load("flags.yaml")
+    with pytest.raises(wigwag.UsageError, match="text, bytes or a mapping, not PosixPath"):
+        wigwag.load(Path("flags.yaml"))  # type: ignore[arg-type]
+    with pytest.raises(wigwag.UsageError, match="json or yaml"):
+        wigwag.load("{}", format="toml")  # type: ignore[arg-type]
+    assert wigwag.load(MappingProxyType({"flags": {"a": GOOD}})).keys() == ("a",)
+
+
 class TestReload:
+    @settings(max_examples=150)
+    @given(st.lists(documents, min_size=2, max_size=4))
+    def test_a_chain_of_reloads_ends_where_a_fresh_load_does(self, chain: list[Any]) -> None:
+        flags = wigwag.load(chain[0], source="s")
+        for document in chain[1:]:
+            flags = wigwag.load(document, source="s", previous=flags)
+        fresh = wigwag.load(chain[-1], source="s")
+        assert flags.id == fresh.id
+        assert flags.keys() == fresh.keys()
+        for selector in ("source=s", "flagSetId=", "flagSetId=x"):
+            assert flags.select(selector).id == fresh.select(selector).id
+        assert wigwag.merge([flags, fresh]).id == fresh.id
+        for key in "abc":
+            assert flags.resolve(key, context={"k": 1}) == fresh.resolve(key, context={"k": 1})
+
+    def test_a_kept_flag_displaces_nobody(self) -> None:
+        a, b = {"key": "a", **GOOD}, {"key": "b", **GOOD}
+        first = wigwag.load({"flags": [a]})
+        bad = {"flags": [b, {**a, "defaultVariant": "zzz"}]}
+        second = wigwag.load(bad, previous=first)
+        assert second.keys() == wigwag.load(bad, previous=second).keys() == ("a", "b")
+
+    def test_a_misshapen_flag_is_known_by_its_key_and_set(self) -> None:
+        listed = wigwag.load({"flags": [{"key": "a", **GOOD}]})
+        assert wigwag.load({"flags": [{"key": "a", "variants": []}]}, previous=listed).keys() == ("a",)
+        named = {**GOOD, "metadata": {"flagSetId": "x"}}
+        mapped = wigwag.load({"flags": {"a": named}})
+        assert wigwag.load({"flags": {"a": {**named, "variants": []}}}, previous=mapped).keys() == ("a",)
+
+    def test_an_escaped_reference_is_a_reference(self) -> None:
+        flag = '{"variants": {"on": 1, "off": 0}, "targeting": {"if": [{"\\u0024ref": "e"}, "on", "off"]}}'
+        text = '{"flags": {"a": ' + flag + '}, "$evaluators": {"e": %s}}'
+        old = wigwag.load(text % "true")
+        assert wigwag.load(text % "false", previous=old).resolve("a").variant == "off"
+
+    def test_a_selection_is_no_worse_a_predecessor_than_the_whole(self) -> None:
+        old = wigwag.load({"flags": {"a": GOOD}}, source="s")
+        new = wigwag.load({"flags": {"a": GOOD}}, source="s", previous=old.select("source=s"))
+        assert new == old
+        assert new.resolve("a").metadata == {}
+
     def test_unchanged_flags_are_the_same_objects(self) -> None:
         old = wigwag.load({"flags": {"a": GOOD, "b": GOOD}})
         new = wigwag.load({"flags": {"a": {**GOOD, "defaultVariant": "off"}, "b": GOOD}}, previous=old)
@@ -203,3 +276,13 @@ class TestReload:
         shorter = wigwag.load({"flags": items[1:]}, previous=new)
         assert shorter.keys() == ("b", "c")
         assert [flag.place for flag in shorter.flags()] == [0, 1]
+
+
+def test_flags_can_be_pickled_before_and_after_they_were_used() -> None:
+    flags = wigwag.load({"flags": {"a": {**GOOD, "targeting": {"if": [{"var": "x"}, "off"]}}}}, source="s")
+    for _ in range(2):
+        copy = pickle.loads(pickle.dumps(flags))
+        assert copy == flags
+        assert copy.select("source=s").resolve("a", context={"x": 1}).variant == "off"
+        flags.resolve("a")
+        flags = flags.select("source=s")

@@ -136,6 +136,26 @@ def test_the_id_depends_on_content_only() -> None:
     assert len({wigwag.load(one), wigwag.load(two)}) == 1
 
 
+def test_the_id_covers_all_that_decides() -> None:
+    doubling: dict[str, Any] = {f"e{n}": {"and": [{"$ref": f"e{n + 1}"}] * 2} for n in range(20)}
+    one, two = (
+        wigwag.load({"flags": {"a": flag(targeting={"$ref": "e0"})}, "$evaluators": doubling | {"e20": answer}})
+        for answer in ("v", "w")
+    )
+    assert one != two
+    document = {"flags": {"a": flag(1.5)}}
+    assert wigwag.load(document, numbers="lossless") != wigwag.load(document)
+    assert wigwag.load({"flags": {}, "metadata": {"a": 1}}) != wigwag.load({"flags": {}})
+    assert wigwag.load(document, source="a\udcff").id
+    assert wigwag.load({"flags": {"a": flag()}, "$evaluators": {"unused": 1}}) == wigwag.load({"flags": {"a": flag()}})
+
+
+def test_a_merged_set_keeps_the_clock() -> None:
+    rule = {"if": [{"==": [{"var": "$flagd.timestamp"}, 7]}, "v"]}
+    flags = wigwag.load({"flags": {"a": flag(targeting=rule)}}, clock=lambda: 7)
+    assert wigwag.merge([flags]).resolve("a").reason == "TARGETING_MATCH"
+
+
 documents = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2).map(flag), max_size=3)
 
 

@@ -1,4 +1,4 @@
-"""YAML documents mean what YAML 1.2 says, and cannot blow up."""
+"""YAML documents mean what they mean to flagd's reader (on and off are text), and cannot blow up."""
 
 from __future__ import annotations
 
@@ -27,8 +27,13 @@ from wigwag.flags.yaml import parse_yaml
         ("-7", -7),
         ("0o17", 15),
         ("0xff", 255),
-        ("012", 12),
-        ("1_000", "1_000"),
+        ("012", 10),
+        ("09", 9.0),
+        ("1_000", 1000),
+        ("0b11", 3),
+        ("-0x1F", -31),
+        ("_1", "_1"),
+        ("!!map {a: 1}", {"a": 1}),
         ("1.5", 1.5),
         ("1e3", 1000.0),
         (".5", 0.5),
@@ -43,7 +48,7 @@ from wigwag.flags.yaml import parse_yaml
         ("&anchor [1]", [1]),
     ],
 )
-def test_a_scalar_means_what_yaml_1_2_says(text: str, value: Any) -> None:
+def test_a_scalar_means_what_it_means_to_flagd(text: str, value: Any) -> None:
     assert parse_yaml(f"v: {text}".encode(), Limits()) == {"v": value}
 
 
@@ -76,6 +81,9 @@ def test_aliases_and_merge_keys_work() -> None:
         ("a: 1e999", "out of range"),
         ("a: !!python/object:os.system x", "tag"),
         ("a: !custom x", "tag"),
+        ("a: !!python/object:os.system {}", "tag"),
+        ("a: !!set [x]", "tag"),
+        ("a: {<<: {b: 1}, <<: {c: 1}}", "appears twice"),
         ("? [1, 2]\n: x", "key must be text"),
         ("a: 1\n---\nb: 2", "second document"),
         ("a: {<<: 5}", "merges mappings"),

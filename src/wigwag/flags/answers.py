@@ -1,115 +1,205 @@
-"""What a rule can answer, read off its text: branches of `if`, shares of `fractional`, and nothing cleverer.
+"""What a rule can answer, read off its text: branches of `if`, shares of `fractional`, operands of `or` and `and`.
 
-From that: answers that are no variant, branches that are never reached, shares that add up to nothing.
+From that: answers that are no variant, branches that are never reached, shares that add up to nothing. A shared rule
+has the same answers wherever it is referred to, so it is read once, and looked at once for each flag.
 """
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from collections import defaultdict
+from typing import TYPE_CHECKING
 
+from wigwag.errors import RuleError
+from wigwag.flags.constants import outcome
 from wigwag.flags.evaluate import variant_name
-from wigwag.flags.model import Finding, child
-from wigwag.flags.schema import suggest
-from wigwag.flags.visit import Operation, visit
+from wigwag.flags.evaluators import ROOT
+from wigwag.flags.model import Finding, child, render
+from wigwag.flags.operands import fixed_weight
+from wigwag.flags.refs import REF
+from wigwag.flags.schema import listed, suggest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from wigwag.flags.flag import Flag
-    from wigwag.flags.model import Json
+    from wigwag.flags.model import Json, Limits, Where
+    from wigwag.flags.visit import Operation, Walk
 
-_DEEPEST = 100
+    Names = tuple[str, ...]
+    Pending = tuple[Json, Where]
 
-
-class Answer(NamedTuple):
-    """A constant that a rule can answer, and where it stands."""
-
-    path: str
-    value: Json
-
-
-def answer_findings(flag: Flag) -> Iterator[Finding]:
-    """Check what the flag's rule can answer."""
-    if not flag.targeted or flag.rule.__class__ is not dict:
-        return
-    path, setting = child(flag.path, "targeting"), flag.setting
-    for answer in answers(flag.rule, path, flag, 0):
-        name = None if answer.value is None else variant_name(answer.value)
-        if name is not None and name not in flag.variants:
-            known = ", ".join(flag.variants) or "none"
-            hint = suggest(name, flag.variants) or f"the variants are: {known}"
-            message = f"the rule can answer {name!r}, which is not one of the variants"
-            yield Finding("variant-unknown", answer.path, "error", message, hint)
-    for found in visit(flag.rule, path, setting.evaluators, setting.options.limits):
-        if isinstance(found, Operation) and found.argument.__class__ is list:
-            check = _CHECKS.get(found.name)
-            yield from check(found) if check else ()
+_MOST_FINDINGS = 20
+_TRUTHS = ("true", "false")
+_COMPARISONS = frozenset(("==", "===", "!=", "!==", "<", "<=", ">", ">=", "!", "!!", "in", "all", "some", "none"))
+_CONDITIONALS = ("if", "?:")
 
 
-def answers(rule: Json, path: str, flag: Flag, depth: int) -> Iterator[Answer]:
-    """Return the constants a rule can answer with."""
-    if rule.__class__ in (str, bool, int, float) or rule is None:
-        yield Answer(path, rule)
-        return
-    if rule.__class__ is not dict or len(rule) != 1 or depth > _DEEPEST:
-        return
-    ((name, operands),) = rule.items()
-    evaluators = flag.setting.evaluators
-    if name == "$ref" and operands.__class__ is str and operands in evaluators:
-        yield from answers(evaluators[operands], child("$.$evaluators", operands), flag, depth + 1)
-    elif operands.__class__ is list and name in ("if", "?:", "fractional"):
-        chosen = _shares(operands) if name == "fractional" else _branches(operands)
-        for index, inner in chosen:
-            where = child(child(path, name), index)
-            yield from answers(inner, child(where, 0) if name == "fractional" else where, flag, depth + 1)
+class Answers:
+    """The answers of one rule, without those of the rules it refers to."""
+
+    def __init__(self, rule: Json, where: Where) -> None:
+        self.places: dict[Names, list[Where]] = defaultdict(list)
+        """Where the rule answers one of these names."""
+        self.references: list[str] = []
+        pending: list[Pending] = [(rule, where)]
+        while pending:
+            node, where = pending.pop()
+            if node.__class__ is dict and len(node) == 1:
+                ((name, argument),) = node.items()
+                pending += reversed(self._operation(name, argument, (where, name)))
+            elif node is not None and node.__class__ not in (list, dict):
+                self._constant(node, where)
+
+    def _operation(self, name: str, argument: Json, where: Where) -> list[Pending]:
+        if name in _COMPARISONS:
+            self.places[_TRUTHS].append(where)
+        elif name == REF and argument.__class__ is str:
+            self.references.append(argument)
+        elif argument.__class__ is list and name in _CHOICES:
+            return _CHOICES[name](argument, where)
+        return []
+
+    def _constant(self, value: Json, where: Where) -> None:
+        try:
+            self.places[(variant_name(value),)].append(where)
+        except RuleError:
+            return  # a number that has no name
 
 
-def _branches(operands: list[Json]) -> Iterator[tuple[int, Json]]:
-    for index, operand in enumerate(operands):
-        if index % 2 or index == len(operands) - 1:
-            yield index, operand
+class Library:
+    """The answers of shared rules, each read when it is first asked for."""
+
+    def __init__(self, rules: Mapping[str, Json]) -> None:
+        self._rules = rules
+        self._read: dict[str, Answers] = {}
+
+    def get(self, name: str) -> Answers | None:
+        """Return the answers of the rule with that name, if there is one."""
+        if name not in self._rules:
+            return None
+        if name not in self._read:
+            self._read[name] = Answers(self._rules[name], (ROOT, name))
+        return self._read[name]
+
+    def reached(self, first: Answers) -> Iterator[Answers]:
+        """Return the answers of a rule and of those it answers with, each once."""
+        seen, pending = set[str](), [first]
+        while pending:
+            answers = pending.pop()
+            yield answers
+            for name in answers.references:
+                more = None if name in seen else self.get(name)
+                seen.add(name)
+                pending += [more] if more else []
 
 
-def _shares(operands: list[Json]) -> Iterator[tuple[int, Json]]:
-    for index, operand in enumerate(operands):
-        if operand.__class__ is list and operand:
-            yield index, operand[0]
+def answer_findings(flag: Flag, library: Library) -> Iterator[Finding]:
+    """Report answers of the flag's rule that are none of its variants; the first of them, if there are very many."""
+    left = _MOST_FINDINGS
+    for answers in library.reached(Answers(flag.rule, (flag.where, "targeting"))):
+        for names, places in answers.places.items():
+            if not any(name in flag.variants for name in names):
+                yield from (_unknown(names, where, flag.variants) for where in places[:left])
+                left -= len(places)
+                if left <= 0:
+                    return
 
 
-def _unreachable(found: Operation) -> Iterator[Finding]:
+def branch_findings(rule: Walk, limits: Limits) -> Iterator[Finding]:
+    """Report branches that are never reached, and shares that add up to nothing."""
+    known = _decided(rule, limits)
+    for found in rule.operations:
+        if found.argument.__class__ is list and found.name in _CONDITIONALS:
+            yield from _unreachable(found, known)
+        elif found.argument.__class__ is list and found.name == "fractional":
+            yield from _nothing_to_share(found)
+
+
+def _unknown(names: Names, where: Where, variants: Mapping[str, Json]) -> Finding:
+    if names == _TRUTHS:
+        message = "the rule can answer true or false, and neither is one of the variants"
+    else:
+        message = f"the rule can answer {names[0]!r}, which is not one of the variants"
+    hint = next(filter(None, (suggest(name, variants) for name in names)), "")
+    return Finding("variant-unknown", render(where), "error", message, hint or f"the variants are: {listed(variants)}")
+
+
+def _branches(operands: list[Json], where: Where) -> list[Pending]:
+    last = len(operands) - 1
+    return [(operand, (where, index)) for index, operand in enumerate(operands) if index % 2 or index == last]
+
+
+def _shares(operands: list[Json], where: Where) -> list[Pending]:
+    return [
+        (share[0], ((where, index), 0)) for index, share in enumerate(operands) if share.__class__ is list and share
+    ]
+
+
+def _any(operands: list[Json], where: Where) -> list[Pending]:
+    return [(operand, (where, index)) for index, operand in enumerate(operands)]
+
+
+def _last(operands: list[Json], where: Where) -> list[Pending]:
+    return _any(operands, where)[-1:]
+
+
+_CHOICES: dict[str, Callable[[list[Json], Where], list[Pending]]] = {
+    "if": _branches,
+    "?:": _branches,
+    "fractional": _shares,
+    "or": _any,
+    "and": _last,
+}
+
+
+def _decided(rule: Walk, limits: Limits) -> dict[tuple[int, int], bool]:
+    """Return whether a constant condition holds, by the identity of its `if` and its index there.
+
+    An `if` within a larger constant is left out: evaluating each part of a part of a constant would never end.
+    """
+    known = {}
+    for part in rule.operations:
+        outer, index = part.parent, part.position
+        if not part.constant or outer is None or outer.name not in _CONDITIONALS or index is None or index % 2:
+            continue
+        if outer.outermost or not outer.constant:
+            found = outcome(part, limits)
+            if found.decided:
+                known[id(outer), index] = bool(found.value)
+    return known
+
+
+def _unreachable(found: Operation, known: Mapping[tuple[int, int], bool]) -> Iterator[Finding]:
     """An `if` never gets past a condition that always holds, nor into one that never does or stood there before."""
-    operands: list[Json] = found.argument
+    operands, path = found.operands, found.path
     seen: dict[str, int] = {}
     for index in range(0, len(operands) - 1, 2):
-        condition, where = operands[index], child(found.path, index + 1)
+        condition, where = operands[index], child(path, index + 1)
+        holds = _holds(condition) if (truth := known.get((id(found), index))) is None else truth
         text = json.dumps(condition, sort_keys=True)
-        if text in seen:
-            message = f"this branch is never reached: its condition is that of {child(found.path, seen[text])}"
+        if holds and index + 2 < len(operands):
+            message = f"what follows is never reached: the condition at {child(path, index)} always holds"
+            yield Finding("branch-unreachable", child(path, index + 2), "warning", message, "remove what follows")
+        if holds:
+            return
+        if holds is False:
+            yield Finding(
+                "branch-unreachable", where, "warning", "this branch is never reached: its condition is false"
+            )
+        elif text in seen:
+            message = f"this branch is never reached: its condition is that of {child(path, seen[text])}"
             yield Finding("branch-unreachable", where, "warning", message, "remove it, or change its condition")
-        seen[text] = index
-        if _is_constant(condition):
-            if not condition:
-                yield Finding(
-                    "branch-unreachable", where, "warning", "this branch is never reached: its condition is false"
-                )
-            elif index + 2 < len(operands):
-                message = f"what follows is never reached: the condition at {child(found.path, index)} always holds"
-                yield Finding(
-                    "branch-unreachable", child(found.path, index + 2), "warning", message, "remove what follows"
-                )
-                return
+        seen.setdefault(text, index)
 
 
-def _is_constant(condition: Json) -> bool:
-    return condition.__class__ is not dict and condition.__class__ is not list
+def _holds(condition: Json) -> bool | None:
+    """Whether data is truthy; None for an operation. An array is, if there is anything in it."""
+    return None if condition.__class__ is dict and len(condition) == 1 else bool(condition)
 
 
 def _nothing_to_share(found: Operation) -> Iterator[Finding]:
-    weights = [share[1] if len(share) > 1 else 1 for share in found.argument if share.__class__ is list and share]
-    if weights and all(weight.__class__ in (int, float) and weight <= 0 for weight in weights):
+    weights = [fixed_weight(share) for share in found.operands if share.__class__ is list and share]
+    if weights and all(weight is not None and weight <= 0 for weight in weights):
         message = "the weights add up to 0, so nobody gets any of the variants"
         yield Finding("weights-zero", found.path, "warning", message, "give at least one variant a weight")
-
-
-_CHECKS = {"if": _unreachable, "?:": _unreachable, "fractional": _nothing_to_share}

@@ -7,17 +7,18 @@ read is rejected as a whole with the line and column, or the path, of the fault;
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct, field
 
-from wigwag.errors import DocumentError
+from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.model import child
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from wigwag.flags.model import Json, Limits
 
 Format: TypeAlias = Literal["json", "yaml"]
@@ -33,8 +34,11 @@ class Document(Struct):
     metadata: Raw = Raw(b"null")
     schema: Any = field(default=None, name="$schema")
     text: bytes = b""
+    mended: bool = False
+    """Whether half characters in the text had to be replaced."""
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _decode = msgspec.json.Decoder(Document).decode
 
 
@@ -44,15 +48,37 @@ def read(document: Input, limits: Limits, format: Format | None = None) -> Docum
     try:
         parts = _decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
-        raise malformed(text, error) from error
+        text = _mended(text, error)
+        parts = _decode(text)
+        parts.mended = True
     parts.text = text
     return parts
 
 
+def _mended(text: bytes, error: Exception) -> bytes:
+    """Replace halves of surrogate pairs, as Go does, if they are all that is wrong with the text."""
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+        mended = json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        raise malformed(text, error) from error
+    if not isinstance(value, dict) or not _SURROGATE.search(mended):
+        raise malformed(text, error) from error
+    return _SURROGATE.sub("\ufffd", mended).encode()
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(name)
+
+
 def to_json(document: Input, limits: Limits, format: Format | None = None) -> bytes:
     """Return the document as JSON text, in UTF-8."""
+    if format not in (None, "json", "yaml"):
+        raise UsageError(f"unknown format {format!r}: use json or yaml, or None to look at the text")
+    if isinstance(document, Mapping):
+        return _encode(dict(document), limits)
     if not isinstance(document, str | bytes):
-        return _encode(document, limits)
+        raise UsageError(f"a document is text, bytes or a mapping, not {type(document).__name__}")
     text = _utf8(document).removeprefix(_BOM)
     _check_size(text, limits)
     start = text.lstrip()[:1]
@@ -79,7 +105,7 @@ def reason(error: Exception) -> str:
         return "nested too deeply"
     if isinstance(error, UnicodeDecodeError):
         return "text that is not UTF-8"
-    message, _, where = str(error).partition(" - at `$")
+    message, _, where = str(error).removeprefix("JSON is malformed: ").partition(" - at `$")
     return f"{message[:1].lower()}{message[1:]}" + (f" at {where.rstrip('`').lstrip('.')}" if where else "")
 
 
@@ -105,8 +131,8 @@ def duplicates(text: bytes) -> list[str]:
         members = _Members(pairs)
         if len(members) < len(pairs):
             seen = True
-            keys = [key for key, _ in pairs]
-            members.repeated = sorted({key for key in keys if keys.count(key) > 1}) if len(keys) < 1000 else ["*"]
+            counts = Counter(key for key, _ in pairs)
+            members.repeated = sorted(key for key, count in counts.items() if count > 1)
         return members
 
     try:

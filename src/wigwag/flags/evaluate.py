@@ -7,11 +7,12 @@ rule call and two dictionary look-ups. What depends on the caller's default cann
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
 
-from wigwag.errors import RuleError
+from wigwag.errors import RuleError, UsageError
 from wigwag.flags.coerce import json_notation
 from wigwag.flags.model import (
     DEFAULT,
@@ -28,7 +29,7 @@ from wigwag.flags.model import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from wigwag.flags.compile import Program
     from wigwag.flags.flag import Flag
@@ -96,13 +97,21 @@ def conclude(
         return _without_rule(table, default)
     try:
         run = program.run(now, clock) if program.needs_run else None
-        answer = program.decide(_NO_CONTEXT if context is None else context, run)
+        answer = program.decide(context if context.__class__ is dict else _mapping(context), run)
         if answer.__class__ is not str and answer is not None:
             answer = variant_name(answer)
     except RuleError as error:
         return failed(default, PARSE_ERROR, f"the rule of {table.key!r} failed: {error}", table.metadata)
     found = table.default if answer is None else table.matched.get(answer)
     return found if found is not None else _unprepared(table, answer, default)
+
+
+def _mapping(context: Any) -> Mapping[str, Json]:
+    if context is None:
+        return _NO_CONTEXT
+    if not isinstance(context, Mapping):
+        raise UsageError(f"the context must be a mapping of attributes, not {type(context).__name__}")
+    return context
 
 
 def not_found(key: str, default: Json, metadata: dict[str, Json]) -> Resolution:

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from wigwag.flags.compile import Path, Site
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json
-    from wigwag.flags.scope import Fn, Run
+    from wigwag.flags.scope import Fn, Run, Scope
 
 MOST_STEPS = 10_000
+MOST_ELEMENTS = 20
 _WIDEST = 100
+_ARRAYS = frozenset(("map", "filter", "reduce", "all", "some", "none"))
 
 
 class Step(Struct, eq=False):
@@ -40,6 +42,8 @@ class Step(Struct, eq=False):
     error: str = ""
     note: str = ""
     details: dict[str, Json] = {}
+    omitted: int = 0
+    """How many elements of an array were evaluated but are not told."""
 
     @property
     def operator(self) -> str | None:
@@ -51,7 +55,9 @@ class Step(Struct, eq=False):
         told: dict[str, Json] = {"path": self.path, "result": self.result}
         if self.operator is not None:
             told |= {"operator": self.operator, "inputs": [step.to_dict() for step in self.inputs]}
-        return told | {name: value for name in ("error", "note", "details") if (value := getattr(self, name))}
+        return told | {
+            name: value for name in ("error", "note", "details", "omitted") if (value := getattr(self, name))
+        }
 
 
 class Explanation(Struct, eq=False):
@@ -79,9 +85,9 @@ class Explanation(Struct, eq=False):
         return "\n".join([_headline(self), *(_lines(self.root, "", last=True) if self.root else ())])
 
 
-def explain(flag: Flag, context: Mapping[str, Json] | None, now: float) -> Explanation:
+def explain(flag: Flag, type: str | None, context: Mapping[str, Json] | None, now: float) -> Explanation:
     """Evaluate a flag under watch."""
-    table = tabulate(flag, None)
+    table = flag.tables.get(type) or tabulate(flag, type)
     if table.program is None:
         return Explanation(flag.key, table.settled or conclude(table, None, context, now, lambda: now))
     trace = _Trace(child(flag.path, "targeting"))
@@ -120,12 +126,17 @@ class _Trace:
         return watched
 
     def _enter(self, step: Step) -> Step:
+        """Put the step under the one that asked for it. Of an array's elements only the first few are told."""
         self._count += 1
-        if self._count <= MOST_STEPS:
-            if self._open:
-                self._open[-1].inputs.append(step)
+        if not self._open:
+            self.root = step
+        else:
+            parent = self._open[-1]
+            most = MOST_ELEMENTS if self._count < MOST_STEPS else 1
+            if parent.operator in _ARRAYS and len(parent.inputs) > most:
+                parent.omitted += 1
             else:
-                self.root = step
+                parent.inputs.append(step)
         self._open.append(step)
         return step
 
@@ -148,7 +159,7 @@ def _annotate(step: Step, site: Site, data: Json, run: Run | None) -> None:
     if operator in ("if", "?:"):
         step.note, step.details = _branch(step)
     elif operator == "var":
-        step.note, step.details = _attribute(step)
+        step.note, step.details = _attribute(step, site, data, run)
     elif operator == "fractional":
         step.note, step.details = _bucket(step, site, data, run)
 
@@ -168,13 +179,25 @@ def _index(step: Step) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-def _attribute(step: Step) -> tuple[str, dict[str, Json]]:
+def _attribute(step: Step, site: Site, data: Json, run: Run | None) -> tuple[str, dict[str, Json]]:
     name, default = _named(step.inputs[0].result if step.inputs else None)
     if step.result is None:
         return "missing from the context", {"attribute": name, "missing": True}
-    if default is not None and step.result == default:
-        return "", {"attribute": name, "default": default}
+    if default is not None and name.__class__ is str and _absent(site, data, run, name):
+        return "missing from the context, so its default", {"attribute": name, "missing": True, "default": default}
     return "", {"attribute": name}
+
+
+def _absent(site: Site, data: Json, run: Run | None, name: str) -> bool:
+    """Tell whether an attribute is nowhere to be found from here."""
+    scope: Scope | None = site.scope
+    while scope is not None:
+        view, item = scope.innermost(data)
+        if view.read(item, run, name, None) is not None:
+            return False
+        outer = scope.outer
+        scope, data = outer, data[0] if outer is not None else None
+    return True
 
 
 def _named(argument: Json) -> tuple[Json, Json]:
@@ -208,7 +231,9 @@ def _lines(step: Step, indent: str, *, last: bool) -> Iterator[str]:
     indent += "   " if last else "│  "
     inputs = [] if step.operator == "var" or (step.operator is None and not step.error) else step.inputs
     for position, inner in enumerate(inputs, 1):
-        yield from _lines(inner, indent, last=position == len(inputs))
+        yield from _lines(inner, indent, last=position == len(inputs) and not step.omitted)
+    if step.omitted:
+        yield f"{indent}└─ … and {step.omitted} more elements"
 
 
 def _label(step: Step) -> str:

@@ -149,9 +149,26 @@ class Flag(Struct, eq=False, gc=False):
     def digest(self) -> bytes:
         """A digest of everything that matters: equal content, however it was written, has the same."""
         if not self._digest:
-            try:
-                content = msgspec.json.encode([self.to_dict(), self.set_id, self.fractional], order="deterministic")
-            except (DocumentError, RecursionError):
-                content = msgspec.json.encode([self.definition, self.metadata, self.source, self.set_id])
-            self._digest = blake2b(content, digest_size=16).digest()
+            self._digest = blake2b(self._content(), digest_size=16).digest()
         return self._digest
+
+    def _content(self) -> bytes:
+        """Write down what decides: the definition, what it inherits, the evaluators it reaches, how it is evaluated."""
+        definition, evaluators = self.definition, self.setting.evaluators
+        try:
+            rule, reached = self.rule, refs.reachable(self.rule, evaluators) if self.targeted else {}
+        except DocumentError:
+            rule, reached = bytes(definition.targeting).hex() if definition.targeting else None, {}
+        told = [
+            definition.state or "",
+            definition.defaultVariant or "",
+            self.variants,
+            self.targeted and [rule],
+            reached,
+        ]
+        how = [self.metadata, self.source, self.set_id, self.fractional, self.setting.options.numbers]
+        return msgspec.json.encode([*told, *how], order="deterministic")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the definition without what was worked out from it."""
+        return Flag, (self.key, self.set_id, self.definition, self.metadata, self.setting, self.place)

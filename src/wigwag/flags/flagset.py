@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
 from wigwag.flags.document import duplicates
@@ -40,13 +40,20 @@ class FlagSet:
     """
 
     def __init__(
-        self, layers: Iterable[Layer], clock: Callable[[], float], reflected: dict[str, Json] | None = None
+        self,
+        layers: Iterable[Layer],
+        clock: Callable[[], float],
+        reflected: dict[str, Json] | None = None,
+        whole: FlagSet | None = None,
     ) -> None:
         self.layers = tuple(layers)
-        self._clock = clock
+        self.clock = clock
+        self.whole = whole or self
+        """What this is a selection of; itself, if it is none."""
         self._sets = _winners(self.layers)
         self._by_key = _by_key(self.layers, self._sets)
-        self._reflected = reflected or {}
+        self.reflected = reflected or {}
+        """What answers say about the selection that this set is, if it is one."""
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
 
     def resolve(
@@ -78,19 +85,25 @@ class FlagSet:
         """
         try:
             table = self._tables[type].get(key)
-        except KeyError:
-            raise UsageError(f"unknown flag type {type!r}: use one of {', '.join(TYPES)}, or None for any") from None
+        except (KeyError, TypeError):
+            table = self._tables[self._known(type)].get(key)
         if table is None:
             flag = self._by_key.get(key)
             if flag is None:
-                return not_found(key, default, self._reflected)
+                return not_found(key, default, self.reflected)
             table = self._tables[type][key] = flag.tables.get(type) or tabulate(flag, type)
         settled = table.settled
         if settled is not None:
             return settled
-        return conclude(table, default, context, now, self._clock)
+        return conclude(table, default, context, now, self.clock)
 
-    def explain(self, key: str, context: Mapping[str, Json] | None = None, now: float | None = None) -> Explanation:
+    def explain(
+        self,
+        key: str,
+        context: Mapping[str, Json] | None = None,
+        now: float | None = None,
+        type: str | None = None,
+    ) -> Explanation:
         """Evaluate one flag and tell how: a tree of what each operator got and answered.
 
         >>> import wigwag
@@ -106,8 +119,13 @@ class FlagSet:
         """
         flag = self._by_key.get(key)
         if flag is None:
-            return Explanation(key, not_found(key, None, self._reflected))
-        return explain(flag, context, self._clock() if now is None else now)
+            return Explanation(key, not_found(key, None, self.reflected))
+        return explain(flag, self._known(type), context, self.clock() if now is None else now)
+
+    def _known(self, type: str | None) -> str | None:
+        if type not in self._tables:
+            raise UsageError(f"unknown flag type {type!r}: use one of {', '.join(TYPES)}, or None for any")
+        return type
 
     def keys(self) -> tuple[str, ...]:
         """Return the keys of all flags, sorted."""
@@ -130,9 +148,13 @@ class FlagSet:
         >>> flags.select("flagSetId=blue").keys(), flags.select("flagSetId=red").keys()
         (('a',), ())
         """
-        wanted = Selector.parse(selector)
-        chosen = wanted.apply(self._sets)
-        return FlagSet([layer.only(chosen) for layer in self.layers], self._clock, wanted.reflected)
+        wanted, winners = Selector.parse(selector), self._sets
+
+        def choose(flag: Flag) -> Flag | None:
+            return wanted.choose(flag) if winners[flag.set_id][flag.key] is flag else None
+
+        layers = [layer.only(choose) for layer in self.layers]
+        return FlagSet(layers, self.clock, wanted.reflected, self.whole)
 
     @cached_property
     def metadata(self) -> dict[str, Json]:
@@ -145,7 +167,7 @@ class FlagSet:
     @cached_property
     def id(self) -> str:
         """A digest of the content: equal flags, however they were written, have the same id."""
-        digest = blake2b(digest_size=16)
+        digest = blake2b(repr(sorted(self.metadata.items(), key=lambda item: item[0])).encode(), digest_size=16)
         for flag in self.flags():
             digest.update(repr((flag.set_id, flag.key)).encode())
             digest.update(flag.digest)
@@ -155,6 +177,10 @@ class FlagSet:
     def problems(self) -> tuple[Finding, ...]:
         """What is wrong with the documents: flags in quarantine, rules that will fail, departures from the schema."""
         return tuple(chain.from_iterable(layer_problems(layer) for layer in self.layers))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the flags without what was worked out from them."""
+        return FlagSet, (self.layers, self.clock, self.reflected, None if self.whole is self else self.whole)
 
     def __len__(self) -> int:
         return len(self._by_key)
@@ -190,12 +216,10 @@ def _by_key(layers: tuple[Layer, ...], sets: dict[str, dict[str, Flag]]) -> dict
     """Return the flag that answers for each key: where several flag sets have it, that of the highest layer."""
     if len(sets) <= 1:
         return next(iter(sets.values()), {})
-    rank = {id(layer.setting): position for position, layer in enumerate(layers)}
     found: dict[str, Flag] = {}
-    for flags in sets.values():
-        for key, flag in flags.items():
-            if key not in found or rank[id(flag.setting)] >= rank[id(found[key].setting)]:
-                found[key] = flag
+    for layer in layers:
+        for set_id, flags in layer.sets.items():
+            found |= {key: flag for key, flag in flags.items() if sets[set_id][key] is flag}
     return found
 
 
@@ -217,6 +241,9 @@ def layer_problems(layer: Layer) -> Iterator[Finding]:
 
 def _document_findings(layer: Layer) -> Iterator[Finding]:
     document = layer.document
+    if document.mended:
+        message = "half a surrogate pair is no character; it was replaced"
+        yield Finding("text-mended", "$", "warning", message, "write the character itself")
     for path in duplicates(document.text):
         yield Finding(
             "duplicate-key", path, "warning", "appears twice in one object; the last one counts", "remove one"

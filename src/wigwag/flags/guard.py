@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
+from wigwag.flags.model import few
+
 if TYPE_CHECKING:
     from wigwag.flags.flag import Definition
     from wigwag.flags.model import Json, Limits
@@ -39,7 +41,7 @@ def impossible(definition: Definition, limits: Limits) -> Fault | None:
         if message is not None:
             return "limit", f".{member}", message
     if default and default not in variants:
-        known = ", ".join(variants) or "none"
+        known = few(variants)
         message = f"the default variant {default!r} is not one of the variants: {known}"
         return "default-variant-unknown", ".defaultVariant", message
     return None
@@ -63,5 +65,5 @@ def _too_long(limits: Limits) -> str:
 
 def _members(value: Json) -> list[Json]:
     if value.__class__ is dict:
-        return [*value, *value.values()]
+        return list(value.values())
     return value if value.__class__ is list else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
@@ -122,6 +123,17 @@ def render(where: Where) -> str:
     for step in reversed(steps):
         where = child(where, step)
     return where
+
+
+def few(names: Iterable[str], most: int = 8) -> str:
+    """Return names for a message, the first few of them.
+
+    >>> few("abc"), few([]), few(map(str, range(20)), 3)
+    ('a, b, c', 'none', '0, 1, 2 and 17 more')
+    """
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return (", ".join(listed[:most]) or "none") + more
 
 
 def child(path: str, key: str | int) -> str:

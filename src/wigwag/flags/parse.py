@@ -44,6 +44,16 @@ _texts: dict[bytes, Callable[[Raw], Any]] = {
 }
 
 
+class _Loose(Struct):
+    """What tells flags apart, whatever its type."""
+
+    key: Any = None
+    metadata: Any = None
+
+
+_loose = msgspec.json.Decoder(_Loose).decode
+
+
 class Layer(Struct, eq=False):
     """The flags of one source, by flag set and key, and what was wrong with the document."""
 
@@ -51,17 +61,16 @@ class Layer(Struct, eq=False):
     sets: dict[str, dict[str, Flag]]
     problems: tuple[Finding, ...]
     document: Document
-    quarantined: frozenset[str | int] = frozenset()
-    """The places whose flags, if they are in force at all, are not defined by this document."""
+    _placed: dict[str | int, Flag] | None = None
     _texts: dict[str | int, Raw] | None = None
 
-    def only(self, sets: dict[str, dict[str, Flag]]) -> Layer:
-        """Return the layer with those of the given flags that are its own."""
-        own = {
-            set_id: {key: flag for key, flag in flags.items() if flag.setting is self.setting}
-            for set_id, flags in sets.items()
+    def only(self, choose: Callable[[Flag], Flag | None]) -> Layer:
+        """Return the layer with what is chosen of each of its flags."""
+        chosen = {
+            set_id: {key: kept for key, flag in flags.items() if (kept := choose(flag)) is not None}
+            for set_id, flags in self.sets.items()
         }
-        return replace(self, sets=own)
+        return replace(self, sets=chosen)
 
     def flags(self) -> Iterator[Flag]:
         """Return all flags."""
@@ -70,6 +79,13 @@ class Layer(Struct, eq=False):
     def flag(self, set_id: str, key: str) -> Flag | None:
         """Return one flag."""
         return self.sets.get(set_id, _NONE).get(key)
+
+    @property
+    def placed(self) -> dict[str | int, Flag]:
+        """The flags that this document defines, by their place; one kept from an earlier document is not among them."""
+        if self._placed is None:
+            self._placed = {flag.place: flag for flag in self.flags()}
+        return self._placed
 
     @property
     def texts(self) -> dict[str | int, Raw]:
@@ -96,7 +112,7 @@ class _Parser:
         self._sets: dict[str, dict[str, Flag]] = {}
         self._problems: list[Finding] = []
         self._previous = previous
-        self._quarantined: set[str | int] = set()
+        self._placed: dict[str | int, Flag] | None = None
         self._texts: dict[str | int, Raw] | None = None
 
     def layer(self, document: Document) -> Layer:
@@ -107,9 +123,7 @@ class _Parser:
                 self._load_each(document)
         else:
             self._load_each(document)
-        return Layer(
-            self._setting, self._sets, tuple(self._problems), document, frozenset(self._quarantined), self._texts
-        )
+        return Layer(self._setting, self._sets, tuple(self._problems), document, self._placed, self._texts)
 
     def _load_all(self, document: Document) -> None:
         setting, metadata = self._setting, self._setting.metadata
@@ -123,7 +137,7 @@ class _Parser:
 
     def _load_each(self, document: Document) -> None:
         reusable, before = self._reusable(), self._previous.texts if self._previous else {}
-        self._texts = _texts_of(document)
+        self._texts, self._placed = _texts_of(document), {}
         for place, text in self._texts.items():
             flag = reusable.get(place)
             if flag is not None and before[place] == text:
@@ -132,7 +146,7 @@ class _Parser:
             try:
                 definition = _definition(text)
             except _UNDECODABLE as error:
-                self._quarantine(place, _misshapen(child("$.flags", place), error))
+                self._quarantine(place, _misshapen(child("$.flags", place), error), *self._identity(place, text))
             else:
                 self._load(place, definition)
 
@@ -141,10 +155,9 @@ class _Parser:
         old, new = self._previous, self._setting
         if old is None or (old.setting.metadata, old.setting.options) != (new.metadata, new.options):
             return {}
-        known = {flag.place: flag for flag in old.flags() if flag.place not in old.quarantined}
-        if old.setting.evaluators != new.evaluators:
-            return {place: flag for place, flag in known.items() if b"$ref" not in bytes(old.texts[place])}
-        return known
+        if old.setting.evaluators == new.evaluators:
+            return old.placed
+        return {place: flag for place, flag in old.placed.items() if not _may_refer(old.texts[place])}
 
     def _load(self, place: str | int, definition: Definition) -> None:
         """Add the flag, unless something about it is impossible."""
@@ -160,16 +173,16 @@ class _Parser:
         if fault is None:
             self._add(flag, place)
         else:
-            self._quarantine(place, fault, flag)
+            self._quarantine(place, fault, flag.key, flag.set_id)
 
     def _add(self, flag: Flag, place: str | int) -> None:
         flags = self._sets.setdefault(flag.set_id, {})
         if place.__class__ is int and flag.key in flags:
             message = f"flag {flag.key!r} is defined again; the last one counts"
             self._report("duplicate-flag", child("$.flags", place), "warning", message)
-        if flag.place != place:
-            flag.place = place
         flags[flag.key] = flag
+        if self._placed is not None:
+            self._placed[place] = flag
 
     def _worse_rule(self, flag: Flag) -> Fault | None:
         """A rule that went bad must not replace one that worked. Without a predecessor it is checked on first use."""
@@ -179,14 +192,22 @@ class _Parser:
             return None
         return errors[0].code, errors[0].path, errors[0].message
 
-    def _quarantine(self, place: str | int, fault: Fault, flag: Flag | None = None) -> None:
+    def _identity(self, place: str | int, text: Raw) -> tuple[str, str]:
+        """Return key and flag set of a flag whose definition makes no sense, as far as they can be made out."""
+        try:
+            loose = _loose(text)
+        except _UNDECODABLE:
+            loose = _Loose()
+        own = loose.metadata if loose.metadata.__class__ is dict else {}
+        key = place if place.__class__ is str else loose.key
+        return (key if key.__class__ is str else ""), _set_id(self._setting.metadata | own)
+
+    def _quarantine(self, place: str | int, fault: Fault, key: str, set_id: str) -> None:
         """Report a bad flag, and keep its last good definition if there is one."""
         code, path, message = fault
-        key, set_id = (flag.key, flag.set_id) if flag else (place, _set_id(self._setting.metadata))
-        old = self._last_good(str(key), set_id)
+        old = self._last_good(key, set_id)
         if old is not None:
-            self._sets.setdefault(set_id, {})[old.key] = old
-        self._quarantined.add(place)
+            self._sets.setdefault(set_id, {})[key] = old
         kept = "; its last good definition stays in force" if old else "; the flag is not loaded"
         self._report(code, path if path.startswith("$") else child("$.flags", place) + path, "error", message + kept)
 
@@ -195,6 +216,12 @@ class _Parser:
 
     def _report(self, code: str, path: str, severity: Severity, message: str) -> None:
         self._problems.append(Finding(code, path, severity, message, source=self._setting.source))
+
+
+def _may_refer(text: Raw) -> bool:
+    """Tell whether a definition may hold a `$ref`; an escape may hide one."""
+    raw = bytes(text)
+    return b"$ref" in raw or b"\\u" in raw
 
 
 def _without_nulls(metadata: dict[str, Any]) -> dict[str, Any]:

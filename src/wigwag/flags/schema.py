@@ -1,35 +1,48 @@
 """What flagd's schema says about documents, flags and rules, beyond what makes a flag impossible to load.
 
 flagd only logs such violations, and so these are findings, not failures. Errors are the ones that make a rule fail when
-it is evaluated: an unknown operator, a `$ref` to nowhere or in a circle, a rule beyond the limits.
+it is evaluated: an unknown operator, a `$ref` to nowhere or in a circle, a constant that cannot be computed, a rule
+beyond the limits.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wigwag.errors import DocumentError
-from wigwag.flags.coerce import kind_of
+from wigwag.flags.coerce import describe, kind_of
+from wigwag.flags.constants import outcome
+from wigwag.flags.evaluators import Key, evaluators_of
 from wigwag.flags.model import Finding, render
 from wigwag.flags.operands import operand_findings
 from wigwag.flags.operators.table import OPERATORS
 from wigwag.flags.refs import REF
-from wigwag.flags.visit import Ambiguous, Excess, Operation, visit
+from wigwag.flags.visit import Ambiguous, Operation, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from wigwag.flags.flag import Flag, Setting
-    from wigwag.flags.model import Json, Where
+    from wigwag.flags.model import Json, Limits, Where
+    from wigwag.flags.visit import Walk
 
 STATES = ("ENABLED", "DISABLED")
 _PLAIN = ("boolean", "string", "number")
+_MOST_CANDIDATES, _LONGEST_NAME = 200, 100
+_MOST_LISTED = 8
 
 
 def rule_errors(flag: Flag) -> list[Finding]:
-    """Return what will make the flag's rule fail, if it is reached."""
-    return [finding for finding in rule_findings(flag) if finding.severity == "error"]
+    """Return what will make the flag's rule fail, if it is reached: in the rule, and in those it refers to."""
+    found = rule_findings(flag)
+    rule = walked(flag)
+    if rule is not None:
+        shared = _shared_findings(Key(flag.setting))
+        for name in evaluators_of(flag.setting).reached(rule.references):
+            found += shared[name]
+    return [finding for finding in found if finding.severity == "error"]
 
 
 def flag_findings(flag: Flag) -> Iterator[Finding]:
@@ -37,7 +50,8 @@ def flag_findings(flag: Flag) -> Iterator[Finding]:
     definition, path = flag.definition, flag.where
     if definition.state not in STATES:
         known = " or ".join(STATES)
-        message = f"the state is {definition.state!r}; anything but DISABLED counts as enabled"
+        given = "there is no state" if definition.state is None else f"the state is {definition.state!r}"
+        message = f"{given}; anything but DISABLED counts as enabled"
         yield Finding("state-unknown", render((path, "state")), "warning", message, f"say {known}")
     yield from variant_findings(flag)
     own = definition.metadata or {}
@@ -54,11 +68,9 @@ def variant_findings(flag: Flag) -> Iterator[Finding]:
         )
     for name, value in flag.variants.items():
         if kind_of(value) in ("array", "null"):
-            message = f"an {kind_of(value)}" if value is not None else "null"
+            message = f"{named(value)} cannot be asked for by type"
             hint = "use a boolean, a string, a number or an object"
-            yield Finding(
-                "variant-type", render((path, name)), "warning", f"{message} cannot be asked for by type", hint
-            )
+            yield Finding("variant-type", render((path, name)), "warning", message, hint)
     kinds = set(map(kind_of, flag.variants.values()))
     if len(kinds) > 1:
         message = f"variants are of several types: {', '.join(sorted(kinds))}"
@@ -73,7 +85,7 @@ def metadata_findings(metadata: Mapping[str, Json], path: Where) -> Iterator[Fin
         if kind_of(value) not in _PLAIN:
             hint = "use a string, a number or a boolean"
             yield Finding(
-                "metadata-value", render((path, name)), "warning", f"a metadata value cannot be {kind_of(value)}", hint
+                "metadata-value", render((path, name)), "warning", f"a metadata value cannot be {named(value)}", hint
             )
         elif name in ("flagSetId", "version") and value.__class__ is not str:
             yield Finding(
@@ -90,56 +102,104 @@ def rule_findings(flag: Flag) -> list[Finding]:
         rule = flag.rule
     except DocumentError as error:
         return [Finding("rule-undecodable", render(path), "error", str(error))]
+    found = []
     if rule is not None and rule.__class__ is not dict:
-        message = f"the rule is a {kind_of(rule)}, not an object; it is taken for the name of a variant"
-        return [
-            Finding("rule-shape", render(path), "warning", message, "write the rule as an object with one operator")
-        ]
-    return list(checked(rule, path, flag.setting))
+        message = f"the rule is {named(rule)}, not an object; it is taken for the name of a variant"
+        hint = "write the rule as an object with one operator"
+        found = [Finding("rule-shape", render(path), "warning", message, hint)]
+    parts, evaluators = walk(rule, path, flag.setting.options.limits), evaluators_of(flag.setting)
+    found += checked(parts, flag.setting)
+    excess = evaluators.excess(parts)
+    return [*found, Finding("limit-rule", render(path), "error", excess)] if excess else found
 
 
-def checked(rule: Json, path: Where, setting: Setting) -> Iterator[Finding]:
-    """Check any rule: a flag's, or an evaluator."""
-    evaluators, limits = setting.evaluators, setting.options.limits
-    for found in visit(rule, path, evaluators, limits):
-        match found:
-            case Excess():
-                yield Finding("limit-rule", found.path, "error", found.message)
-            case Ambiguous():
-                yield from _ambiguous(found)
-            case Operation(name="$ref"):
-                yield from _reference(found, evaluators)
-            case Operation() if found.name not in OPERATORS:
-                message = f"unknown operator `{found.name}`"
-                yield Finding("operator-unknown", found.path, "error", message, suggest(found.name, OPERATORS))
-            case Operation():
-                yield from operand_findings(found)
+def walked(flag: Flag) -> Walk | None:
+    """Return the operations of a flag's rule, if there is one that can be decoded."""
+    try:
+        rule = flag.rule if flag.targeted else None
+    except DocumentError:
+        return None
+    return None if rule is None else walk(rule, (flag.where, "targeting"), flag.setting.options.limits)
+
+
+def checked(rule: Walk, setting: Setting) -> Iterator[Finding]:
+    """Check the operations of any rule: a flag's, or an evaluator."""
+    for found in rule.found:
+        if isinstance(found, Ambiguous):
+            yield from _ambiguous(found)
+        elif found.name == REF:
+            yield from _reference(found, setting.evaluators)
+        elif found.name not in OPERATORS:
+            message = f"unknown operator `{found.name}`"
+            yield Finding("operator-unknown", found.path, "error", message, suggest(found.name, OPERATORS))
+        else:
+            yield from operand_findings(found)
+            if found.outermost and not rule.excess:
+                yield from _failing(found, setting.options.limits)
 
 
 def evaluator_findings(setting: Setting) -> Iterator[Finding]:
     """Check the shared rules."""
-    for name, rule in setting.evaluators.items():
-        yield from checked(rule, ("$.$evaluators", name), setting)
+    for found in _shared_findings(Key(setting)).values():
+        yield from found
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the closest known name, or none."""
+@lru_cache(maxsize=2)
+def _shared_findings(key: Key) -> dict[str, list[Finding]]:
+    """Return the findings of each shared rule by its name. Remembered: every flag that uses it has the same."""
+    evaluators = evaluators_of(key.setting)
+    found = {name: list(checked(rule, key.setting)) for name, rule in evaluators.walks.items()}
+    for name, rule in evaluators.walks.items():
+        if rule.excess:
+            found[name].append(Finding("limit-rule", render(rule.where), "error", rule.excess))
+        for circle in evaluators.circles.get(name, ()):
+            message = f"`$ref` in a circle: {circle}"
+            found[name].append(Finding("ref-circular", circle.reference.path, "error", message, "break the circle"))
+    return found
+
+
+def suggest(name: str, known: Collection[str]) -> str:
+    """Return a hint with the closest known name, or none; among very many, looking for it would take too long."""
+    if len(known) > _MOST_CANDIDATES or len(name) > _LONGEST_NAME:
+        return ""
     close = get_close_matches(name, list(known), n=1)
     return f"did you mean `{close[0]}`?" if close else ""
+
+
+def listed(names: Collection[str]) -> str:
+    """Return names for a hint: a few of them, and how many more there are.
+
+    >>> listed("abc"), listed("abcdefghijkl"), listed([])
+    ('a, b, c', 'a, b, c, d, e, f, g, h, and 4 more', 'none')
+    """
+    more = len(names) - _MOST_LISTED
+    few = ", ".join(list(names)[:_MOST_LISTED]) or "none"
+    return f"{few}, and {more} more" if more > 0 else few
+
+
+def named(value: Json) -> str:
+    """Name the type of a value in a message."""
+    return "null" if value is None else describe(value)
+
+
+def _failing(constant: Operation, limits: Limits) -> Iterator[Finding]:
+    error = outcome(constant, limits).error
+    if error:
+        yield Finding("operation-fails", constant.path, "error", f"this always fails: {error}")
 
 
 def _ambiguous(found: Ambiguous) -> Iterator[Finding]:
     meant = [name for name in found.names if name in OPERATORS or name == REF]
     if meant:
         message = f"an object with several members is data, so `{meant[0]}` is not evaluated"
-        yield Finding("operator-ambiguous", found.path, "warning", message, "give each operator an object of its own")
+        hint = "give each operator an object of its own"
+        yield Finding("operator-ambiguous", render(found.where), "warning", message, hint)
 
 
 def _reference(found: Operation, evaluators: Mapping[str, Json]) -> Iterator[Finding]:
     name = found.argument
-    if name.__class__ is not str or name not in evaluators:
-        hint = suggest(str(name), evaluators) or "define it under `$evaluators`"
+    if name.__class__ is not str:
+        yield Finding("ref-unknown", found.path, "error", f"`$ref` needs the name of an evaluator, not {named(name)}")
+    elif name not in evaluators:
+        hint = suggest(name, evaluators) or "define it under `$evaluators`"
         yield Finding("ref-unknown", found.path, "error", f"`$ref` to an evaluator that does not exist: {name!r}", hint)
-    elif name in found.names:
-        circle = " → ".join((*found.names[found.names.index(name) :], name))
-        yield Finding("ref-circular", found.path, "error", f"`$ref` in a circle: {circle}", "break the circle")

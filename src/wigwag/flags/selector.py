@@ -39,22 +39,12 @@ class Selector(Struct, frozen=True):
         """What evaluations tell the client about the selection it made."""
         return {self.key: self.value} if self.key else {}
 
-    def apply(self, sets: dict[str, dict[str, Flag]]) -> dict[str, dict[str, Flag]]:
-        """Keep the flags that match. Their metadata reflects the selector, unless they say otherwise themselves."""
+    def choose(self, flag: Flag) -> Flag | None:
+        """Return the flag if it matches, with metadata that reflects the selector unless it says otherwise itself."""
         if not self.key:
-            return sets
-        if self.key == FLAG_SET:
-            sets = {self.value: sets.get(self.value, {})}
-        return {set_id: self._matching(flags) for set_id, flags in sets.items()}
-
-    def _matching(self, flags: dict[str, Flag]) -> dict[str, Flag]:
-        by_source, wanted = self.key == SOURCE, self.reflected
-        return {
-            key: flag if flag.metadata.get(self.key) == self.value else _reflecting(flag, wanted)
-            for key, flag in flags.items()
-            if not by_source or flag.source == self.value
-        }
-
-
-def _reflecting(flag: Flag, reflected: dict[str, Json]) -> Flag:
-    return replace(flag, metadata={**reflected, **flag.metadata}, tables={}, _digest=b"")
+            return flag
+        if (flag.set_id if self.key == FLAG_SET else flag.source) != self.value:
+            return None
+        if self.key in flag.metadata:
+            return flag
+        return replace(flag, metadata={self.key: self.value, **flag.metadata}, tables={}, _digest=b"")

@@ -41,8 +41,18 @@ def _equal(subject: Expr, value: Json, function: Function) -> Fn | None:
         return None
     name, fn = subject.attribute, subject.fn
     if name is not None:
-        return lambda data, run: data.get(name) == value
-    return lambda data, run: fn(data, run) == value
+
+        def of_attribute(data: Json, run: Run | None) -> Json:
+            found = data.get(name)
+            return found.__class__ is str and found == value
+
+        return of_attribute
+
+    def specialised(data: Json, run: Run | None) -> Json:
+        found = fn(data, run)
+        return found.__class__ is str and found == value
+
+    return specialised
 
 
 def _unequal(subject: Expr, value: Json, function: Function) -> Fn | None:
@@ -62,28 +72,19 @@ def _element(subject: Expr, value: Json, function: Function) -> Fn | None:
     return specialised
 
 
-def _starts(subject: Expr, value: Json, function: Function) -> Fn | None:
-    if value.__class__ is not str:
-        return None
-    fn = subject.fn
+def _part(test: Callable[[str, str], bool]) -> Callable[[Expr, Json, Function], Fn | None]:
+    def maker(subject: Expr, value: Json, function: Function) -> Fn | None:
+        if value.__class__ is not str:
+            return None
+        fn = subject.fn
 
-    def specialised(data: Json, run: Run | None) -> Json:
-        text = fn(data, run)
-        return text.startswith(value) if text.__class__ is str else None
+        def specialised(data: Json, run: Run | None) -> Json:
+            text = fn(data, run)
+            return test(text, value) if text.__class__ is str else None
 
-    return specialised
+        return specialised
 
-
-def _ends(subject: Expr, value: Json, function: Function) -> Fn | None:
-    if value.__class__ is not str:
-        return None
-    fn = subject.fn
-
-    def specialised(data: Json, run: Run | None) -> Json:
-        text = fn(data, run)
-        return text.endswith(value) if text.__class__ is str else None
-
-    return specialised
+    return maker
 
 
 def _version(subject: Expr, relation: Json, target: Json) -> Fn | None:
@@ -105,6 +106,6 @@ _WITH_CONSTANT: dict[str, Callable[[Expr, Json, Function], Fn | None]] = {
     "!=": _unequal,
     "!==": _unequal,
     "in": _element,
-    "starts_with": _starts,
-    "ends_with": _ends,
+    "starts_with": _part(str.startswith),
+    "ends_with": _part(str.endswith),
 }

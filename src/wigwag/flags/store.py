@@ -56,11 +56,9 @@ def load(
     clock: Callable[[], float],
 ) -> FlagSet:
     """Read one document. `strict` rejects it if anything in it is an error."""
-    old = (
-        next((layer for layer in reversed(previous.layers) if layer.setting.source == source), None)
-        if previous
-        else None
-    )
+    source = source.encode("utf-8", "backslashreplace").decode()  # a file's name may be any bytes
+    before = reversed(previous.whole.layers) if previous else ()
+    old = next((layer for layer in before if layer.setting.source == source), None)
     layer = parse(read(document, options.limits, format), source, options, old)
     flags = FlagSet((layer,), clock)
     if strict:
@@ -72,8 +70,9 @@ def load(
 
 
 def merge(sets: Iterable[FlagSet], clock: Callable[[], float]) -> FlagSet:
-    """Put sets of flags on top of each other, the last one on top. Nothing of the lower ones is lost."""
-    return FlagSet([layer for flags in sets for layer in flags.layers], clock)
+    """Put sets of flags on top of each other, the last one on top, with its clock. Nothing of the others is lost."""
+    merged = tuple(sets)
+    return FlagSet([layer for flags in merged for layer in flags.layers], merged[-1].clock if merged else clock)
 
 
 def diff(old: FlagSet, new: FlagSet) -> Diff:

@@ -14,6 +14,7 @@ import yaml
 from yaml import events
 
 from wigwag.errors import DocumentError
+from wigwag.flags.coerce import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json, Limits
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_INTEGER = re.compile(r"[-+]?[0-9]{1,4000}|0o[0-7]{1,4000}|0x[0-9a-fA-F]{1,4000}")
+_INTEGER = re.compile(r"([-+]?)(?:(0b[01]+)|(0o[0-7]+)|(0x[0-9a-fA-F]+)|(0[0-7]+)|(0|[1-9][0-9]*))")
+_LONGEST_NUMBER = 4000
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _CONSTANTS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     text: value for value in (True, False) for text in (str(value).lower(), str(value), str(value).upper())
@@ -38,9 +40,16 @@ def parse_yaml(text: bytes, limits: Limits) -> dict[str, Json]:
         raise DocumentError(f"not valid YAML: {_summary(error)}") from error
     except UnicodeDecodeError as error:
         raise DocumentError("not valid YAML: text that is not UTF-8") from error
+    except RecursionError as error:
+        raise DocumentError("not valid YAML: nested too deeply") from error
     if not isinstance(value, dict):
-        raise DocumentError(f"$: the document must be a mapping with `flags`, not {type(value).__name__}")
+        hint = "; this looks like the name of a file, and what is wanted is its text" if _like_a_path(value) else ""
+        raise DocumentError(f"$: the document must be a mapping with `flags`, not {kind_of(value)}{hint}")
     return value
+
+
+def _like_a_path(value: Json) -> bool:
+    return isinstance(value, str) and "\n" not in value and value.lower().endswith((".json", ".yaml", ".yml"))
 
 
 class _Builder:
@@ -72,8 +81,10 @@ class _Builder:
         if isinstance(event, events.ScalarEvent):
             value = _scalar(event)
         elif isinstance(event, events.SequenceStartEvent):
+            _check_tag(event, "seq")
             value = self._sequence(depth)
         else:
+            _check_tag(event, "map")
             value = self._mapping(depth)
         if event.anchor:  # type: ignore[attr-defined]
             self._anchors[event.anchor] = value, self._size - before  # type: ignore[attr-defined]
@@ -94,18 +105,19 @@ class _Builder:
 
     def _mapping(self, depth: int) -> dict[str, Json]:
         members: dict[str, Json] = {}
-        merged: dict[str, Json] = {}
+        merged: dict[str, Json] | None = None
         while not isinstance(event := self._next(), events.MappingEndEvent):
             key = self._value(event, depth + 1)
             value = self._value(self._next(), depth + 1)
-            if key == _MERGE and getattr(event, "implicit", (False,))[0]:
-                merged = _merge(event, value) | merged
-                continue
-            name = _name(event, key)
-            if name in members:
+            merging = key == _MERGE and getattr(event, "implicit", (False,))[0]
+            name = _MERGE if merging else _name(event, key)
+            if name in members or (merging and merged is not None):
                 raise _fault(event, f"the key {name!r} appears twice")
-            members[name] = value
-        return merged | members if merged else members
+            if merging:
+                merged = _merge(event, value)
+            else:
+                members[name] = value
+        return merged | members if merged is not None else members
 
     def _count(self, event: yaml.Event, size: int) -> None:
         self._size += size
@@ -121,13 +133,26 @@ def _scalar(event: events.ScalarEvent) -> Json:
         return text
     if text in _CONSTANTS:
         return _CONSTANTS[text]
-    if _INTEGER.fullmatch(text):
-        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
-    if _FLOAT.fullmatch(text):
-        return _finite(event, float(text))
+    number = _number(event, text)
+    if number is not None:
+        return number
     if _NOT_FINITE.fullmatch(text):
         raise _fault(event, f"{text} is not a JSON number")
     return text
+
+
+def _number(event: yaml.Event, text: str) -> int | float | None:
+    """Read a number as the YAML reader of flagd does: with 0b, 0o, 0x, a leading 0 for octal, and underscores."""
+    plain = text.replace("_", "") if text[:1].isdigit() or text[:1] in "+-." else text
+    if len(plain) > _LONGEST_NUMBER:
+        return None
+    match = _INTEGER.fullmatch(plain)
+    if match:
+        sign, binary, octal, hexadecimal, old_octal, decimal = match.groups()
+        prefixed = binary or octal or hexadecimal
+        size = int(prefixed, 0) if prefixed else int(old_octal, 8) if old_octal else int(decimal)
+        return -size if sign == "-" else size
+    return _finite(event, float(plain)) if _FLOAT.fullmatch(plain) else None
 
 
 def _tagged(event: events.ScalarEvent, tag: str) -> Json:
@@ -139,6 +164,12 @@ def _tagged(event: events.ScalarEvent, tag: str) -> Json:
     if kind not in kinds or not isinstance(plain, kinds[kind]):  # type: ignore[arg-type]
         raise _fault(event, f"the tag {tag} cannot be applied here")
     return plain
+
+
+def _check_tag(event: yaml.Event, kind: str) -> None:
+    tag = getattr(event, "tag", None)
+    if tag not in (None, "!", f"tag:yaml.org,2002:{kind}"):
+        raise _fault(event, f"the tag {tag} cannot be applied here")
 
 
 def _finite(event: yaml.Event, number: float) -> float:

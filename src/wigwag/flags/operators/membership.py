@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
-from wigwag.flags.coerce import describe, same, to_number
+from wigwag.flags.coerce import describe, kind_of, same, to_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from wigwag.flags.model import Json
+
+
+_CONTAINERS = (list, dict)
 
 
 def contained(values: Json) -> bool:
@@ -35,19 +38,22 @@ def _matches(needle: Json, element: Json) -> bool:
     return same(needle, element)
 
 
-def merge(values: Json) -> list[Json]:
-    """`merge`: one flat array of all operands, arrays opened once."""
-    if values.__class__ in (bool, int, float, str):
-        return [values]
-    if values.__class__ is not list:
-        raise RuleError(f"{describe(values)} cannot be merged")
-    merged: list[Json] = []
-    for value in values:
-        if value.__class__ is list:
-            merged.extend(value)
-        else:
-            merged.append(value)
-    return merged
+def merger(limit: int) -> Callable[[Json], list[Json]]:
+    """Make `merge`: one flat array of all operands, arrays opened once."""
+
+    def operator(values: Json) -> list[Json]:
+        if values.__class__ in (bool, int, float, str):
+            return [values]
+        if values.__class__ is not list:
+            raise RuleError(f"{describe(values)} cannot be merged")
+        merged: list[Json] = []
+        for value in values:
+            merged += value if value.__class__ is list else [value]
+            if len(merged) > limit:
+                raise RuleError(f"`merge` builds more than {limit} elements (raise Limits.steps)")
+        return merged
+
+    return operator
 
 
 def comparison(decide: Callable[[Iterable[bool]], bool], *, otherwise: bool) -> Callable[[Json], bool]:
@@ -57,9 +63,17 @@ def comparison(decide: Callable[[Iterable[bool]], bool], *, otherwise: bool) -> 
         if values.__class__ is not list or len(values) != 2 or any(value.__class__ is not list for value in values):
             return otherwise
         array, wanted = values
-        return decide(any(same(item, want) for item in array) for want in wanted)
+        scalars = {(kind_of(item), item) for item in array if item.__class__ not in _CONTAINERS}
+        return decide(
+            (kind_of(want), want) in scalars if want.__class__ not in _CONTAINERS else _among(want, array)
+            for want in wanted
+        )
 
     return operator
+
+
+def _among(want: Json, array: list[Json]) -> bool:
+    return any(same(item, want) for item in array)
 
 
 contains_all = comparison(all, otherwise=False)

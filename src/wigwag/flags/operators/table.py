@@ -51,7 +51,6 @@ _FUNCTIONS: dict[str, Callable[[Json], Json]] = {
     "max": arithmetic.largest,
     "min": arithmetic.smallest,
     "in": membership.contained,
-    "merge": membership.merge,
     "contains_all": membership.contains_all,
     "contains_any": membership.contains_any,
     "contains_none": membership.contains_none,
@@ -62,9 +61,13 @@ _FUNCTIONS: dict[str, Callable[[Json], Json]] = {
     "set": variables.put,
 }
 
-OPERATORS = frozenset((*BUILDERS, *_FUNCTIONS, "cat"))
+OPERATORS = frozenset((*BUILDERS, *_FUNCTIONS, "cat", "merge"))
 
 
 def functions(limits: Limits) -> dict[str, Callable[[Json], Json]]:
     """Return the operators that are functions of their evaluated operands."""
-    return {**_FUNCTIONS, "cat": text.concatenate(limits.string_length)}
+    return {
+        **_FUNCTIONS,
+        "cat": text.concatenate(limits.string_length),
+        "merge": membership.merger(limits.steps),
+    }
