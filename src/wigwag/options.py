@@ -1,50 +1,209 @@
-"""Options as one frozen dataclass per command; the parser and its help text are derived from it, once."""
+"""Options as one frozen dataclass per command; parser, environment names, config keys and help are derived from it.
+
+    command line  >  environment  >  config file  >  default
+
+Where a value comes from outside, a wrong one is a `UsageError` that names the option and where it was set.
+"""
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wigwag.errors import UsageError
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
-_KEY = "cli"
+
+_KEY = "option"
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"([0-9]*\.?[0-9]+)(ns|us|µs|ms|s|m|h)")
+_TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What an option is besides its name and default."""
+
+    help: str
+    short: str = ""
+    metavar: str | None = None
+    choices: Sequence[str] | None = None
+    nargs: str | None = None
+    positional: bool = False
+    convert: Callable[[Any], Any] = str
 
 
 def positional(metavar: str, help: str, *, nargs: str | None = None, default: Any = dataclasses.MISSING) -> Any:
     """Declare an argument that is known by its place."""
-    keywords = {"metavar": metavar, "help": help, "nargs": nargs}
-    return dataclasses.field(default=default, metadata={_KEY: ((), keywords)})
+    setting = Setting(help=help, metavar=metavar, nargs=nargs, positional=True)
+    return dataclasses.field(default=default, metadata={_KEY: setting})
 
 
 def option(
-    default: Any, help: str, *, metavar: str | None = None, short: str = "", choices: Sequence[str] | None = None
+    default: Any,
+    help: str,
+    *,
+    short: str = "",
+    metavar: str | None = None,
+    choices: Sequence[str] | None = None,
+    convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Declare an option; its long name is the field's. A default of False makes it a switch."""
-    keywords: dict[str, Any] = {"help": help}
-    if default is False:
-        keywords["action"] = "store_true"
-    else:
-        keywords |= {"metavar": metavar, "choices": choices}
-    return dataclasses.field(default=default, metadata={_KEY: ((short,) if short else ("",), keywords)})
+    """Declare an option; its name is the field's. What turns text into the value follows from the default."""
+    known: dict[type, Callable[[Any], Any]] = {bool: boolean, int: integer, tuple: words, dict: pairs}
+    chosen = convert or known.get(type(default), str)
+    setting = Setting(help=help, short=short, metavar=metavar, choices=choices, convert=chosen)
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata={_KEY: setting})
+    return dataclasses.field(default=default, metadata={_KEY: setting})
 
 
 def add_options(parser: argparse.ArgumentParser, record: type) -> None:
     """Give a parser the arguments that a record declares."""
     for field in dataclasses.fields(record):
-        names, keywords = field.metadata[_KEY]
-        keywords = {name: value for name, value in keywords.items() if value is not None}
-        if not names:
-            parser.add_argument(field.name, **keywords)
-            continue
-        flags = [*(name for name in names if name), f"--{field.name.replace('_', '-')}"]
-        parser.add_argument(*flags, dest=field.name, default=field.default, **keywords)
+        setting: Setting = field.metadata[_KEY]
+        if setting.positional:
+            keywords = {"metavar": setting.metavar, "help": setting.help, "nargs": setting.nargs}
+            parser.add_argument(field.name, **{name: value for name, value in keywords.items() if value is not None})  # type: ignore[arg-type]
+        else:
+            _add_option(parser, field, setting)
 
 
-def collect(record: type[T], arguments: argparse.Namespace) -> T:
-    """Make the record from parsed arguments; what was not given keeps the record's default."""
-    names = [field.name for field in dataclasses.fields(record)]  # type: ignore[arg-type]
-    given = {name: getattr(arguments, name) for name in names}
-    return record(**{name: value for name, value in given.items() if value is not None})
+def _add_option(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], setting: Setting) -> None:
+    names = [name for name in (setting.short, f"--{long_name(field.name)}") if name]
+    keywords: dict[str, Any] = {"dest": field.name, "help": setting.help, "default": None}
+    if setting.convert is boolean:
+        keywords |= {"action": argparse.BooleanOptionalAction}
+    elif setting.convert in (words, pairs):
+        keywords |= {"action": "append", "metavar": setting.metavar or ("K=V" if setting.convert is pairs else "TEXT")}
+    else:
+        keywords |= {"metavar": setting.metavar, "choices": setting.choices}
+    parser.add_argument(
+        *names, **{name: value for name, value in keywords.items() if value is not None or name == "default"}
+    )
+
+
+def plain_booleans(arguments: Sequence[str], record: type) -> list[str]:
+    """Rewrite `--name=false`, which Go programs take for a switch, as `--no-name`."""
+    switches = {f"--{long_name(f.name)}" for f in dataclasses.fields(record) if f.metadata[_KEY].convert is boolean}
+
+    def rewritten(argument: str) -> str:
+        name, separator, value = argument.partition("=")
+        if not separator or name not in switches or value.lower() not in _TRUTHS:
+            return argument
+        return name if _TRUTHS[value.lower()] else f"--no-{name[2:]}"
+
+    return [rewritten(argument) for argument in arguments]
+
+
+def collect(
+    record: type[T],
+    arguments: argparse.Namespace,
+    environment: Mapping[str, str] | None = None,
+    prefix: str = "",
+    config: Mapping[str, Any] | None = None,
+) -> T:
+    """Make the record from the command line, the environment and a config file; what none of them says is default."""
+    values: dict[str, Any] = {}
+    config = {str(key).lower(): value for key, value in (config or {}).items()}
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]
+        setting: Setting = field.metadata[_KEY]
+        name, variable = long_name(field.name), f"{prefix}{field.name.upper()}"
+        given = getattr(arguments, field.name, None)
+        if given is not None:
+            values[field.name] = given if setting.positional else _converted(setting, given, f"--{name}")
+        elif prefix and environment and variable in environment:
+            values[field.name] = _converted(setting, environment[variable], variable)
+        elif name in config:
+            values[field.name] = _converted(setting, config[name], f"{name} in the config file")
+    return record(**values)
+
+
+def long_name(field: str) -> str:
+    """Return the option's name on the command line and in config files."""
+    return field.replace("_", "-")
+
+
+def _converted(setting: Setting, value: Any, where: str) -> Any:
+    try:
+        converted = setting.convert(value)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if setting.choices and converted not in setting.choices:
+        raise UsageError(f"{where}: {converted!r} is not one of {', '.join(setting.choices)}")
+    return converted
+
+
+def as_it_is(value: Any) -> Any:
+    """Leave it to whoever reads it: text from the command line, any value from a config file."""
+    return value
+
+
+def boolean(value: Any) -> bool:
+    """Read true or false."""
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in _TRUTHS:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return _TRUTHS[str(value).lower()]
+
+
+def integer(value: Any) -> int:
+    """Read a whole number."""
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ValueError(f"{value!r} is not a whole number") from None
+
+
+def port_number(value: Any) -> int:
+    """Read a port number; 0 lets the system choose."""
+    number = integer(value)
+    if not 0 <= number <= 65535:
+        raise ValueError(f"{value!r} is not a port")
+    return number
+
+
+def duration(value: Any) -> float:
+    """Read a duration as Go writes it, in seconds.
+
+    >>> duration("1h30m"), duration("250ms"), duration("0")
+    (5400.0, 0.25, 0.0)
+    """
+    text = str(value).strip()
+    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
+    if digits == "0":
+        return 0.0
+    parts = _DURATION.findall(digits)
+    if not parts or "".join(number + unit for number, unit in parts) != digits:
+        raise ValueError(f"{value!r} is not a duration such as 30s, 5m or 1h30m")
+    return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def words(value: Any) -> tuple[str, ...]:
+    """Read a list: repeated, separated by commas, by white space in the environment, or a list in a config file."""
+    if isinstance(value, str):
+        return tuple(value.split())
+    return tuple(part for item in value for part in str(item).split(",") if part)
+
+
+def pairs(value: Any) -> dict[str, str]:
+    """Read a map: `k=v` repeated or separated by commas, or a JSON object."""
+    if isinstance(value, dict):
+        return {str(key): str(item) for key, item in value.items()}
+    if isinstance(value, str):
+        if not value.lstrip().startswith("{"):
+            return pairs([value])
+        return pairs(json.loads(value))
+    found = {}
+    for part in (part for item in value for part in str(item).split(",") if part):
+        key, separator, item = part.partition("=")
+        if not separator:
+            raise ValueError(f"{part!r} is not of the form key=value")
+        found[key] = item
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from wigwag.cli.main import main
+from wigwag.cli.prompt import quoted
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 RULE = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}
@@ -80,6 +82,12 @@ class TestEval:
             (["demo", "checkout", "-c", "[]"], "must be a JSON object"),
             (["demo", "checkout", "-c", "@no-such-file"], "cannot read the context"),
             (["demo", "checkout", "--now", "noon"], "Unix seconds"),
+            (["demo", "checkout", "--now", "nan"], "Unix seconds"),
+            (["demo", "checkout", "--now=-inf"], "Unix seconds"),
+            (["demo", "checkout", "--now", "1e999"], "Unix seconds"),
+            (["demo", "checkout", "-c", "[" * 100_000], "the context is nested too deeply"),
+            (["demo", "checkout", "-c", '{"a": ' + "1" * 5000 + "}"], "the context is not valid JSON"),
+            (["demo", "checkout", "-c", "@/dev/zero"], "the context is not valid JSON"),
             (["demo", "checkout", "--selector", "colour=red"], "invalid selector key"),
             (["demo", "checkout", "--type", "number"], "invalid choice"),
             (["demo", "checkout", "--nope"], "unrecognized arguments"),
@@ -181,7 +189,6 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 
 
 def test_output_has_colours_only_in_a_terminal() -> None:
-    import os
     import pty
 
     parent, child = pty.openpty()
@@ -190,3 +197,132 @@ def test_output_has_colours_only_in_a_terminal() -> None:
     command = [sys.executable, "-m", "wigwag", "eval", "demo", "sampling-rate"]
     subprocess.run(command, stdout=child, env=environment, check=True)
     assert b"\x1b[1m0.01" in os.read(parent, 1000)
+
+
+def shell(command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a line of bash, in which `wigwag` is this one."""
+    script = f'wigwag() {{ "{sys.executable}" -m wigwag "$@"; }}; {command}'
+    return subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+def write(path: Path, flags: Any) -> str:
+    path.write_text(json.dumps({"flags": flags}))
+    return str(path)
+
+
+class TestStreams:
+    """Whatever is at the other end: one line and an exit code, never a traceback."""
+
+    def test_what_cannot_be_encoded_is_escaped(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "f.json", {"x": {**FLAG, "variants": {"é": "😀"}, "defaultVariant": "é"}})
+        done = shell(f"wigwag eval {path} x", PYTHONIOENCODING="ascii")
+        assert (done.returncode, done.stdout) == (0, '"\\U0001f600"   variant \\xe9, STATIC\n')
+        done = shell(f"wigwag eval {path} é", PYTHONIOENCODING="ascii")
+        assert (done.returncode, done.stderr) == (1, "FLAG_NOT_FOUND: flag '\\xe9' does not exist in this document\n")
+
+    @pytest.mark.parametrize("command", ["eval demo checkout", "eval demo <<< list", "lint --json demo demo"])
+    def test_output_that_cannot_be_written_is_1_with_one_line(self, command: str) -> None:
+        done = shell(f"wigwag {command} >&-")
+        assert (done.returncode, done.stderr) == (1, "wigwag: standard output is closed\n")
+        done = shell(f"wigwag {command} >/dev/full")
+        assert (done.returncode, done.stderr) == (1, "wigwag: no space left on device\n")
+
+    def test_errors_that_cannot_be_told_keep_their_exit_code(self) -> None:
+        for redirection in ("2>/dev/full", "2>&-", ">&- 2>&-"):
+            assert shell(f"wigwag eval demo nope {redirection}").returncode == 1
+            assert shell(f"wigwag eval no-such-file x {redirection}").returncode == 2
+
+    def test_help_where_nothing_can_be_written_is_no_traceback(self) -> None:
+        assert shell("wigwag --help >/dev/full").stderr in ("", "wigwag: no space left on device\n")
+        assert shell("wigwag --help >&-").stderr in ("", "wigwag: standard output is closed\n")
+
+    def test_a_closed_standard_input_is_empty(self) -> None:
+        assert shell("wigwag eval demo <&-").stdout.startswith("6 flags: ")
+        done = shell("wigwag eval - x <&-")
+        assert (done.returncode, "the document is empty" in done.stderr) == (2, True)
+
+    def test_a_reader_that_goes_away_does_not_make_errors_a_success(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "f.json", {f"flag-{n}": {"variants": 1} for n in range(5000)})
+        done = shell(f"wigwag lint {path} | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}")
+        assert (done.returncode, done.stderr) == (141, "")
+
+    @pytest.mark.parametrize("command", ["eval /dev/zero x", "eval - x < /dev/zero", "lint /dev/zero"])
+    def test_input_without_end_is_not_read_to_the_end(self, command: str) -> None:
+        done = shell(f"ulimit -v 2000000; wigwag {command}")
+        assert done.returncode == (1 if "lint" in command else 2)
+        assert "the document has 67108865 bytes, more than the limit" in done.stdout + done.stderr
+
+
+class TestPrompt:
+    def ask(self, capsys: Any, monkeypatch: pytest.MonkeyPatch, source: str, *lines: str) -> tuple[int, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+        return run(capsys, "eval", source)[:2]
+
+    def test_it_suggests_the_flags_that_there_are(
+        self, capsys: Any, monkeypatch: pytest.MonkeyPatch, document: str, tmp_path: Path
+    ) -> None:
+        out = self.ask(capsys, monkeypatch, document)[1]
+        assert out.startswith("2 flags: off, x\n\n  try  off ")
+        assert '       why x {"targetingKey": "user-1"}  the same, explained\n' in out
+        assert "banner" not in out
+        assert "new-welcome-banner" in self.ask(capsys, monkeypatch, "demo")[1]
+        assert "try  help" in self.ask(capsys, monkeypatch, write(tmp_path / "none.json", {}))[1]
+        assert '1 flag: a b\n\n  try  "a b" ' in self.ask(capsys, monkeypatch, write(tmp_path / "f", {"a b": FLAG}))[1]
+
+    def test_quotes_reach_flags_with_any_name(
+        self, capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        names = ["list", "quit", "why", "a b", "", "'", '"', 'say "hi" {}', "back\\slash", "a\tb"]
+        path = write(tmp_path / "f.json", {name: {**FLAG, "targeting": RULE} for name in names})
+        lines = [line for name in names for line in (f'{quoted(name)} {{"tier": "gold"}}', f"why {quoted(name)}")]
+        code, out = self.ask(capsys, monkeypatch, path, *lines, "'a b'")
+        assert (code, out.count("true   variant on, TARGETING_MATCH\n")) == (0, 9)  # no flag has an empty name
+        assert out.count("= false (variant off, DEFAULT)") == 9
+        assert out.endswith("false   variant off, DEFAULT\n")
+
+    def test_an_open_quote_is_part_of_the_name(
+        self, capsys: Any, monkeypatch: pytest.MonkeyPatch, document: str
+    ) -> None:
+        assert "flag '\"x' does not exist" in self.ask(capsys, monkeypatch, document, '"x')[1]
+
+    @pytest.mark.parametrize("before", ["x", "why x", "context"])
+    def test_a_very_deep_context_is_a_message(
+        self, capsys: Any, monkeypatch: pytest.MonkeyPatch, document: str, before: str
+    ) -> None:
+        line = f'{before} {{"a": {"[" * 100_000}'
+        assert self.ask(capsys, monkeypatch, document, line) == (1, "not a context: it is nested too deeply\n")
+
+
+class TestRemedy:
+    def test_the_reason_is_that_of_the_flag_itself(self, capsys: Any, tmp_path: Path) -> None:
+        flags = {"a": {**FLAG, "variants": {"b": 1}, "defaultVariant": "c"}, "a.b": {"variants": 1}, "c": FLAG}
+        path = write(tmp_path / "f.json", flags)
+        assert "is not one of the variants" in run(capsys, "eval", path, "a")[2]
+        assert '$.flags["a.b"].variants' in run(capsys, "eval", path, "a.b")[2]
+        for name in ("defaultVariant", "variants", "flags", "b"):
+            assert "$.flags" not in run(capsys, "eval", path, name)[2]
+
+    def test_flags_in_arrays_are_known_by_their_key(self, capsys: Any, tmp_path: Path) -> None:
+        path = write(tmp_path / "f.json", [{"key": "good", **FLAG}, {"key": "bad", "variants": 1}, {"key": 5}, 5])
+        assert "$.flags[1].variants" in run(capsys, "eval", path, "bad")[2]
+        assert "$.flags" not in run(capsys, "eval", path, "good1")[2]
+
+
+def test_explain_asks_for_the_type_too(capsys: Any, document: str) -> None:
+    code, out, err = run(capsys, "eval", document, "x", "--type", "string", "--explain")
+    assert (code, out.splitlines()[0]) == (1, "x: TYPE_MISMATCH: variant 'off' of 'x' is not of type string")
+    assert err.startswith("TYPE_MISMATCH: ")
+    code, out, _ = run(capsys, "eval", document, "x", "--type", "string", "--explain", "--json")
+    assert (code, json.loads(out)["error"]) == (1, "TYPE_MISMATCH")
+    assert run(capsys, "eval", document, "x", "--type", "boolean", "--explain")[0] == 0
+
+
+def test_a_file_that_cannot_be_read_hides_no_findings_of_the_others(capsys: Any, document: str, tmp_path: Path) -> None:
+    code, out, err = run(capsys, "lint", document, str(tmp_path / "none.json"), str(tmp_path))
+    assert (code, err) == (2, "3 files checked: 3 errors\n")
+    assert f"{document}: $.flags.bad.variants: error" in out
+    assert f"{tmp_path}: $: error: cannot read {tmp_path}: is a directory document-rejected" in out
+    code, out, _ = run(capsys, "lint", "--json", str(tmp_path / "none.json"))
+    assert (code, [finding["code"] for finding in json.loads(out)]) == (2, ["document-rejected"])

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
-import sys
+import math
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 import wigwag
-from wigwag.cli.documents import read_document
-from wigwag.cli.options import option, positional
+from wigwag.cli.documents import is_demo, parse_context, read_document, read_file
 from wigwag.cli.prompt import converse
 from wigwag.cli.show import as_json, in_words
-from wigwag.cli.terminal import styled
+from wigwag.cli.terminal import complain
 from wigwag.errors import UsageError
 from wigwag.flags.evaluate import TYPES
+from wigwag.flags.model import child
+from wigwag.options import option, positional
 
 if TYPE_CHECKING:
-    from wigwag.flags.model import Fractional, Resolution
+    from collections.abc import Iterator
+
+    from wigwag.flags.model import Finding, Fractional, Resolution
 
 HELP = "evaluate a flag of a document, once or at a prompt"
 DESCRIPTION = """\
@@ -55,54 +60,89 @@ def run(options: Options) -> int:
     flags = flags.select(options.selector) if options.selector else flags
     context, now = read_context(options.context), read_time(options.now)
     if options.key is None:
-        return converse(flags, context, now)
-    resolution = flags.resolve(options.key, options.type, None, context, now)
+        return converse(flags, context, now, demo=is_demo(options.source))
+    try:
+        resolution = show(flags, options.key, context, now, options)
+    except RecursionError as error:
+        raise UsageError("the context is nested too deeply") from error
+    if resolution.error and not options.json:
+        complain(remedy(flags, options.key, resolution), resolution.error)
+    return 1 if resolution.error else 0
+
+
+def show(
+    flags: wigwag.FlagSet, key: str, context: dict[str, Any], now: float | None, options: Options
+) -> wigwag.Resolution:
+    """Evaluate one flag and print what came of it, except for an error in words."""
     if options.explain:
-        explanation = flags.explain(options.key, context, now)
+        explanation = flags.explain(key, context, now, type=options.type)
         print(json.dumps(explanation.to_dict(), default=str) if options.json else explanation)
-    elif options.json:
-        print(json.dumps(as_json(options.key, resolution)))
+        return explanation.resolution
+    resolution = flags.resolve(key, options.type, None, context, now)
+    if options.json:
+        print(json.dumps(as_json(key, resolution)))
     elif resolution.error is None:
         print(in_words(resolution))
-    if resolution.error and not options.json:
-        print(
-            f"{styled(resolution.error, 'red', sys.stderr)}: {remedy(flags, options.key, resolution)}", file=sys.stderr
-        )
-    return 1 if resolution.error else 0
+    return resolution
 
 
 def read_context(text: str) -> dict[str, Any]:
     """Read an evaluation context from JSON, or from the file that @ names."""
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"cannot read the context: {error}") from error
     try:
-        context = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"the context is not valid JSON: {error}") from error
-    if not isinstance(context, dict):
-        raise UsageError('the context must be a JSON object, such as {"targetingKey": "user-1"}')
-    return context
+        given = read_file(Path(text[1:]), "the context").decode() if text.startswith("@") else text
+    except UnicodeDecodeError as error:
+        raise UsageError("cannot read the context: it is not UTF-8") from error
+    try:
+        return parse_context(given)
+    except UsageError as error:
+        raise UsageError(f"the context {error}") from error
 
 
 def read_time(text: str | None) -> float | None:
     """Read a time in Unix seconds."""
     try:
-        return None if text is None else float(text)
-    except ValueError as error:
-        raise UsageError(f"--now takes Unix seconds, not {text!r}") from error
+        now = None if text is None else float(text)
+    except ValueError:
+        now = math.nan
+    if now is not None and not math.isfinite(now):
+        raise UsageError(f"--now takes Unix seconds, not {text!r}")
+    return now
 
 
 def remedy(flags: wigwag.FlagSet, key: str, found: Resolution) -> str:
     """Return the message of an error with what to do about it."""
     if found.error != "FLAG_NOT_FOUND":
         return found.message
-    quarantined = [
-        problem for problem in flags.problems if f".{key}." in f"{problem.path}." and problem.severity == "error"
-    ]
-    if quarantined:
-        return f"{found.message}: {quarantined[0]}"
+    for problem in problems_of(flags, key):
+        if problem.severity == "error":
+            return f"{found.message}: {problem}"
     close = get_close_matches(key, flags.keys(), n=3)
     return f"{found.message}; did you mean {' or '.join(close)}?" if close else f"{found.message} in this document"
+
+
+def problems_of(flags: wigwag.FlagSet, key: str) -> Iterator[Finding]:
+    """Return what is wrong with one flag, which may be the reason why it is not there."""
+    paths = [child("$.flags", place) for place in places_of(flags, key)]
+    for problem in flags.problems:
+        for path in paths:
+            if problem.path.startswith(path) and problem.path[len(path) : len(path) + 1] in ("", ".", "["):
+                yield problem
+
+
+def places_of(flags: wigwag.FlagSet, key: str) -> Iterator[str | int]:
+    """Return where flags of that name stand in the document: under the name, or in an array."""
+    for layer in flags.layers:
+        for place, text in layer.texts.items():
+            if place == key or (place.__class__ is int and _key(text) == key):
+                yield place
+
+
+def _key(text: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(text, type=_Keyed).key
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+class _Keyed(msgspec.Struct):
+    key: Any = None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wigwag.cli.documents import read_document
-from wigwag.cli.options import option, positional
 from wigwag.cli.terminal import remark, styled
-from wigwag.flags.lint import count, lint_documents
-from wigwag.flags.model import Limits
+from wigwag.errors import UsageError
+from wigwag.flags.lint import in_order, lint_documents
+from wigwag.flags.model import Finding, Limits
+from wigwag.options import option, positional
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from wigwag.flags.model import Finding
 
 HELP = "check flag documents for mistakes"
 DESCRIPTION = """\
@@ -41,20 +41,28 @@ class Options:
 
 def run(options: Options) -> int:
     """Lint, print, and return the exit code."""
-    findings = lint_files(options.files)
+    findings, unreadable = lint_files(options.files)
     if options.json:
         print(json.dumps([finding.to_dict() for finding in findings], indent=2))
     else:
         for finding in findings:
             print(in_words(finding))
         remark(summary(findings, len(options.files)))
-    counts = count(findings)
-    return 1 if counts.get("error") or (options.strict and counts.get("warning")) else 0
+    if unreadable:
+        return 2
+    counts = _count(findings)
+    return 1 if counts["error"] or (options.strict and counts["warning"]) else 0
 
 
-def lint_files(paths: Sequence[str]) -> list[Finding]:
-    """Lint files together."""
-    return lint_documents([(path, *read_document(path)) for path in paths], Limits())
+def lint_files(paths: Sequence[str]) -> tuple[list[Finding], int]:
+    """Lint files together; return the findings, and how many files could not be read."""
+    documents, unreadable = [], []
+    for path in paths:
+        try:
+            documents.append((path, *read_document(path)))
+        except UsageError as error:
+            unreadable.append(Finding("document-rejected", "$", "error", str(error), source=path))
+    return in_order([*unreadable, *lint_documents(documents, Limits())]), len(unreadable)
 
 
 def in_words(finding: Finding) -> str:
@@ -68,6 +76,10 @@ def in_words(finding: Finding) -> str:
 
 def summary(findings: Sequence[Finding], files: int) -> str:
     """Return what came of it in one line."""
-    counts = count(findings)
-    found = ", ".join(f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in _STYLES if counts.get(name))
+    counts = _count(findings)
+    found = ", ".join(f"{counts[name]} {name}{'s' if counts[name] > 1 else ''}" for name in _STYLES if counts[name])
     return f"{files} file{'s' if files > 1 else ''} checked: {found or 'nothing to complain about'}"
+
+
+def _count(findings: Sequence[Finding]) -> Counter[str]:
+    return Counter(finding.severity for finding in findings)

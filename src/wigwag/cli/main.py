@@ -3,44 +3,76 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wigwag.cli.options import add_options, collect
-from wigwag.cli.terminal import complain
+from wigwag.cli.config import read_config
+from wigwag.cli.terminal import abandon_output, complain, prepare_streams
 from wigwag.errors import WigwagError
+from wigwag.options import add_options, collect, plain_booleans
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = ("eval", "lint")
+_BROKEN_PIPE = 141
+COMMANDS = ("start", "eval", "lint")
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 
 Start here:
-  wigwag eval demo     play with the flags that come with wigwag
+  wigwag start         serve the flags that come with wigwag, as flagd would
+  wigwag eval demo     play with them at a prompt
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    parsed = parser().parse_args(arguments or ["--help"])
-    command = parsed.command
+    prepare_streams()
     try:
-        code: int = command.run(collect(command.Options, parsed))
+        code = _run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except WigwagError as error:
         complain(str(error))
-        return 2
+        return error.exit_code
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        sys.stderr.close()  # the reader went away; so do we, without a word
-        return 0
+        abandon_output()  # the reader went away; so do we, without a word
+        return _BROKEN_PIPE
+    except OSError as error:
+        abandon_output()
+        complain((error.strerror or str(error)).lower())
+        return 1
     return code
+
+
+def _run(arguments: Sequence[str]) -> int:
+    try:
+        parsed = parser().parse_args(_rewritten(arguments) or ["--help"])
+    except SystemExit as stop:  # help was shown, or the arguments make no sense
+        return int(stop.code or 0)
+    command = parsed.command
+    code: int = command.run(_options(command, parsed))
+    return code
+
+
+def _rewritten(arguments: Sequence[str]) -> list[str]:
+    """Let `--switch=false` mean what it means to Go programs, for the command that is called."""
+    if arguments and arguments[0] in COMMANDS:
+        return plain_booleans(arguments, import_module(f"wigwag.cli.{arguments[0]}").Options)
+    return list(arguments)
+
+
+def _options(command: Any, parsed: argparse.Namespace) -> Any:
+    """Make the command's options; some commands also look at the environment and at a config file."""
+    prefix = getattr(command, "ENVIRONMENT", "")
+    config = {}
+    if getattr(command, "CONFIG", False):
+        config = read_config(parsed.config or os.environ.get(f"{prefix}CONFIG", ""))
+    return collect(command.Options, parsed, os.environ, prefix, config)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from wigwag.cli.documents import parse_context
 from wigwag.cli.show import in_words
 from wigwag.cli.terminal import styled
 from wigwag.errors import UsageError
@@ -15,37 +17,63 @@ if TYPE_CHECKING:
 
     import wigwag
 
-WELCOME = """\
-{count} flags: {names}
-
-  try  new-welcome-banner {{"email": "fay@example.com"}}   a flag and a context
-       background-colour {{"targetingKey": "user-1"}}      the same user always gets the same colour
-       why background-colour {{"targetingKey": "user-1"}}  the same, explained
+DEMO = """\
+  try  new-welcome-banner {"email": "fay@example.com"}   a flag and a context
+       background-colour {"targetingKey": "user-1"}      the same user always gets the same colour
+       why background-colour {"targetingKey": "user-1"}  the same, explained
        help                                              what else there is
 """
 HELP = """\
 KEY [CONTEXT]       evaluate a flag; CONTEXT is a JSON object laid over the current one
+"KEY" [CONTEXT]     the same, for a name with spaces or one that is a word below
 why KEY [CONTEXT]   evaluate it and show how the value came about
 context {…}         replace the current context; without {…}, show it
 list                all flags with their values
 problems            what is wrong with the document
 quit                leave (so does Ctrl-D)
 """
+_LEAVE = ("quit", "exit", "q")
+_WORDS = ("help", "?", "list", "ls", "problems", "context", "why", *_LEAVE)
 
 
-def converse(flags: wigwag.FlagSet, context: dict[str, Any], now: float | None) -> int:
+def converse(flags: wigwag.FlagSet, context: dict[str, Any], now: float | None, *, demo: bool) -> int:
     """Answer lines until there are no more; 1 if the last answer was an error."""
     session = _Session(flags, context, now)
     lines = _lines() if sys.stdin.isatty() else list(_lines())
     if not isinstance(lines, list) or not lines:  # somebody is there to read it, or nobody has asked anything
-        names = ", ".join(flags.keys()[:8]) + (", …" if len(flags) > 8 else "")
-        print(WELCOME.format(count=len(flags), names=names))
+        print(welcome(flags.keys(), demo=demo))
     failed = False
     for line in lines:
-        if line in ("quit", "exit", "q"):
+        if line in _LEAVE:
             break
         failed = session.answer(line)
     return 1 if failed else 0
+
+
+def welcome(keys: tuple[str, ...], *, demo: bool) -> str:
+    """Return what there is, and what to try with it."""
+    names = ", ".join(keys[:8]) + (", …" if len(keys) > 8 else "")
+    return f"{len(keys)} flag{'' if len(keys) == 1 else 's'}: {names}\n\n{DEMO if demo else _suggestions(keys[:2])}"
+
+
+def _suggestions(keys: tuple[str, ...]) -> str:
+    rows = []
+    if keys:
+        last = f'{quoted(keys[-1])} {{"targetingKey": "user-1"}}'
+        rows = [
+            (quoted(keys[0]), "a flag"),
+            (last, "a flag and a context"),
+            (f"why {last}", "the same, explained"),
+        ]
+    rows += [("help", "what else there is")]
+    width = max(len(line) for line, _ in rows)
+    return "".join(f"  {'   ' if n else 'try'}  {line:{width}}  {told}\n" for n, (line, told) in enumerate(rows))
+
+
+def quoted(key: str) -> str:
+    """Return a flag's name as it can be typed at the prompt."""
+    plain = key and key not in _WORDS and key[0] not in "\"'" and key.split() == [key]
+    return key if plain else json.dumps(key, ensure_ascii=False)
 
 
 class _Session:
@@ -58,9 +86,10 @@ class _Session:
         commands = {"help": self._help, "?": self._help, "list": self._list, "ls": self._list}
         commands |= {"problems": self._problems, "context": self._set, "why": self._why}
         try:
-            return commands[word](rest.strip()) if word in commands else self._evaluate(word, rest.strip())
-        except ValueError as error:
-            print(f'{styled("not a context:", "red")} {error}; write a JSON object such as {{"tier": "gold"}}')
+            return commands[word](rest.strip()) if word in commands else self._evaluate(line)
+        except (UsageError, RecursionError) as error:
+            reason = error if isinstance(error, UsageError) else "is nested too deeply"
+            print(f"{styled('not a context:', 'red')} it {reason}")
             return True
 
     def _help(self, rest: str) -> bool:
@@ -80,23 +109,24 @@ class _Session:
 
     def _set(self, rest: str) -> bool:
         if rest:
-            self._context = _object(rest)
+            self._context = parse_context(rest)
         print(json.dumps(self._context))
         return False
 
     def _why(self, rest: str) -> bool:
-        key, _, context = rest.partition(" ")
+        key, context = split(rest)
         explanation = self._flags.explain(key, self._over(context), self._now)
         print(explanation)
         return explanation.resolution.error is not None
 
-    def _evaluate(self, key: str, context: str) -> bool:
+    def _evaluate(self, line: str) -> bool:
+        key, context = split(line)
         resolution = self._flags.resolve(key, None, None, self._over(context), self._now)
         print(self._line(resolution))
         return resolution.error is not None
 
     def _over(self, context: str) -> dict[str, Any]:
-        return self._context | _object(context) if context.strip() else self._context
+        return self._context | parse_context(context) if context.strip() else self._context
 
     def _line(self, resolution: wigwag.Resolution) -> str:
         if resolution.error:
@@ -120,8 +150,18 @@ def _lines() -> Iterator[str]:
             yield line
 
 
-def _object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise UsageError("it is not an object")
-    return value
+def split(text: str) -> tuple[str, str]:
+    """Split what was typed into the flag's name, which may be in quotes, and the context.
+
+    >>> split('banner {"a": 1}'), split('"a b" {"a": 1}'), split("'list'")
+    (('banner', '{"a": 1}'), ('a b', '{"a": 1}'), ('list', ''))
+    """
+    if text[:1] == '"':
+        with suppress(ValueError):
+            key, end = json.JSONDecoder().raw_decode(text)
+            return key, text[end:].strip()
+    if text[:1] == "'" and "'" in text[1:]:
+        key, _, rest = text[1:].partition("'")
+        return key, rest.strip()
+    key, _, rest = text.partition(" ")
+    return key, rest.strip()

@@ -1,12 +1,39 @@
-"""Pleasant in a terminal, plain in a pipe."""
+"""Pleasant in a terminal, plain in a pipe, and no traceback where nothing can be written."""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+
+
+class _Closed(io.TextIOBase):
+    """Standard output where the caller closed it: fails when something is written, and not before."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "standard output is closed")
+
+
+def prepare_streams() -> None:
+    """Make the standard streams usable, whatever the caller did to them; what cannot be encoded is escaped."""
+    sys.stdin = sys.stdin or Path(os.devnull).open()  # noqa: SIM115 - lives as long as the process
+    sys.stdout = sys.stdout or _Closed()
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def abandon_output() -> None:
+    """Forget what was not written, so that the interpreter does not try again when it ends."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:
@@ -17,11 +44,16 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
 
 
-def complain(message: str) -> None:
+def complain(message: str, subject: str = "wigwag") -> None:
     """Say on standard error what is wrong, in one line."""
-    print(f"{styled('wigwag:', 'red', sys.stderr)} {message}", file=sys.stderr)
+    _say(f"{styled(f'{subject}:', 'red', sys.stderr)} {message}")
 
 
 def remark(message: str) -> None:
     """Say something on standard error that is not a failure."""
-    print(styled(message, "dim", sys.stderr), file=sys.stderr)
+    _say(styled(message, "dim", sys.stderr))
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # nobody can be told that nobody can be told
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,39 @@
+"""Config files: YAML, JSON or TOML, with the names of options as keys."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from wigwag.errors import DocumentError, UsageError
+from wigwag.flags.model import Limits
+
+DEFAULT = ".agent.yaml"
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """Read a config file; without a path, the one in the home directory, if there is one."""
+    chosen = Path(path) if path else Path.home() / DEFAULT
+    try:
+        text = chosen.read_bytes()
+    except FileNotFoundError:
+        if not path:
+            return {}
+        raise UsageError(f"cannot read the config file {chosen}: no such file") from None
+    except OSError as error:
+        if not path:
+            return {}
+        raise UsageError(f"cannot read the config file {chosen}: {error.strerror}") from error
+    try:
+        return _parsed(chosen, text)
+    except (DocumentError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"the config file {chosen} cannot be used: {error}") from error
+
+
+def _parsed(path: Path, text: bytes) -> dict[str, Any]:
+    if path.suffix.lower() == ".toml":
+        return tomllib.loads(text.decode())
+    from wigwag.flags.yaml import parse_yaml  # JSON is YAML too
+
+    return parse_yaml(text, Limits())
