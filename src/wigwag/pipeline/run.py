@@ -1,0 +1,182 @@
+"""The pipeline: one loop that turns the latest values into one published picture.
+
+    wanted ─▶ watch ─▶ aggregate ─▶ limit ─▶ assemble ─▶ publish
+      ▲                                         │
+      └───────────────── derive ◀───────────────┘
+
+The loop owns the state and waits for three things only: that something has changed, the limiter's permission, and
+`derive`. What happens meanwhile is collected and seen in the next turn. `assemble` is a pure function of the values; if
+it, or `derive`, fails, the last picture stays and the report says why.
+
+The gate: `derive` is not asked, and nothing is published, before every required initial watch has answered once or had
+its time; nothing is published before that holds for what `derive` asked for, too. Once open, the gate stays open: what
+is wanted later is added to the picture when it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from wigwag.pipeline.aggregate import Aggregate
+from wigwag.pipeline.clock import sleep_until
+from wigwag.pipeline.publish import Topic
+from wigwag.pipeline.spec import S, V, describe
+from wigwag.pipeline.status import Report
+from wigwag.pipeline.watch import Manners, Watches
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+
+    from wigwag.pipeline.clock import Timer
+    from wigwag.pipeline.spec import Wanted, Watcher
+    from wigwag.pipeline.status import Status
+
+P = TypeVar("P")
+log = logging.getLogger(__name__)
+
+
+class Pipeline(Generic[S, V, P]):
+    """Watches what is wanted and publishes one picture of it.
+
+    >>> async def watch(spec):
+    ...     yield spec.upper()
+    ...     await asyncio.Event().wait()
+    >>> async def main():
+    ...     pipeline = Pipeline([Wanted("a"), Wanted("b")], watch, dict)
+    ...     async with asyncio.TaskGroup() as group:
+    ...         running = group.create_task(pipeline.run())
+    ...         async for picture in pipeline.topic:
+    ...             running.cancel()
+    ...             return picture
+    >>> from wigwag.pipeline.spec import Wanted
+    >>> asyncio.run(main())
+    {'a': 'A', 'b': 'B'}
+    """
+
+    def __init__(
+        self,
+        wanted: Iterable[Wanted[S]],
+        watcher: Watcher[S, V],
+        assemble: Callable[[Mapping[S, V]], P],
+        derive: Callable[[P], Awaitable[Iterable[Wanted[S]]]] | None = None,
+        key: Callable[[P], object] = lambda picture: picture,
+        topic: Topic[P] | None = None,
+        manners: Manners | None = None,
+    ) -> None:
+        """`key` gives what pictures are compared by: one with an equal key is not published again."""
+        self._initial = tuple(wanted)
+        self._derived: tuple[Wanted[S], ...] = ()
+        self._watcher, self._assemble, self._derive, self._key = watcher, assemble, derive, key
+        self._manners = manners or Manners()
+        self._limit = self._manners.limit()
+        self._aggregate = Aggregate[S, V]()
+        self._watches: Watches[S, V] | None = None
+        self._ended: tuple[Status[S], ...] = ()
+        self._complete, self._failures = False, 0
+        self._error: str | None = None
+        self._alarm: Timer | None = None
+        self.topic = topic or Topic[P]()
+        self.turns = Topic[None]()
+        """Rings when a watch changes its state or its error; what they are now, `statuses` tells."""
+
+    async def run(self) -> None:
+        """Watch and publish until cancelled. All tasks are children of this call."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._watches = Watches(
+                    group, self._watcher, self._aggregate.put, lambda: self.turns.set(None), self._manners
+                )
+                self._adopt()
+                self._aggregate.touch()
+                while True:
+                    await self._aggregate.changed()
+                    await self._turn()
+        finally:
+            self._ring(None)
+            self._ended, self._watches = self.statuses(), None
+
+    def want(self, wanted: Iterable[Wanted[S]]) -> None:
+        """Replace what is wanted initially, at any time. Watches start and stop at once; the picture follows."""
+        self._initial = tuple(wanted)
+        if self._watches is not None:
+            self._adopt()
+            self._aggregate.touch()
+
+    def statuses(self) -> tuple[Status[S], ...]:
+        """Return how each watch is doing, in the order in which they are wanted."""
+        return self._watches.statuses() if self._watches is not None else self._ended
+
+    def report(self) -> Report[S]:
+        """Return how all of it is doing."""
+        return Report(self._complete, self._aggregate.waiting(), self._error, self.statuses())
+
+    async def _turn(self) -> None:
+        """Make a picture of the values of now, and publish it if it may be and is news."""
+        self._ring(None)
+        if self._held(self._aggregate.take(), {want.spec for want in self._initial}):
+            return
+        await self._permission()
+        try:
+            values, picture = await self._picture()
+            news = not self.topic.serial or self._key(picture) != self._key(self.topic.value)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - a face's own functions; the last good picture stays
+            self._fail(describe(error))
+            return
+        self._failures, self._error = 0, None
+        if self._held(values, set(self._aggregate.specs())):
+            return
+        self._complete = True
+        if news:
+            self.topic.set(picture)
+
+    async def _permission(self) -> None:
+        """Wait until the limiter allows a turn. What it forbids is put off and taken together with what follows."""
+        clock = self._manners.clock
+        while (pause := self._limit(clock.now())) > 0:
+            await sleep_until(clock, clock.now() + pause)
+
+    async def _picture(self) -> tuple[dict[S, V], P]:
+        """Return the values of now and their picture; if that changes what is wanted, without what no longer is."""
+        values = self._aggregate.take()
+        picture = self._assemble(values)
+        if self._derive is None:
+            return values, picture
+        self._derived = tuple(await self._derive(picture))
+        self._adopt()
+        wanted = set(self._aggregate.specs())
+        kept = {spec: value for spec, value in values.items() if spec in wanted}
+        return kept, picture if len(kept) == len(values) else self._assemble(kept)
+
+    def _adopt(self) -> None:
+        assert self._watches is not None
+        self._aggregate.want((*self._initial, *self._derived), self._now())
+        self._watches.want(self._aggregate.specs())
+
+    def _held(self, answered: Collection[S], specs: set[S]) -> bool:
+        """Tell whether these answers are too few of those specs; if time alone can change that, come back then."""
+        if self._complete:
+            return False
+        ends = {spec: end for spec, end in self._aggregate.held(answered, self._now()).items() if spec in specs}
+        self._ring(min((end for end in ends.values() if end is not None), default=None))
+        return bool(ends)
+
+    def _fail(self, error: str) -> None:
+        """Keep the picture, tell why, and try again later if that can help: `assemble` is pure, `derive` is not."""
+        if error != self._error:
+            log.warning("no new picture: %s", error)
+        self._error = error
+        if self._derive is not None:
+            pause = self._manners.backoff.pause(self._failures, self._manners.random)
+            self._ring(self._now() + pause)
+            self._failures += 1
+
+    def _now(self) -> float:
+        return self._manners.clock.now()
+
+    def _ring(self, when: float | None) -> None:
+        """Have at most one time at which to look again though nothing has come."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = None if when is None else self._manners.clock.call_at(when, self._aggregate.touch)

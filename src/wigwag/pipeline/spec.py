@@ -1,0 +1,63 @@
+"""What is wanted, and what a watcher of it is.
+
+A spec is a frozen record and is its own key: equal specs are one watch, and what is known about a spec goes when the
+spec goes. A watcher is an async generator of *whole* values, so one that comes late, twice or never is not wrong, only
+older. It may raise or end whenever it likes: starting it again is not its business.
+
+The hard case is a watcher that has nothing to show but must not be started again, because it is what will notice the
+recovery: a file that does not exist yet. It yields `Trouble`. That changes nothing but the status; in particular it is
+never taken for an empty answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+S = TypeVar("S", bound=Hashable)
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted(Generic[S]):
+    """A spec, and how long the first picture waits for it.
+
+    >>> Wanted("a") == Wanted("a", required=True, grace=None)
+    True
+    """
+
+    spec: S
+    required: bool = True
+    """Whether the first picture waits for this watch to answer."""
+    grace: float | None = None
+    """Seconds after which the first picture waits no longer; None: it waits for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Instead of a value: why there is none at present, while the watcher goes on looking."""
+
+    reason: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Trouble:
+        """Put an error into words."""
+        return cls(describe(error))
+
+
+def describe(error: BaseException) -> str:
+    """Return one line about an error.
+
+    >>> describe(FileNotFoundError(2, "No such file or directory", "/flags.json"))
+    'FileNotFoundError: /flags.json: No such file or directory'
+    >>> describe(ValueError("bad"))
+    'ValueError: bad'
+    """
+    name = type(error).__name__
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{name}: {error.filename}: {error.strerror}"
+    return f"{name}: {error}".removesuffix(": ")
+
+
+Watcher: TypeAlias = Callable[[S], AsyncIterator[V | Trouble]]

@@ -1,0 +1,159 @@
+"""Exactly one watcher for every wanted spec, started again when it fails or ends.
+
+`Watches.want` is called with all that is wanted; it starts what is new and cancels what is no longer wanted, and never
+waits for either: a watcher that is slow to close cannot hold up the others. Retry lives here and nowhere else.
+
+The hard case is a watcher that dies of a cancellation that nobody asked for (an inner task, a closed client): a task
+group takes that for a normal end, and the watch would be gone without a word. Here it is a failure like any other. The
+opposite, one that was asked to stop and goes on, is stopped at its next value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import random
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
+from wigwag.pipeline.limit import Limiter, unlimited
+from wigwag.pipeline.spec import S, Trouble, V, describe
+from wigwag.pipeline.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+
+    from wigwag.pipeline.spec import Watcher
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Manners:
+    """How to behave towards what is watched, and where time and chance come from."""
+
+    backoff: Backoff = field(default_factory=Backoff)
+    clock: Clock = field(default_factory=LoopClock)
+    random: Callable[[], float] = random
+    limit: Callable[[], Limiter] = lambda: unlimited
+    """Makes the limiter of a pipeline; they have a memory, so each pipeline has its own."""
+
+
+@asynccontextmanager
+async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
+    """Close a stream at the end, if it is one that can be closed."""
+    try:
+        yield stream
+    finally:
+        close = getattr(stream, "aclose", None)
+        if close is not None:
+            await close()
+
+
+def obey() -> None:
+    """Stop here if this task was asked to stop, whatever has become of the request."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
+class Watch(Generic[S, V]):
+    """One spec, its watcher, and how that is doing."""
+
+    def __init__(
+        self,
+        spec: S,
+        watcher: Watcher[S, V],
+        deliver: Callable[[S, V], None],
+        turned: Callable[[], None],
+        manners: Manners,
+    ) -> None:
+        self._watcher, self._deliver, self._turned, self._manners = watcher, deliver, turned, manners
+        self._well: float | None = None
+        self.status = Status(spec, manners.clock.now())
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        backoff, clock, random = self._manners.backoff, self._manners.clock, self._manners.random
+        failures = 0
+        try:
+            while True:
+                reason = await self._attempt()
+                if self._well is not None and clock.now() - self._well >= backoff.healthy:
+                    failures = 0
+                self._suffer(reason)
+                await sleep_until(clock, clock.now() + backoff.pause(failures, random))
+                failures += 1
+                self.status = self.status.again()
+        finally:
+            self._become(self.status.stopped(clock.now()))
+
+    async def _attempt(self) -> str:
+        """Run the watcher once, and tell why it is over."""
+        reason = "the watch ended"
+        try:
+            async with closing(self._watcher(self.status.spec)) as stream:
+                async for item in stream:
+                    await asyncio.sleep(0)  # one that always has something to yield must not starve the others
+                    obey()
+                    self._take(item)
+        except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - it may fail in any way: that is its status
+            reason = describe(error)
+        obey()
+        return reason
+
+    def _take(self, item: V | Trouble) -> None:
+        if isinstance(item, Trouble):
+            self._suffer(item.reason)
+            return
+        now = self._manners.clock.now()
+        self._well = now if self._well is None else self._well
+        self._become(self.status.good(now))
+        self._deliver(self.status.spec, item)
+
+    def _suffer(self, reason: str) -> None:
+        if self.status.state != "failing" or self.status.error != reason:
+            log.warning("%s: %s", self.status.spec, reason)
+        self._well = None
+        self._become(self.status.bad(reason, self._manners.clock.now()))
+
+    def _become(self, status: Status[S]) -> None:
+        before, self.status = self.status, status
+        if (before.state, before.error) != (status.state, status.error):
+            self._turned()
+
+
+class Watches(Generic[S, V]):
+    """The watches that are wanted, as children of a task group."""
+
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        watcher: Watcher[S, V],
+        deliver: Callable[[S, V], None],
+        turned: Callable[[], None],
+        manners: Manners,
+    ) -> None:
+        self._group, self._watcher, self._deliver = group, watcher, deliver
+        self._turned, self._manners = turned, manners
+        self._running: dict[S, tuple[Watch[S, V], asyncio.Task[None]]] = {}
+
+    def want(self, specs: Iterable[S]) -> None:
+        """Watch exactly these."""
+        before, self._running = self._running, {}
+        for spec in specs:
+            self._running[spec] = before.pop(spec) if spec in before else self._start(spec)
+        for _, task in before.values():
+            task.cancel()
+
+    def statuses(self) -> tuple[Status[S], ...]:
+        """Return how each wanted watch is doing, in the order in which they are wanted."""
+        return tuple(watch.status for watch, _ in self._running.values())
+
+    def _start(self, spec: S) -> tuple[Watch[S, V], asyncio.Task[None]]:
+        watch = Watch(spec, self._watcher, self._deliver, self._turned, self._manners)
+        return watch, self._group.create_task(watch.run(), name=f"watch {spec}")

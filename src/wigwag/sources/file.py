@@ -1,0 +1,56 @@
+"""A file: its whole content, when it changes.
+
+Whatever way it is changed, by an editor, by `mv`, in place, by a symbolic link on its way, by the kubelet; and whatever
+is missing at first, the file or its directory.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wigwag.sources.follow import Mark, Means, Pace, follow
+from wigwag.sources.lookup import Lookup, chain
+from wigwag.sources.read import read
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wigwag.pipeline.spec import Trouble
+
+
+@dataclass(frozen=True, slots=True)
+class FileWatch:
+    """The content of a file."""
+
+    path: str
+    most: int = 64 << 20
+    """The largest size that is read, in bytes."""
+    pace: Pace = Pace()
+
+    def __str__(self) -> str:
+        return f"file:{self.path}"
+
+
+def watch_file(spec: FileWatch, means: Means = Means()) -> AsyncIterator[bytes | Trouble]:  # noqa: B008 - a frozen value
+    """Yield the content whenever it changes."""
+    return follow(_File(str(Path(spec.path).absolute()), spec.most), spec.pace, means)
+
+
+class _File:
+    def __init__(self, path: str, most: int) -> None:
+        self._path, self._most = path, most
+        self._name = ""
+
+    def lookups(self) -> tuple[Lookup, ...]:
+        found = chain(self._path).lookups
+        self._name = found[-1].name if found else ""
+        return found
+
+    def marks(self) -> tuple[Mark, ...]:
+        return (Mark.of(self._name, os.stat(self._path)),)  # noqa: PTH116 - the path is text
+
+    def read(self) -> bytes:
+        return read(self._path, self._most)

@@ -1,0 +1,272 @@
+"""The supervisor's manners."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
+from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.clock import LoopClock, sleep_until
+from wigwag.pipeline.parse import parsed
+from wigwag.pipeline.spec import Trouble, Watcher
+from wigwag.pipeline.watch import Manners, Watches
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+class Bench:
+    """Watches under test, what they deliver, and the time."""
+
+    def __init__(self, watcher: Watcher[str, Any] | None = None) -> None:
+        self.fake, self.clock = FakeWatcher(), FakeClock()
+        self.got: list[tuple[str, Any]] = []
+        self.turned = 0
+        self.watcher = watcher or self.fake.watch
+        backoff = Backoff(first=1.0, most=8.0, healthy=60.0)
+        self.manners = Manners(backoff, self.clock, random=lambda: 1.0)
+        self.watches: Watches[str, Any]
+
+    def turn(self) -> None:
+        self.turned += 1
+
+    @asynccontextmanager
+    async def watching(self, *specs: str) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            self.watches = Watches(
+                group, self.watcher, lambda spec, value: self.got.append((spec, value)), self.turn, self.manners
+            )
+            self.watches.want(specs)
+            await settle()
+            yield
+            self.watches.want(())
+
+
+def test_the_pause_doubles_up_to_a_ceiling_and_is_drawn_evenly_below_it() -> None:
+    backoff = Backoff(first=0.5, most=30.0)
+    assert [backoff.pause(n, lambda: 1.0) for n in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert backoff.pause(3, lambda: 0.25) == 1.0
+    assert backoff.pause(10**9, lambda: 0.0) == 0.0
+
+
+def test_a_failed_watcher_is_started_again_later_and_later() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            pauses = []
+            for _ in range(5):
+                await bench.fake.push("a", OSError("gone"))
+                pauses += bench.clock.pending()
+                await bench.clock.advance(pauses[-1])
+            assert pauses == [1.0, 2.0, 4.0, 8.0, 8.0]
+            assert bench.fake.started == ["a"] * 6
+            assert bench.watches.statuses()[0].restarts == 5
+
+    run(main)
+
+
+def test_a_watcher_that_ends_is_started_again_too() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            await bench.fake.push("a", 1, StopAsyncIteration)
+            (status,) = bench.watches.statuses()
+            assert (status.state, status.error, status.values) == ("failing", "the watch ended", 1)
+            await bench.clock.advance(1)
+            await bench.fake.push("a", 2)
+            assert bench.got == [("a", 1), ("a", 2)]
+
+    run(main)
+
+
+def test_only_staying_up_resets_the_pause() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            for pause in (1, 2, 4):
+                await bench.fake.push("a", "value", OSError())
+                assert bench.clock.pending() == [pause]
+                await bench.clock.advance(pause)
+            await bench.fake.push("a", "value")
+            await bench.clock.advance(60)
+            await bench.fake.push("a", OSError())
+            assert bench.clock.pending() == [1]
+
+    run(main)
+
+
+def test_a_status_tells_the_whole_story() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            (status,) = bench.watches.statuses()
+            assert (status.state, status.age(bench.clock.now()), status.error) == ("starting", None, None)
+            await bench.fake.push("a", 1, 2)
+            await bench.clock.advance(5)
+            (status,) = bench.watches.statuses()
+            assert (status.state, status.values, status.age(bench.clock.now())) == ("live", 2, 5)
+            await bench.fake.push("a", ValueError("bad"))
+            await bench.clock.advance(1)
+            (status,) = bench.watches.statuses()
+            assert (status.state, status.error, status.restarts) == ("failing", "ValueError: bad", 1)
+            assert (status.age(bench.clock.now()), status.since, status.failed) == (6, 1005, 1005)
+            await bench.fake.push("a", 3)
+            (recovered,) = bench.watches.statuses()
+            assert (recovered.state, recovered.error, recovered.since) == ("live", "ValueError: bad", 1006)
+            assert status.state == "failing", "a record that was read does not change"
+        assert bench.turned >= 3
+
+    run(main)
+
+
+def test_trouble_changes_the_status_and_nothing_else() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            await bench.fake.push("a", 1, Trouble("not there"))
+            (status,) = bench.watches.statuses()
+            assert (status.state, status.error, status.restarts) == ("failing", "not there", 0)
+            await bench.fake.push("a", 1)
+            assert bench.watches.statuses()[0].state == "live"
+            assert bench.fake.started == ["a"]
+            assert bench.got == [("a", 1), ("a", 1)]
+
+    run(main)
+
+
+def test_only_changes_of_state_or_error_ring() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            await bench.fake.push("a", 1, 2, 3, Trouble("x"), Trouble("x"), Trouble("y"), 4)
+            assert bench.turned == 4
+
+    run(main)
+
+
+def test_what_is_wanted_stays_and_what_is_not_is_cancelled() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a", "b"):
+            bench.watches.want(["b", "c"])
+            await settle()
+            assert bench.fake.started == ["a", "b", "c"]
+            assert bench.fake.stopped == ["a"]
+            assert [status.spec for status in bench.watches.statuses()] == ["b", "c"]
+        assert bench.fake.running() == []
+
+    run(main)
+
+
+def test_a_spec_that_goes_and_comes_back_at_once_has_one_watcher_and_a_new_status() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            await bench.fake.push("a", 1)
+            for _ in range(100):
+                bench.watches.want([])
+                bench.watches.want(["a"])
+            await settle()
+            assert bench.fake.running() == ["a"]
+            assert bench.watches.statuses()[0].state == "starting"
+
+    run(main)
+
+
+def test_a_watcher_that_is_slow_to_close_holds_up_nobody() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+
+        async def watcher(spec: str) -> AsyncIterator[int]:
+            try:
+                yield 1
+                await asyncio.Event().wait()
+            finally:
+                await release.wait()
+
+        bench = Bench(watcher)
+        async with bench.watching("a"):
+            bench.watches.want(["b"])
+            await settle()
+            assert bench.got == [("a", 1), ("b", 1)]
+            release.set()
+
+    run(main)
+
+
+@pytest.mark.parametrize("answer", [RuntimeError, None])
+def test_a_watcher_that_will_not_stop_is_stopped(answer: type[Exception] | None) -> None:
+    async def main() -> None:
+        async def watcher(spec: str) -> AsyncIterator[int]:
+            while True:
+                try:
+                    yield 1
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    if answer is not None:
+                        raise answer from None
+
+        bench = Bench(watcher)
+        async with bench.watching("a"):
+            assert bench.got == [("a", 1)]
+        assert bench.got == [("a", 1)]
+
+    run(main)
+
+
+def test_a_watcher_cancelled_from_within_has_failed() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            await bench.fake.push("a", asyncio.CancelledError())
+            assert bench.watches.statuses()[0].error == "CancelledError"
+            await bench.clock.advance(1)
+            await bench.fake.push("a", 1)
+            assert bench.got == [("a", 1)]
+
+    run(main)
+
+
+def test_a_watcher_that_never_waits_does_not_starve_the_others() -> None:
+    async def main() -> None:
+        async def watcher(spec: str) -> AsyncIterator[int]:
+            for number in range(10**9):
+                yield number
+
+        bench = Bench(watcher)
+        async with bench.watching("a", "b"):
+            assert {spec for spec, _ in bench.got} == {"a", "b"}
+
+    run(main)
+
+
+def test_a_document_that_cannot_be_parsed_is_trouble_of_its_own_watch_only() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.watcher = parsed(bench.fake.watch, lambda spec, text: int(text))
+        async with bench.watching("a", "b"):
+            await bench.fake.push("a", "1", "x")
+            await bench.fake.push("b", "2", Trouble("away"))
+            assert bench.got == [("a", 1), ("b", 2)]
+            one, two = bench.watches.statuses()
+            assert (one.state, two.error) == ("failing", "away")
+            assert "invalid literal" in (one.error or "")
+            await bench.fake.push("a", "3")
+            assert bench.watches.statuses()[0].state == "live"
+        assert bench.fake.running() == []
+
+    run(main)
+
+
+def test_the_loops_own_clock_waits_until_the_time_and_not_less() -> None:
+    async def main() -> None:
+        clock = LoopClock()
+        when = clock.now() + 0.01
+        await sleep_until(clock, when)
+        assert clock.now() >= when
+
+    run(main)

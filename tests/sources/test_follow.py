@@ -1,0 +1,95 @@
+"""What happens in the middle of a look: a target that does things at the worst moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.pipeline.fakes import FakeClock, run
+from wigwag.pipeline.watch import closing
+from wigwag.sources.follow import Mark, Means, Pace, follow
+from wigwag.sources.lookup import Lookup, chain
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
+
+    from wigwag.pipeline.spec import Trouble
+
+
+class FakeTarget:
+    """A file whose marks never change, so that only ears help; and what is to happen once, after a step."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.after: dict[str, Callable[[], object]] = {}
+
+    def _then(self, step: str) -> None:
+        self.after.pop(step, lambda: None)()
+
+    def lookups(self) -> tuple[Lookup, ...]:
+        found = chain(str(self.path)).lookups
+        self._then("lookups")
+        return found
+
+    def marks(self) -> tuple[Mark, ...]:
+        self._then("marks")
+        return (Mark(self.path.name, 0, 0, 0, 0, 1),)
+
+    def read(self) -> bytes:
+        content = self.path.read_bytes()
+        self._then("read")
+        return content
+
+
+def following(target: FakeTarget, settle: float = 0.02) -> AbstractAsyncContextManager[AsyncIterator[bytes | Trouble]]:
+    """Follow a target on clocks that stand still."""
+    return closing(follow(target, Pace(settle), Means(FakeClock(), lambda: 0.0)))
+
+
+def test_what_was_disturbed_while_it_was_read_is_read_again(tmp_path: Path) -> None:
+    async def main() -> None:
+        target = FakeTarget(tmp_path / "f")
+        target.path.write_bytes(b"old")
+        target.after["read"] = lambda: target.path.write_bytes(b"new")
+        async with following(target) as stream:
+            assert await anext(stream) == b"new"
+
+    run(main)
+
+
+def test_what_disappears_in_the_middle_and_comes_back_is_no_trouble(tmp_path: Path) -> None:
+    async def main() -> None:
+        target = FakeTarget(tmp_path / "f")
+        target.path.write_bytes(b"old")
+
+        def vanish() -> None:
+            target.path.unlink()
+            target.after["lookups"] = lambda: target.path.write_bytes(b"new")
+
+        target.after["marks"] = vanish
+        async with following(target, settle=0.0) as stream:
+            assert await anext(stream) == b"new"
+
+    run(main)
+
+
+def test_a_link_that_turns_while_the_ears_are_being_armed_is_followed_to_its_new_end(tmp_path: Path) -> None:
+    async def main() -> None:
+        for name in "ab":
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "f").write_bytes(name.encode())
+        target = FakeTarget(tmp_path / "link" / "f")
+        (tmp_path / "link").symlink_to("a")
+
+        def turn() -> None:
+            (tmp_path / "next").symlink_to("b")
+            (tmp_path / "next").rename(tmp_path / "link")
+
+        target.after["lookups"] = turn
+        async with following(target) as stream:
+            assert await anext(stream) == b"b"
+            (tmp_path / "b" / "f").write_bytes(b"heard there")
+            assert await anext(stream) == b"heard there"
+
+    run(main)
