@@ -1,0 +1,52 @@
+"""What a client may do now and then but not all the time: frames that cost us more than they cost it, and pings.
+
+A frame is counted when it makes us work without asking for an answer: a reset of work under way (rapid reset,
+CVE-2023-44487), a mistake that makes us reset (CVE-2025-8671), settings, empty frames, priorities. Pings are judged
+the way grpc-go's server does it: a ping that follows something we sent is a bandwidth probe and free; others must keep
+their distance. Everything is a function of the time it is given.
+"""
+
+from __future__ import annotations
+
+from wigwag.wire.frames import Code, LinkError
+from wigwag.wire.limits import WireLimits
+
+PERIOD = 10.0
+STRIKES = 2
+SLACK = 0.9
+"""A client that pings every 30 seconds does so every 29.99 seconds now and then."""
+WITHOUT_STREAM = 7200.0
+"""What gRPC asks of clients that ping without a stream and were not allowed to."""
+
+
+class Floods:
+    """The counters of one connection."""
+
+    __slots__ = ("_count", "_last_ping", "_limits", "_since", "_strikes", "answered")
+
+    def __init__(self, limits: WireLimits, now: float) -> None:
+        self._limits, self._since, self._count = limits, now, 0
+        self._last_ping, self._strikes = float("-inf"), 0
+        self.answered = False
+        """Whether anything was sent since the last ping."""
+
+    def count(self, now: float) -> None:
+        """Count one frame of the kind that is only good in small numbers."""
+        if now - self._since > PERIOD:
+            self._since, self._count = now, 0
+        self._count += 1
+        if self._count > self._limits.abuse:
+            raise LinkError(Code.ENHANCE_YOUR_CALM, "too_many_control_frames")
+
+    def ping(self, now: float, *, streams: bool) -> None:
+        """Judge one ping."""
+        last, self._last_ping = self._last_ping, now
+        if self.answered:
+            self.answered, self._strikes = False, 0
+            return
+        self.count(now)
+        allowed = streams or self._limits.ping_without_stream
+        if now - last < (self._limits.ping_seconds * SLACK if allowed else WITHOUT_STREAM):
+            self._strikes += 1
+        if self._strikes > STRIKES:
+            raise LinkError(Code.ENHANCE_YOUR_CALM, "too_many_pings")

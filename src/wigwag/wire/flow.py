@@ -1,0 +1,124 @@
+"""The sending half of an HTTP/2 connection: what the client lets us send, and who waits for it to let us send more.
+
+Every DATA byte is taken from two windows, the stream's and the connection's. A stream that has bytes but no window is
+in `blocked`; when a window opens, blocked streams take turns, one frame each, so that a large answer cannot keep a
+small one waiting. Nothing else is ever queued: frames without flow control go straight to `out`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from wigwag.wire.blocks import HeaderEncoder
+from wigwag.wire.floods import Floods
+from wigwag.wire.frames import DEFAULT_WINDOW, MAX_FRAME, MAX_WINDOW, Code, goaway, header_frames, reset
+from wigwag.wire.limits import WireLimits
+
+if TYPE_CHECKING:
+    from wigwag.wire.http2_streams import Http2Stream
+
+FORGIVEN = 256
+"""Streams that we broke off and that the client may not know about yet."""
+SHRINK = b"\x20"
+"""The HPACK instruction that empties the table which we never use."""
+
+
+class Outlet:
+    """What streams need of their connection."""
+
+    __slots__ = (
+        "blocked",
+        "cancelled",
+        "closing",
+        "draining",
+        "encoder",
+        "floods",
+        "forgiven",
+        "initial",
+        "last",
+        "limits",
+        "max_frame",
+        "out",
+        "ready",
+        "shrink",
+        "streams",
+        "widened",
+        "window",
+    )
+
+    def __init__(self, limits: WireLimits, encoder: HeaderEncoder, now: float) -> None:
+        self.limits, self.encoder, self.floods = limits, encoder, Floods(limits, now)
+        self.out: list[bytes] = []
+        self.streams: dict[int, Http2Stream] = {}
+        self.blocked: dict[int, Http2Stream] = {}
+        self.forgiven: dict[int, None] = {}
+        self.ready: deque[Http2Stream] = deque()
+        self.cancelled: list[Http2Stream] = []
+        self.window = self.initial = DEFAULT_WINDOW
+        self.max_frame, self.last = MAX_FRAME, 0
+        self.widened = self.closing = self.draining = self.shrink = False
+
+    def send_block(self, stream: int, block: bytes, flags: int) -> None:
+        """Send a header block that does not fit in one frame, or that comes after a change of the table's size."""
+        if self.shrink:
+            self.shrink, block = False, SHRINK + block
+        self.out.append(header_frames(stream, block, flags, MAX_FRAME))
+
+    def widen(self, size: int) -> None:
+        """Let the connection send more."""
+        self.window += size
+        if self.window > MAX_WINDOW:
+            self.fail(Code.FLOW_CONTROL_ERROR, "the connection's window is too large")
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what waits, one frame of each stream in turn, as long as there is room."""
+        self.widened = True
+        moved = True
+        while moved and self.blocked and self.window > 0:
+            moved = False
+            for stream in list(self.blocked.values()):
+                moved |= stream.step()
+
+    def forget(self, stream: Http2Stream) -> None:
+        """Note that a stream is over."""
+        self.streams.pop(stream.id, None)
+        self.blocked.pop(stream.id, None)
+        if self.draining and not self.streams:
+            self.closing = True
+
+    def break_off(self, stream: int, code: Code) -> None:
+        """Reset a stream; what the client still sends on it is forgiven."""
+        self.forgive(stream, code)
+        if found := self.streams.get(stream):
+            self.cancel(found)
+
+    def forgive(self, stream: int, code: Code) -> None:
+        """Tell the client to stop sending on a stream, and forgive what it sends until it knows."""
+        self.out.append(reset(stream, code))
+        self.forgiven[stream] = None
+        if len(self.forgiven) > FORGIVEN:
+            del self.forgiven[next(iter(self.forgiven))]
+
+    def cancel(self, stream: Http2Stream) -> None:
+        """Drop a stream whose answer nobody waits for."""
+        stream.gone = True
+        self.cancelled.append(stream)
+        self.forget(stream)
+
+    def fail(self, code: Code, reason: str = "") -> None:
+        """End the connection and everything on it."""
+        if not self.closing:
+            self.out.append(goaway(self.last, code, reason))
+        self.closing = True
+        for stream in list(self.streams.values()):
+            self.cancel(stream)
+
+    def drain(self) -> None:
+        """Take nothing new; close when everything under way is done."""
+        if not self.draining:
+            self.draining = True
+            self.out.append(goaway(self.last, Code.NO_ERROR))
+        if not self.streams:
+            self.closing = True

@@ -1,0 +1,86 @@
+"""What a decoded header block says: the head of a request, or trailers, or why it is neither.
+
+Whether a block is well formed (RFC 9113 §8) depends on nothing but its fields, so it is decided once and remembered
+with the block. Each field was checked when it was a literal; here they only have to fit together. `:authority` becomes
+a `host` header, which is where a handler looks for it whatever the protocol.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from wigwag.wire.http import Headers
+from wigwag.wire.limits import WireLimits
+
+Field: TypeAlias = tuple[bytes, bytes]
+
+POISON: Field = (b"", b"")
+"""Stands for a field that must not be: no field has an empty name."""
+PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
+HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+SPECIAL = PSEUDO | HOP_BY_HOP | {b"", b"te", b"content-length", b"host", b":status", b":protocol"}
+
+LARGEST_ENTRY = 4096
+"""Of the table. What is not in it is in the block, at most 8/5 of its size once it is decoded."""
+
+
+class Head:
+    """The fields of one block; `status` is 0 if they make a request, 431 if they are too many, 400 if malformed."""
+
+    __slots__ = ("headers", "length", "method", "path", "query", "status", "trailing")
+
+    def __init__(self, status: int = 0, headers: Headers = (), *, trailing: bool = False) -> None:
+        self.status, self.headers, self.trailing = status, headers, trailing
+        self.method = self.path = self.query = b""
+        self.length = -1
+        """The content-length, if it is told."""
+
+
+def head(fields: list[Field], limits: WireLimits, size: int) -> Head:
+    """Return what the fields of one block say; `size` is that of the block."""
+    if len(fields) > limits.header_count or _too_large(fields, limits, size):
+        return Head(431)
+    pseudo: dict[bytes, bytes] = {}
+    special: dict[bytes, bytes] = {}
+    plain: list[Field] = []
+    for field in fields:
+        name = field[0]
+        if name in PSEUDO:
+            if plain or name in pseudo:
+                return Head(400)
+            pseudo[name] = field[1]
+        elif name in SPECIAL and not _fits(field, special):
+            return Head(400)
+        else:
+            plain.append(field)
+    return _request(pseudo, special, plain) if pseudo else Head(400, tuple(plain), trailing=True)
+
+
+def _too_large(fields: list[Field], limits: WireLimits, size: int) -> bool:
+    """Return whether the fields are too large; few of them in a small block cannot be, since a reference is one entry."""
+    if (len(fields) * LARGEST_ENTRY + 2 * size) <= limits.header_bytes:
+        return False
+    return sum(len(name) + len(value) for name, value in fields) > limits.header_bytes
+
+
+def _fits(field: Field, special: dict[bytes, bytes]) -> bool:
+    name, value = field
+    if name == b"content-length":
+        return value.isdigit() and len(value) < 20 and special.setdefault(name, value) == value
+    if name == b"host":
+        return special.setdefault(name, value) == value
+    return name == b"te" and value.lower() == b"trailers"
+
+
+def _request(pseudo: dict[bytes, bytes], special: dict[bytes, bytes], plain: list[Field]) -> Head:
+    method, target = pseudo.get(b":method"), pseudo.get(b":path")
+    if not method or not target or b":scheme" not in pseudo or (target[:1] != b"/" and target != b"*"):
+        return Head(400)
+    authority = pseudo.get(b":authority")
+    if authority and b"host" not in special:
+        plain.insert(0, (b"host", authority))
+    known = Head(0, tuple(plain))
+    known.method = method
+    known.path, _, known.query = target.partition(b"?")
+    known.length = int(special.get(b"content-length", b"-1"))
+    return known

@@ -1,0 +1,82 @@
+"""What every protocol becomes, and what every handler answers with.
+
+    bytes ─▶ http1 | http2 ─▶ Request ─▶ Handler ─▶ Reply | Stream ─▶ http1 | http2 ─▶ bytes
+
+A handler is an ordinary function, called when the whole request is there, and answers at once; only what has to wait is
+awaited. A `Stream` is pulled chunk by chunk as the client takes it, so a slow client holds up nobody but itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+"""Names in lower case, in order, repeated where they were repeated."""
+
+
+class Request:
+    """One whole request."""
+
+    __slots__ = ("body", "headers", "method", "path", "peer", "query", "version")
+
+    def __init__(
+        self,
+        method: bytes,
+        path: bytes,
+        query: bytes = b"",
+        headers: Headers = (),
+        body: bytes = b"",
+        version: int = 1,
+        peer: Peer | None = None,
+    ) -> None:
+        self.method, self.path, self.query, self.headers = method, path, query, headers
+        self.body, self.version, self.peer = body, version, peer
+
+    def header(self, name: bytes, default: bytes | None = None) -> bytes | None:
+        """Return the first header of that name, which must be in lower case."""
+        for key, value in self.headers:
+            if key == name:
+                return value
+        return default
+
+
+class Peer:
+    """Who is at the other end of a connection: its address, and the identity its client certificate proves."""
+
+    __slots__ = ("address", "certificate", "scheme")
+
+    def __init__(self, address: str = "", scheme: str = "http", certificate: str | None = None) -> None:
+        self.address, self.scheme, self.certificate = address, scheme, certificate
+
+
+class Reply:
+    """A whole answer. Trailers go out where the protocol has them: always in HTTP/2, in HTTP/1.1 when asked for."""
+
+    __slots__ = ("body", "headers", "status", "trailers")
+
+    def __init__(self, status: int, headers: Headers = (), body: bytes = b"", trailers: Headers | None = None) -> None:
+        self.status, self.headers, self.body, self.trailers = status, headers, body, trailers
+
+
+class Stream:
+    """An answer that goes on: chunks as they come, then trailers, which the chunks' generator may still be deciding.
+
+    The chunks are closed (`aclose`) when the client goes away, and cancelled when the server is drained and its grace
+    period is over.
+    """
+
+    __slots__ = ("chunks", "headers", "status", "trailers")
+
+    def __init__(
+        self,
+        status: int,
+        headers: Headers,
+        chunks: AsyncIterator[bytes],
+        trailers: Callable[[], Headers] | None = None,
+    ) -> None:
+        self.status, self.headers, self.chunks, self.trailers = status, headers, chunks, trailers
+
+
+Answer: TypeAlias = Reply | Stream
+Handler: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]

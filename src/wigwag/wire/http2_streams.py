@@ -1,0 +1,182 @@
+"""One HTTP/2 stream: a request that arrives in frames, and its answer, which leaves as the windows allow.
+
+Invariant: a stream is in its connection's `streams` from its HEADERS until both ends are done with it or one has reset
+it; after that (`gone`) whatever its handler still sends goes nowhere. Nearly every answer is small and leaves at once,
+in the one pass through `reply`; the slow way is for answers larger than a frame or a window.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from wigwag.wire.flow import Outlet
+from wigwag.wire.frames import DATA, END_STREAM, HEAD, Code
+from wigwag.wire.heads import Head
+from wigwag.wire.http import Headers, Reply, Request
+
+BODYLESS = frozenset({204, 205, 304})
+EMPTY: Headers = ()
+
+
+class Http2Stream:
+    """One exchange on an HTTP/2 connection."""
+
+    __slots__ = (
+        "_at",
+        "_outlet",
+        "_pending",
+        "_tail",
+        "allowed",
+        "body",
+        "ended",
+        "gone",
+        "head",
+        "id",
+        "opened",
+        "request",
+        "size",
+        "stall",
+        "task",
+        "window",
+    )
+
+    def __init__(self, outlet: Outlet, id: int, head: Head, allowed: int, opened: float) -> None:
+        self._outlet, self.id, self.head, self.allowed, self.opened = outlet, id, head, allowed, opened
+        self.window = outlet.initial
+        self.body: bytes | bytearray = b""
+        self.size = self._at = 0
+        self.ended = self.gone = False
+        self.request: Request
+        self.task: Any = None
+        self.stall = (-1, 0.0)
+        self._pending = b""
+        self._tail: Headers | None = None
+
+    def reply(self, reply: Reply) -> None:
+        if self.gone:
+            return
+        outlet, body, trailers, size = self._outlet, reply.body, reply.trailers, len(reply.body)
+        start, block = outlet.encoder.encode(reply.status, reply.headers, not size and not trailers)
+        if (
+            size > self.window
+            or size > outlet.window
+            or size > outlet.max_frame
+            or outlet.shrink
+            or not start
+            or reply.status in BODYLESS
+            or self.request.method == b"HEAD"
+        ):
+            self._reply_slowly(reply)
+            return
+        me, out = self.id.to_bytes(4, "big"), outlet.out
+        if not trailers:
+            out += (start, me, block)
+            if size:
+                out += (HEAD.pack(size >> 8, size & 255, DATA, END_STREAM, self.id), body)
+        else:
+            last, tail = outlet.encoder.encode(0, trailers, True)
+            if not last:
+                self._reply_slowly(reply)
+                return
+            out += (start, me, block, HEAD.pack(size >> 8, size & 255, DATA, 0, self.id), body, last, me, tail)
+        outlet.window -= size
+        self._finish()
+
+    def _reply_slowly(self, reply: Reply) -> None:
+        trailers = reply.trailers or EMPTY
+        self._outlet.encoder.encode(0, trailers, True)
+        empty = not reply.body and not trailers
+        if self._begin(reply.status, reply.headers, end=empty):
+            self._pending, self._tail = reply.body, trailers
+            self._flush()
+
+    def begin(self, status: int, headers: Headers) -> bool:
+        return not self.gone and self._begin(status, headers, end=False)
+
+    def _begin(self, status: int, headers: Headers, *, end: bool) -> bool:
+        end = end or status in BODYLESS or self.request.method == b"HEAD"
+        self._send_block(status, headers, end)
+        if end:
+            self._finish()
+        return not end
+
+    def _send_block(self, status: int, headers: Headers, end: bool) -> None:
+        outlet = self._outlet
+        start, block = outlet.encoder.encode(status, headers, end)
+        outlet.floods.answered = True
+        if start and not outlet.shrink:
+            outlet.out += (start, self.id.to_bytes(4, "big"), block)
+        else:
+            outlet.send_block(self.id, block, END_STREAM if end else 0)
+
+    def send(self, chunk: bytes) -> None:
+        if chunk and not self.gone:
+            self._pending, self._at = self._pending[self._at :] + chunk, 0
+            self._flush()
+
+    def end(self, trailers: Headers) -> None:
+        if not self.gone:
+            self._tail = trailers
+            self._flush()
+
+    def abort(self, *, cancelled: bool = False) -> None:
+        if not self.gone:
+            self._outlet.break_off(self.id, Code.CANCEL if cancelled else Code.INTERNAL_ERROR)
+
+    def writable(self) -> bool:
+        return self._at >= len(self._pending) and self.window > 0 and self._outlet.window > 0
+
+    def sent(self) -> int:
+        """Return how much of what waits has left, to see whether it moves at all."""
+        return self._at
+
+    def _flush(self) -> None:
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """Send one frame if there is room; return whether there may be more."""
+        outlet, left = self._outlet, len(self._pending) - self._at
+        if left <= 0:
+            self._end()
+            return False
+        room = min(self.window, outlet.window, outlet.max_frame)
+        if room <= 0:
+            outlet.blocked[self.id] = self
+            return False
+        self._send_part(min(left, room), left)
+        return not self.gone
+
+    def _send_part(self, size: int, left: int) -> None:
+        outlet = self._outlet
+        last = size == left and self._tail == EMPTY
+        flags = END_STREAM if last else 0
+        head = HEAD.pack(size >> 8, size & 255, DATA, flags, self.id)
+        outlet.out += (head, self._pending[self._at : self._at + size])
+        outlet.window -= size
+        self.window -= size
+        self._at += size
+        if last:
+            self._finish()
+
+    def _end(self) -> None:
+        """Nothing waits any more: end the stream if its answer has ended."""
+        self._pending, self._at = b"", 0
+        outlet = self._outlet
+        outlet.blocked.pop(self.id, None)
+        if self._tail is None:
+            return
+        if self._tail:
+            self._send_block(0, self._tail, True)
+        else:
+            outlet.out.append(HEAD.pack(0, 0, DATA, END_STREAM, self.id))
+        self._finish()
+
+    def _finish(self) -> None:
+        """Both ends are done; a client that is still sending is told that it need not."""
+        self.gone = True
+        outlet = self._outlet
+        outlet.floods.answered = True
+        if not self.ended:
+            outlet.forgive(self.id, Code.NO_ERROR)
+        outlet.forget(self)

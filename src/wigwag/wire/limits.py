@@ -1,0 +1,33 @@
+"""How much a client may ask of the server: each number guards memory or time against one kind of abuse."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class WireLimits(Struct, frozen=True, kw_only=True):
+    """Limits of one listener."""
+
+    header_bytes: int = 64 * 1024
+    """All header names and values of one request, decoded."""
+    header_count: int = 256
+    body_bytes: int = 4 * 1024 * 1024
+    """One request's body, decompressed. Over it: 413, or RESOURCE_EXHAUSTED."""
+    connections: int = 10_000
+    streams: int = 256
+    """Requests that one HTTP/2 connection may have under way."""
+    header_seconds: float = 5.0
+    """From the first byte of a request, or of a connection, to the end of its headers."""
+    body_seconds: float = 30.0
+    """From the end of the headers to the end of the body."""
+    idle_seconds: float = 300.0
+    """Without any request under way."""
+    write_buffer: int = 256 * 1024
+    """Bytes that wait for a client before its streams are no longer pulled."""
+    write_seconds: float = 60.0
+    """How long a client may take nothing at all while something waits for it."""
+    abuse: int = 500
+    """Control frames (resets, pings, settings, empty ones) in ten seconds before the connection is closed."""
+    ping_seconds: float = 30.0
+    """Keep-alive enforcement: the shortest interval of pings on a connection with streams."""
+    ping_without_stream: bool = True

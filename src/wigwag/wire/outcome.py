@@ -1,0 +1,86 @@
+"""How a call ends, in any protocol: in time or not, and with which error.
+
+Plain handlers just run. What is awaited is cut at the deadline: an awaitable as a whole, a stream in whatever pull is
+under way, since pulls are what its consumer awaits and each may happen in another task. An error that is not an
+`RpcError` is our fault: it is logged with where it happened but without its text, which could quote a message, and the
+client learns nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from wigwag.wire.rpc import Call, Code, RpcError
+
+_log = logging.getLogger("wigwag.wire")
+
+
+def explain(error: Exception, path: bytes) -> RpcError:
+    """Return what the client may know of an error."""
+    if isinstance(error, RpcError):
+        return error
+    where = "".join(traceback.format_tb(error.__traceback__))
+    _log.error("%s raised %s\n%s", path.decode("ascii", "replace"), error.__class__.__qualname__, where)
+    return RpcError(Code.INTERNAL, "internal error")
+
+
+async def in_time(answer: Awaitable[bytes], call: Call) -> bytes:
+    """Return what is awaited, if it comes before the deadline."""
+    try:
+        async with asyncio.timeout(call.deadline) as limit:
+            return await answer
+    except TimeoutError:
+        if limit.expired():
+            raise _late() from None
+        raise
+
+
+async def chunks(
+    messages: AsyncIterator[bytes],
+    call: Call,
+    frame: Callable[[bytes], bytes],
+    ending: Callable[[Call], bytes] | None = None,
+) -> AsyncIterator[bytes]:
+    """Yield each message in its frame, then the ending, which finds in `call.error` how it ended."""
+    pull = messages.__anext__ if call.deadline is None else _pull_until(messages, call.deadline)
+    try:
+        while True:
+            try:
+                message = await pull()
+            except StopAsyncIteration:
+                break
+            yield frame(message)
+    except Exception as error:  # noqa: BLE001  the border of a request
+        call.error = explain(error, call.request.path)
+    finally:
+        await _close(messages)
+    if ending is not None:
+        yield ending(call)
+
+
+def _pull_until(messages: AsyncIterator[bytes], seconds: float) -> Callable[[], Awaitable[bytes]]:
+    end = asyncio.get_running_loop().time() + seconds
+
+    async def pull() -> bytes:
+        try:
+            async with asyncio.timeout_at(end) as limit:
+                return await messages.__anext__()
+        except TimeoutError:
+            if limit.expired():
+                raise _late() from None
+            raise
+
+    return pull
+
+
+async def _close(messages: AsyncIterator[bytes]) -> None:
+    close = getattr(messages, "aclose", None)
+    if close is not None:
+        await close()
+
+
+def _late() -> RpcError:
+    return RpcError(Code.DEADLINE_EXCEEDED, "the deadline has passed")

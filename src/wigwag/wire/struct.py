@@ -1,0 +1,228 @@
+r"""google.protobuf.Struct ⇄ dicts, lists, strings, numbers, booleans and None, straight from and to bytes.
+
+    Struct     repeated 1: entry { 1: key, 2: Value }
+    Value      one of 1: null  2: number (double)  3: string  4: bool  5: Struct  6: ListValue
+    ListValue  repeated 1: Value
+
+    >>> decode(encode({"tier": "gold", "age": 42, "tags": ["a", None]}))
+    {'tier': 'gold', 'age': 42, 'tags': ['a', None]}
+
+Every number is a double on the wire. A whole one up to 2**53 becomes an int, as it would have been in JSON text.
+A reader never looks at where its message ends until it is there: running over is noticed by being past the end.
+What the official parser merges (a field that comes twice) is merged here as well.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as struct_error
+from typing import Any, TypeAlias
+
+from wigwag.errors import WigwagError
+from wigwag.wire.protobuf import DEEPEST, MalformedError, read_tag, read_varint, skip, varint
+
+Json: TypeAlias = Any
+"""None, bool, int, float, str, list or dict with string keys."""
+
+_NULL, _NUMBER, _STRING, _BOOL, _STRUCT, _LIST = 0x08, 0x11, 0x1A, 0x20, 0x2A, 0x32
+_NESTED = (_STRUCT, _LIST)
+_ENTRY = _KEY = _ITEM = 0x0A
+_VALUE = 0x12
+_DOUBLE = Struct("<d")
+_unpack, _pack = _DOUBLE.unpack_from, _DOUBLE.pack
+_EXACT = float(1 << 53)
+
+
+class UnencodableError(WigwagError, ValueError):
+    """A value that no Struct can hold: not finite, too deep, or not JSON."""
+
+
+def decode(data: bytes) -> dict[str, Json]:
+    """Return the object that a Struct holds."""
+    return _guarded(_struct, data, {})  # type: ignore[no-any-return]
+
+
+def decode_value(data: bytes) -> Json:
+    """Return what a Value holds; a kind that we do not know is None."""
+    return _guarded(_value, data, None)
+
+
+def _guarded(read: Any, data: bytes, into: Json) -> Json:
+    try:
+        return read(data, 0, len(data), DEEPEST, into)
+    except UnicodeDecodeError as error:
+        raise MalformedError("a string is not UTF-8") from error
+    except (IndexError, struct_error) as error:
+        raise MalformedError("the message is cut short") from error
+
+
+def _struct(data: bytes, position: int, end: int, depth: int, into: dict[str, Json]) -> dict[str, Json]:
+    if not depth:
+        raise MalformedError("the value is nested too deeply")
+    while position < end:
+        if data[position] != _ENTRY:
+            position = _unknown(data, position)
+            continue
+        stop = data[position + 1]
+        position += 2
+        if stop > 0x7F:
+            stop, position = read_varint(data, position - 1)
+        stop += position
+        key_size = data[position + 1] if position < stop else 0x80
+        middle = position + 2 + key_size
+        if key_size < 0x80 and data[position] == _KEY and middle + 1 < stop and data[middle] == _VALUE:
+            size = data[middle + 1]
+            if size < 0x80 and middle + 2 + size == stop:
+                into[data[position + 2 : middle].decode()] = _value(data, middle + 2, stop, depth, None)
+                position = stop
+                continue
+        key, value = _entry(data, position, stop, depth)
+        into[key] = value
+        position = stop
+    if position != end:
+        raise MalformedError("the message is cut short")
+    return into
+
+
+def _entry(data: bytes, position: int, end: int, depth: int) -> tuple[str, Json]:
+    """Read an entry whose fields are long, missing, repeated, unknown or in another order."""
+    key, value = "", None
+    while position < end:
+        field = data[position]
+        if field != _KEY and field != _VALUE:
+            position = _unknown(data, position)
+            continue
+        size, position = read_varint(data, position + 1)
+        stop = position + size
+        if field == _KEY:
+            key = data[position:stop].decode()
+        else:
+            value = _value(data, position, stop, depth, value)
+        position = stop
+    if position != end:
+        raise MalformedError("the message is cut short")
+    return key, value
+
+
+def _value(data: bytes, position: int, end: int, depth: int, value: Json) -> Json:
+    while position < end:
+        field = data[position]
+        if field == _STRING:
+            size = data[position + 1]
+            position += 2
+            if size > 0x7F:
+                size, position = read_varint(data, position - 1)
+            value = data[position : position + size].decode()
+            position += size
+        elif field == _NUMBER:
+            value = _unpack(data, position + 1)[0]
+            if -_EXACT <= value <= _EXACT and value == int(value):
+                value = int(value)
+            position += 9
+        elif field == _BOOL:
+            number, position = read_varint(data, position + 1)
+            value = number != 0
+        elif field in _NESTED:
+            value, position = _nested(data, position, depth, value)
+        elif field == _NULL:
+            value, position = None, read_varint(data, position + 1)[1]
+        else:
+            position = _unknown(data, position)
+    if position != end:
+        raise MalformedError("the message is cut short")
+    return value
+
+
+def _nested(data: bytes, position: int, depth: int, value: Json) -> tuple[Json, int]:
+    """Read a Struct or a ListValue; one that follows another of its kind is merged into it."""
+    field = data[position]
+    size, position = read_varint(data, position + 1)
+    stop = position + size
+    if field == _STRUCT:
+        return _struct(data, position, stop, depth - 1, value if value.__class__ is dict else {}), stop
+    return _list(data, position, stop, depth - 1, value if value.__class__ is list else []), stop
+
+
+def _list(data: bytes, position: int, end: int, depth: int, into: list[Json]) -> list[Json]:
+    if not depth:
+        raise MalformedError("the value is nested too deeply")
+    while position < end:
+        if data[position] != _ITEM:
+            position = _unknown(data, position)
+            continue
+        size, position = read_varint(data, position + 1)
+        into.append(_value(data, position, position + size, depth, None))
+        position += size
+    if position != end:
+        raise MalformedError("the message is cut short")
+    return into
+
+
+def _unknown(data: bytes, position: int) -> int:
+    key, position = read_tag(data, position)
+    return skip(data, position, key)
+
+
+def encode(value: dict[str, Json]) -> bytes:
+    """Return the Struct that holds an object."""
+    try:
+        return _encode_struct(value, DEEPEST)
+    except UnicodeEncodeError as error:
+        raise UnencodableError("a string is not Unicode text") from error
+
+
+def encode_value(value: Json) -> bytes:
+    """Return the Value that holds a value."""
+    try:
+        return _encode_value(value, DEEPEST)
+    except UnicodeEncodeError as error:
+        raise UnencodableError("a string is not Unicode text") from error
+
+
+def _encode_struct(value: dict[str, Json], depth: int) -> bytes:
+    if not depth:
+        raise UnencodableError("the value is nested too deeply")
+    entries = []
+    for name, item in value.items():
+        if not isinstance(name, str):
+            raise UnencodableError(f"a key must be a string, not a {name.__class__.__name__}")
+        key, held = name.encode(), _encode_value(item, depth)
+        entry = b"\x0a%b%b\x12%b%b" % (varint(len(key)), key, varint(len(held)), held)
+        entries.append(b"\x0a%b%b" % (varint(len(entry)), entry))
+    return b"".join(entries)
+
+
+def _encode_value(value: Json, depth: int) -> bytes:
+    if isinstance(value, str):
+        encoded = value.encode()
+        return b"\x1a%b%b" % (varint(len(encoded)), encoded)
+    if isinstance(value, bool):
+        return b"\x20\x01" if value else b"\x20\x00"
+    if isinstance(value, int | float):
+        return b"\x11" + _encode_number(value)
+    if value is None:
+        return b"\x08\x00"
+    if isinstance(value, dict):
+        encoded = _encode_struct(value, depth - 1)
+        return b"\x2a%b%b" % (varint(len(encoded)), encoded)
+    if isinstance(value, list | tuple):
+        encoded = _encode_list(value, depth - 1)
+        return b"\x32%b%b" % (varint(len(encoded)), encoded)
+    raise UnencodableError(f"a {value.__class__.__name__} is not a JSON value")
+
+
+def _encode_list(value: list[Json] | tuple[Json, ...], depth: int) -> bytes:
+    if not depth:
+        raise UnencodableError("the value is nested too deeply")
+    items = [_encode_value(item, depth) for item in value]
+    return b"".join([b"\x0a%b%b" % (varint(len(item)), item) for item in items])
+
+
+def _encode_number(value: float) -> bytes:
+    try:
+        number = float(value)
+    except OverflowError as error:
+        raise UnencodableError("a number is too large") from error
+    if number - number != 0:
+        raise UnencodableError("a number is not finite")
+    return _pack(number)

@@ -1,0 +1,87 @@
+"""TLS: which certificate we show, and whom we believe.
+
+Certificates are replaced while we run (cert-manager, a mounted Secret), so the files are looked at when a client says
+hello: if they have changed, a whole new context is built and used from then on. If that fails, because a file is half
+written or key and certificate do not belong together yet, the last good context stays in force. Connections keep what
+they began with.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from ssl import SSLContext, SSLObject
+
+log = logging.getLogger("wigwag.wire")
+Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Tls(Struct, frozen=True, kw_only=True):
+    """The files of one listener's certificate, and what clients have to show."""
+
+    certificate: str
+    key: str
+    authority: str | None = None
+    """The CA of client certificates."""
+    clients: Literal["none", "optional", "required"] = "none"
+
+
+class Certificates:
+    """A context that follows its files."""
+
+    def __init__(self, tls: Tls) -> None:
+        self._tls, self._stamp = tls, stamp(tls)
+        self._current = context(tls)
+        self.front = context(tls)
+        """Give this to the listener."""
+        self.front.sni_callback = self._hello
+
+    def _hello(self, connection: SSLObject, _name: str | None, _context: SSLContext) -> None:
+        self._refresh()
+        connection.context = self._current
+
+    def _refresh(self) -> None:
+        try:
+            found = stamp(self._tls)
+            if found != self._stamp:
+                self._current, self._stamp = context(self._tls), found
+                log.info("certificate loaded: %s", self._tls.certificate)
+        except (OSError, ssl.SSLError) as error:
+            log.warning("certificate not loaded, the last one stays: %s: %s", self._tls.certificate, error)
+
+
+def stamp(tls: Tls) -> Stamp:
+    """Return what changes when a file is replaced."""
+    paths = [path for path in (tls.certificate, tls.key, tls.authority) if path]
+    found = [Path(path).stat() for path in paths]
+    return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+
+
+def context(tls: Tls) -> SSLContext:
+    """Return a server's context with what is in the files now."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    made.set_alpn_protocols(["h2", "http/1.1"])
+    made.load_cert_chain(tls.certificate, tls.key)
+    if tls.clients != "none":
+        if tls.authority is None:
+            raise ValueError("client certificates need an authority that signs them")
+        made.load_verify_locations(tls.authority)
+        made.verify_mode = ssl.CERT_REQUIRED if tls.clients == "required" else ssl.CERT_OPTIONAL
+    return made
+
+
+def identity(connection: SSLObject) -> str | None:
+    """Return whom a verified client certificate names: a URI (SPIFFE), a DNS name, a mailbox, or the common name."""
+    found: dict[str, Any] = connection.getpeercert() or {}
+    names = dict(reversed(found.get("subjectAltName", ())))
+    common = {key: value for part in found.get("subject", ()) for key, value in part}
+    ranked = (names.get("URI"), names.get("DNS"), names.get("email"), common.get("commonName"))
+    return next((name for name in ranked if name), None)

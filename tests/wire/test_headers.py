@@ -1,0 +1,137 @@
+"""Header compression, beside the `hpack` library."""
+
+from __future__ import annotations
+
+import hpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wigwag.wire.blocks import block
+from wigwag.wire.frames import Code, LinkError
+from wigwag.wire.headers import HeaderDecoder
+from wigwag.wire.heads import Head
+from wigwag.wire.limits import WireLimits
+
+LIMITS = WireLimits()
+PSEUDO = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/a"), (b":authority", b"h")]
+names = st.from_regex(rb"\A[a-z][a-z0-9-]{0,20}\Z").filter(
+    lambda name: (
+        name not in (b"connection", b"te", b"host", b"upgrade", b"keep-alive", b"content-length", b"transfer-encoding")
+    )
+)
+values = st.from_regex(rb"\A[!-~]{0,60}\Z")
+lists = st.lists(st.lists(st.tuples(names, values), max_size=12), min_size=1, max_size=12)
+
+
+def decode(*blocks: bytes) -> list[Head]:
+    decoder = HeaderDecoder(LIMITS)
+    return [decoder.decode(each) for each in blocks]
+
+
+@given(lists, st.booleans(), st.lists(st.sampled_from([0, 100, 1000, 4096]), max_size=12))
+@settings(deadline=None)
+def test_blocks_mean_what_another_encoder_said(
+    blocks: list[list[tuple[bytes, bytes]]], huffman: bool, sizes: list[int]
+) -> None:
+    encoder, decoder = hpack.Encoder(), HeaderDecoder(LIMITS)
+    for at, fields in enumerate(blocks + blocks):
+        if at < len(sizes):
+            encoder.header_table_size = sizes[at]
+        head = decoder.decode(encoder.encode(PSEUDO + fields, huffman=huffman))
+        assert head.status == 0
+        assert head.headers == ((b"host", b"h"), *fields)
+
+
+@given(st.lists(st.tuples(names, values), max_size=12), st.sampled_from([0, 200, 404, 418]))
+def test_our_blocks_are_read_by_another_decoder(fields: list[tuple[bytes, bytes]], status: int) -> None:
+    decoder = hpack.Decoder()
+    expected = ([(b":status", b"%d" % status)] if status else []) + fields
+    for _ in range(2):
+        assert decoder.decode(block(status, tuple(fields)), raw=True) == expected
+    assert not decoder.header_table.dynamic_entries
+
+
+@given(st.lists(st.binary(max_size=200), min_size=1, max_size=5))
+def test_garbage_is_either_a_head_or_an_error(blocks: list[bytes]) -> None:
+    decoder = HeaderDecoder(LIMITS)
+    for each in blocks:
+        try:
+            decoder.decode(each)
+        except LinkError as error:
+            assert error.code is Code.COMPRESSION_ERROR
+        assert decoder._size <= 4096
+        assert decoder._size == sum(decoder._sizes)
+
+
+def test_a_block_is_remembered_until_the_table_changes() -> None:
+    decoder, encoder = HeaderDecoder(LIMITS), hpack.Encoder()
+    encoder.encode([*PSEUDO, (b"a", b"1")])
+    decoder.decode(hpack.Encoder().encode([*PSEUDO, (b"a", b"1")]))
+    same = encoder.encode([*PSEUDO, (b"a", b"1")])
+    first = decoder.decode(same)
+    assert decoder.decode(same) is first
+    decoder.decode(encoder.encode([(b"b", b"2")]))
+    again = decoder.decode(same)
+    assert again is not first
+    assert again.headers != first.headers
+
+
+def test_no_more_blocks_are_remembered_than_fit() -> None:
+    decoder = HeaderDecoder(LIMITS)
+    for n in range(1000):
+        decoder.decode(b"\0\x01a\x04%04d" % n)
+    assert len(decoder._known) <= 64
+
+
+BAD = [
+    [(b"Upper", b"x")],
+    [(b"a b", b"x")],
+    [(b"", b"x")],
+    [(b"a", b"x\r\ny: z")],
+    [(b"a", b"x\0")],
+    [(b"a", b" x")],
+    [(b"connection", b"close")],
+    [(b"te", b"gzip")],
+    [(b"content-length", b"1"), (b"content-length", b"2")],
+    [(b"content-length", b"-1")],
+    [(b"content-length", b"1" * 30)],
+    [(b"host", b"a"), (b"host", b"b")],
+    [(b"x", b"y"), (b":path", b"/")],
+    [(b":unknown", b"y")],
+    [(b":status", b"200")],
+]
+
+
+@pytest.mark.parametrize("fields", BAD, ids=repr)
+def test_a_bad_field_makes_its_block_malformed_and_every_later_use_of_it_too(
+    fields: list[tuple[bytes, bytes]],
+) -> None:
+    encoder = hpack.Encoder()
+    first, second = encoder.encode(PSEUDO + fields), encoder.encode(PSEUDO + fields)
+    good = encoder.encode([*PSEUDO, (b"fine", b"yes")])
+    bad, worse, fine = decode(first, second, good)
+    assert (bad.status, worse.status, fine.status) == (400, 400, 0)
+    assert fine.headers == ((b"host", b"h"), (b"fine", b"yes"))
+
+
+@pytest.mark.parametrize("missing", [b":method", b":scheme", b":path"])
+def test_a_request_needs_its_pseudo_headers(missing: bytes) -> None:
+    fields = [field for field in PSEUDO if field[0] != missing]
+    assert decode(hpack.Encoder().encode(fields))[0].status == 400
+
+
+def test_the_asterisk_is_a_path_and_anything_else_is_not() -> None:
+    for path, status in ((b"*", 0), (b"a", 400), (b"http://a/", 400), (b"", 400)):
+        fields = [(b":method", b"OPTIONS"), (b":scheme", b"http"), (b":path", path)]
+        assert decode(hpack.Encoder().encode(fields))[0].status == status
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x80", b"\xff\xff\xff\xff\xff\xff\x01", b"\xc0", b"\x3f\xe2\x1f", b"\x00\x01a", b"\x82\x20", b"\x00\x85abc"],
+)
+def test_what_leaves_the_tables_out_of_step_ends_the_connection(data: bytes) -> None:
+    with pytest.raises(LinkError) as caught:
+        HeaderDecoder(LIMITS).decode(data)
+    assert caught.value.code is Code.COMPRESSION_ERROR

@@ -1,0 +1,160 @@
+"""Clients that try to wear the HTTP/2 machine out."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.wire.session import OK, frames, machine, taken
+from tests.wire.test_http2 import BLOCK, GREETING
+from wigwag.wire import frames as f
+from wigwag.wire.frames import Code, frame
+from wigwag.wire.http import Reply
+from wigwag.wire.http2 import Http2
+from wigwag.wire.limits import WireLimits
+
+OPEN = f.END_HEADERS
+PING = frame(f.PING, 0, 0, bytes(8))
+
+
+def goodbye(link: Http2) -> tuple[int, bytes] | None:
+    """Code and reason of the GOAWAY, if there is one."""
+    last = frames(taken(link))[-1]
+    return (int.from_bytes(last[3][4:8], "big"), last[3][8:]) if last[0] == f.GOAWAY else None
+
+
+def flood(pieces: bytes, times: int = 1000, seconds: float = 1.0) -> tuple[Http2, tuple[int, bytes] | None]:
+    link = machine()
+    link.receive(GREETING, 0.0)
+    for n in range(times):
+        link.receive(pieces, n * seconds / times)
+        if link.closing:
+            break
+    return link, goodbye(link)
+
+
+def test_rapid_resets_end_the_connection_before_a_handler_is_called_for_them() -> None:
+    link = machine()
+    link.receive(GREETING, 0.0)
+    pairs = [frame(f.HEADERS, OPEN | f.END_STREAM, n, BLOCK) + f.reset(n, Code.CANCEL) for n in range(1, 2001, 2)]
+    link.receive(b"".join(pairs), 0.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert all(stream.gone for stream in link.ready)
+    assert link.streams == {}
+
+
+def test_mistakes_that_make_us_reset_are_counted_too() -> None:
+    link = machine()
+    link.receive(GREETING, 0.0)
+    for n in range(1, 2001, 2):
+        link.receive(frame(f.HEADERS, OPEN, n, BLOCK) + f.window_update(n, 0), 0.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+
+
+def test_cancelling_now_and_then_is_fine() -> None:
+    link = machine()
+    link.receive(GREETING, 0.0)
+    for n in range(1, 4001, 2):
+        link.receive(frame(f.HEADERS, OPEN, n, BLOCK) + f.reset(n, Code.CANCEL), n / 20)
+        taken(link)
+    assert not link.closing
+
+
+def test_resetting_what_was_answered_already_is_fine() -> None:
+    link = machine()
+    link.receive(GREETING, 0.0)
+    for n in range(1, 4001, 2):
+        link.receive(frame(f.HEADERS, OPEN | f.END_STREAM, n, BLOCK), 0.0)
+        link.ready.popleft().reply(OK)
+        link.receive(f.reset(n, Code.NO_ERROR), 0.0)
+        taken(link)
+        link.receive(f.window_update(0, 5), 0.0)
+    assert not link.closing
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        f.settings({}),
+        frame(f.SETTINGS, f.ACK, 0),
+        frame(f.PING, f.ACK, 0, bytes(8)),
+        frame(f.PRIORITY, 0, 1, bytes(5)),
+        frame(200, 0, 0),
+    ],
+    ids=["settings", "acknowledgements", "ping acknowledgements", "priorities", "unknown frames"],
+)
+def test_control_frames_are_good_in_small_numbers_only(pieces: bytes) -> None:
+    _, end = flood(pieces)
+    assert end == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    link, _ = flood(pieces, seconds=100.0)
+    assert not link.closing
+
+
+def test_empty_data_frames_are_counted() -> None:
+    link = machine()
+    link.receive(GREETING + frame(f.HEADERS, OPEN, 1, BLOCK), 0.0)
+    link.receive(frame(f.DATA, 0, 1) * 501, 0.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+
+
+@pytest.mark.parametrize("piece", [b"", b"\0" * 1000])
+def test_a_header_block_without_end_is_cut_off(piece: bytes) -> None:
+    link = machine()
+    link.receive(GREETING + frame(f.HEADERS, 0, 1, BLOCK), 0.0)
+    link.receive(frame(f.CONTINUATION, 0, 1, piece) * 600, 0.0)
+    found = goodbye(link)
+    assert found
+    assert found[0] == Code.ENHANCE_YOUR_CALM
+
+
+def test_a_header_bomb_is_refused_without_being_unpacked() -> None:
+    """One large entry in the table, and then thousands of one-byte references to it."""
+    link = machine()
+    entry = b"\x40\x01a\x7f\xa1\x1e" + b"v" * 4000
+    link.receive(GREETING + frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK + entry + b"\xbe" * 12_000), 0.0)
+    assert not link.ready
+    assert not link.closing
+    assert frames(taken(link))[-2][0] == f.HEADERS
+
+
+def test_pings_that_come_too_fast_end_the_connection_after_a_few() -> None:
+    link = machine()
+    link.receive(GREETING, 0.0)
+    for n in range(3):
+        link.receive(PING, float(n))
+    assert not link.closing
+    link.receive(PING, 3.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_pings")
+
+
+def test_pings_every_thirty_seconds_are_fine_for_ever() -> None:
+    link, _ = flood(PING, times=1000, seconds=29_990.0)
+    assert not link.closing
+
+
+def test_without_a_stream_pings_may_be_forbidden() -> None:
+    link = machine(WireLimits(ping_without_stream=False))
+    link.receive(GREETING, 0.0)
+    for n in range(4):
+        link.receive(PING, n * 100.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_pings")
+
+
+def test_bandwidth_probes_after_every_answer_are_fine() -> None:
+    """grpc-go pings after every answer it reads, as often as it can."""
+    link = machine()
+    link.receive(GREETING, 0.0)
+    for n in range(1, 4001, 2):
+        link.receive(frame(f.HEADERS, OPEN | f.END_STREAM, n, BLOCK), 0.0)
+        link.ready.popleft().reply(OK)
+        link.receive(PING + f.window_update(0, 5), 0.0)
+        taken(link)
+    assert not link.closing
+
+
+def test_a_window_opened_byte_by_byte_is_abuse() -> None:
+    link = machine()
+    link.receive(GREETING + f.settings({f.Setting.INITIAL_WINDOW_SIZE: 0}), 0.0)
+    link.receive(frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK), 0.0)
+    link.ready.popleft().reply(Reply(200, (), bytes(10_000)))
+    link.receive(f.window_update(1, 1) * 600, 0.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")

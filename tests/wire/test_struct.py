@@ -1,0 +1,189 @@
+"""Struct ⇄ Python against the official codec."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from google.protobuf import struct_pb2
+from google.protobuf.message import DecodeError
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from wigwag.wire import struct
+from wigwag.wire.protobuf import MalformedError, blob, double, integer, text
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**60), 2**60),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=200),
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
+    max_leaves=20,
+)
+objects = st.dictionaries(st.text(max_size=140), values, max_size=6)
+
+
+def plain(value: struct_pb2.Value) -> Any:
+    """What the official message holds, numbers as we give them."""
+    kind = value.WhichOneof("kind")
+    if kind == "struct_value":
+        return plain_struct(value.struct_value)
+    if kind == "list_value":
+        return [plain(item) for item in value.list_value.values]
+    if kind == "number_value":
+        number = value.number_value
+        return int(number) if abs(number) <= 2**53 and number.is_integer() else number
+    return None if kind in {None, "null_value"} else getattr(value, kind)
+
+
+def plain_struct(message: struct_pb2.Struct) -> dict[str, Any]:
+    return {key: plain(value) for key, value in message.fields.items()}
+
+
+def official(value: dict[str, Any]) -> struct_pb2.Struct:
+    message = struct_pb2.Struct()
+    message.update(value)
+    return message
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal, and of equal types: 1, 1.0 and True are three values."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return repr(left) == repr(right)
+
+
+@given(objects)
+def test_decode_gives_what_the_official_codec_holds(value: dict[str, Any]) -> None:
+    message = official(value)
+    assert same(struct.decode(message.SerializeToString()), plain_struct(message))
+
+
+@given(objects)
+def test_the_official_codec_reads_what_encode_gives(value: dict[str, Any]) -> None:
+    assert struct_pb2.Struct.FromString(struct.encode(value)) == official(value)
+
+
+@given(values)
+def test_a_value_alone_comes_back(value: Any) -> None:
+    message = struct_pb2.Value.FromString(struct.encode_value(value))
+    assert same(struct.decode_value(message.SerializeToString()), plain(message))
+
+
+def wire_values(inner: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """Values as no encoder writes them: repeated, unknown, out of order."""
+    structs = st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from("ab"), inner).map(lambda pair: blob(1, text(1, pair[0]) + blob(2, pair[1]))),
+            st.tuples(st.sampled_from("ab"), inner).map(lambda pair: blob(1, blob(2, pair[1]) + text(1, pair[0]))),
+            st.tuples(inner, inner).map(lambda pair: blob(1, blob(2, pair[0]) + blob(2, pair[1]))),
+            st.sampled_from([b"", blob(1, b""), integer(1, 5), text(9, "x")]),
+        ),
+        max_size=3,
+    ).map(b"".join)
+    lists = st.lists(st.one_of(inner.map(lambda item: blob(1, item)), st.just(double(3, 1.0))), max_size=3).map(
+        b"".join
+    )
+    field = st.one_of(
+        structs.map(lambda data: blob(5, data)),
+        lists.map(lambda data: blob(6, data)),
+        st.sampled_from(
+            [
+                b"",
+                integer(1, 0),
+                integer(1, 7),
+                double(2, 2.5),
+                text(3, "s"),
+                integer(4, 300),
+                text(8, "u"),
+                integer(3, 1),
+            ]
+        ),
+    )
+    return st.lists(field, max_size=3).map(b"".join)
+
+
+odd_values = st.recursive(st.sampled_from([b"", double(2, 1.0), text(3, "é")]), wire_values, max_leaves=8)
+
+
+@given(odd_values)
+def test_fields_that_come_twice_are_merged_as_the_official_codec_does(data: bytes) -> None:
+    assert same(struct.decode_value(data), plain(struct_pb2.Value.FromString(data)))
+
+
+@given(st.one_of(st.binary(max_size=30), st.tuples(odd_values, st.integers(0, 40)).map(lambda cut: cut[0][: cut[1]])))
+@example(b"\x1a\x02\xff\xff")
+@example(b"\x11\0\0")
+@example(b"\x2a\x05\x0a\x00")
+@example(b"\x2a\x02\x0a\x05\x0a\x01a\x12\x00")
+@example(b"\x1a\x85")
+def test_what_the_official_parser_refuses_is_refused(data: bytes) -> None:
+    try:
+        struct_pb2.Value.FromString(data)
+    except DecodeError:
+        with pytest.raises(MalformedError):
+            struct.decode_value(data)
+    else:
+        struct.decode_value(data)
+
+
+def test_an_entry_with_an_unknown_field_is_an_entry() -> None:
+    assert struct.decode(blob(1, text(7, "x") + text(1, "a") + blob(2, text(3, "b")))) == {"a": "b"}
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        (1.0, 1),
+        (-0.0, 0),
+        (2.0**53, 2**53),
+        (-(2.0**53), -(2**53)),
+        (2.0**53 + 2, 2.0**53 + 2),
+        (0.5, 0.5),
+        (1e300, 1e300),
+    ],
+)
+def test_a_whole_number_is_an_integer_while_that_is_exact(number: float, expected: float) -> None:
+    found = struct.decode_value(double(2, number))
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_what_is_not_finite_is_read_but_not_written() -> None:
+    assert struct.decode_value(double(2, math.inf)) == math.inf
+    assert math.isnan(struct.decode_value(double(2, math.nan)))
+    for number in (math.inf, -math.inf, math.nan, 10**400):
+        with pytest.raises(struct.UnencodableError):
+            struct.encode({"a": [number]})
+
+
+@pytest.mark.parametrize("value", [{1: 2}, {"a": {1, 2}}, {"a": b"bytes"}, {"a": "\ud800"}, {"\ud800": 1}])
+def test_what_is_not_json_is_not_written(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"string|JSON"):
+        struct.encode(value)
+
+
+def nested(depth: int, value: Any) -> Any:
+    for level in range(depth):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+def test_a_hundred_levels_are_enough() -> None:
+    deep = {"a": nested(98, 1)}
+    assert struct.decode(struct.encode(deep)) == deep
+    with pytest.raises(struct.UnencodableError, match="deep"):
+        struct.encode({"a": nested(100, 1)})
+    data = b""
+    for _ in range(1000):
+        data = blob(1, blob(2, blob(5, data)))
+    with pytest.raises(MalformedError, match="deep"):
+        struct.decode(data)
