@@ -1,0 +1,89 @@
+"""Documents become flags, source by source, and one merged set of them all.
+
+A source's document is parsed when it arrives, with the flags it had before at hand, so that only what changed costs
+anything and a flag that went bad keeps its last good definition. A document that cannot be used at all is trouble with
+the source, not a value: whatever it said last stays in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from importlib.resources import files
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import wigwag
+from wigwag.agent.sources import DEMO, Source
+from wigwag.errors import DocumentError
+from wigwag.pipeline.spec import Trouble
+from wigwag.serve.snapshot import Snapshot
+from wigwag.sources.file import FileWatch, watch_file
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from wigwag.flags.document import Format
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.flags.model import Fractional
+
+
+class Loader:
+    """Watches sources and yields their flags, parsed."""
+
+    def __init__(self, fractional: Fractional, *, strict: bool) -> None:
+        self._fractional: Fractional = fractional
+        self._strict = strict
+        self._previous: dict[Source, FlagSet] = {}
+
+    async def watch(self, source: Source) -> AsyncIterator[FlagSet | Trouble]:
+        """Yield the flags of a source each time they change."""
+        async for document in documents(source):
+            if isinstance(document, Trouble):
+                yield document
+                continue
+            try:
+                flags = self._load(source, document)
+            except DocumentError as error:
+                yield Trouble(str(error))
+            else:
+                self._previous[source] = flags
+                yield flags
+
+    def _load(self, source: Source, document: bytes) -> FlagSet:
+        return wigwag.load(
+            document,
+            self._fractional,
+            strict=self._strict,
+            source=source.name,
+            format=format_of(source.name),
+            previous=self._previous.get(source),
+        )
+
+
+async def documents(source: Source) -> AsyncIterator[bytes | Trouble]:
+    """Yield the documents of a source."""
+    if source.provider == DEMO:
+        yield files("wigwag").joinpath("demo.json").read_bytes()
+        await asyncio.Event().wait()  # it never changes
+    async for document in watch_file(FileWatch(source.name)):
+        yield document
+
+
+def format_of(name: str) -> Format | None:
+    """Return the format that a name's extension stands for, or None to look at the text."""
+    formats: dict[str, Format] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+    return formats.get(Path(name).suffix.lower())
+
+
+def assembler(now: Callable[[], float] = time.time) -> Callable[[Mapping[Source, FlagSet]], Snapshot]:
+    """Return the function that merges the flags of all sources, in order of their priority, and numbers the result."""
+    numbers = count(1)
+
+    def assemble(values: Mapping[Source, FlagSet]) -> Snapshot:
+        ordered = sorted(values, key=lambda source: source.position)
+        flags = wigwag.merge([values[source] for source in ordered])
+        return Snapshot(flags, number=next(numbers), published=now())
+
+    return assemble

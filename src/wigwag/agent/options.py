@@ -1,0 +1,80 @@
+"""The options of `wigwag start`: every one of `flagd start`, by the same name, and some of our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wigwag.options import as_it_is, duration, option, port_number
+
+IGNORED = ("otel_cert_path", "otel_key_path", "otel_ca_path", "otel_reload_interval")
+"""Accepted because flagd accepts them; flagd itself no longer reads them."""
+NOT_YET = ("metrics_exporter", "otel_collector_uri")
+"""Accepted, but without effect until telemetry can be exported."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOptions:
+    """What the agent is told."""
+
+    uri: tuple[str, ...] = option(
+        (), "a source of flags, such as file:flags.json; may be repeated", short="-f", metavar="URI"
+    )
+    sources: Any = option(
+        "", "sources as a JSON array of objects with uri and provider", short="-s", metavar="JSON", convert=as_it_is
+    )
+    port: int = option(8013, "evaluation: gRPC, gRPC-Web and Connect", short="-p", metavar="PORT", convert=port_number)
+    management_port: int = option(
+        8014, "probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
+    )
+    sync_port: int = option(
+        8015, "flag documents for in-process providers", short="-g", metavar="PORT", convert=port_number
+    )
+    ofrep_port: int = option(8016, "OFREP: evaluation over plain HTTP", short="-r", metavar="PORT", convert=port_number)
+    socket_path: str = option("", "evaluation on this unix socket instead of a port", short="-d", metavar="PATH")
+    sync_socket_path: str = option("", "sync on this unix socket instead of a port", short="-e", metavar="PATH")
+    bind: str = option("", "the address to listen on; without it, all of them", metavar="ADDRESS")
+    server_cert_path: str = option(
+        "", "certificate of evaluation and sync, in PEM; read again when it changes", short="-c", metavar="PATH"
+    )
+    server_key_path: str = option("", "its private key", short="-k", metavar="PATH")
+    client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
+    context_value: dict[str, str] = option(
+        {}, "an attribute laid over every evaluation context", short="-X", metavar="KEY=VALUE"
+    )
+    context_from_header: dict[str, str] = option(
+        {}, "an attribute taken from a request header", short="-H", metavar="HEADER=KEY"
+    )
+    cors_origin: tuple[str, ...] = option(
+        (), "an origin that browsers may call from; * for all, none by default", short="-C", metavar="ORIGIN"
+    )
+    strict: bool = option(False, "reject a document with a bad flag instead of quarantining the flag")
+    fractional: str = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
+    stream_deadline: float = option(
+        0.0, "end event and sync streams after this long; 0 for never", metavar="DURATION", convert=duration
+    )
+    disable_sync_metadata: bool = option(False, "do not serve GetMetadata on the sync port")
+    max_request_body: int = option(1_000_000, "bytes in a request; 0 for no limit", short="-B", metavar="BYTES")
+    max_request_header: int = option(
+        1_000_000, "bytes in a request's headers; 0 for 1 MiB", short="-R", metavar="BYTES"
+    )
+    keep_alive_min_time: float = option(
+        30.0, "the shortest interval of a client's keep-alive pings", metavar="DURATION", convert=duration
+    )
+    keep_alive_permit_without_stream: bool = option(True, "allow such pings without a request under way")
+    ofrep_sse_enabled: bool = option(True, "tell OFREP clients about changes by server-sent events")
+    ofrep_sse_inactivity_delay: int = option(120, "seconds after which an inactive client refetches", metavar="SECONDS")
+    ofrep_sse_public_url: str = option("", "where clients reach the event stream, if not here", metavar="URL")
+    log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
+    debug: bool = option(False, "log more, context values too", short="-x")
+    config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
+    metrics_exporter: str = option(
+        "", "otel to push metrics; without it they are served on the management port", short="-t", metavar="NAME"
+    )
+    otel_collector_uri: str = option("", "where to push telemetry", short="-o", metavar="URI")
+    otel_cert_path: str = option("", "accepted, unused (as in flagd)", short="-D", metavar="PATH")
+    otel_key_path: str = option("", "accepted, unused (as in flagd)", short="-K", metavar="PATH")
+    otel_ca_path: str = option("", "accepted, unused (as in flagd)", short="-A", metavar="PATH")
+    otel_reload_interval: float = option(
+        3600.0, "accepted, unused (as in flagd)", short="-I", metavar="DURATION", convert=duration
+    )

@@ -1,0 +1,137 @@
+"""What the agent serves where: four ports, each a handler, a listener and limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+from wigwag.agent.sources import DEMO
+from wigwag.errors import UsageError
+from wigwag.serve.context import Enrichment
+from wigwag.serve.cors import with_cors
+from wigwag.serve.evaluation import Evaluation
+from wigwag.serve.events import Changes
+from wigwag.serve.health import Health
+from wigwag.serve.manage import Management
+from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
+from wigwag.serve.sync import Sync
+from wigwag.wire.dispatch import rpc_handler
+from wigwag.wire.limits import WireLimits
+from wigwag.wire.listen import Listener
+from wigwag.wire.tls import Tls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from wigwag.agent.options import AgentOptions
+    from wigwag.agent.report import Report
+    from wigwag.agent.sources import Source
+    from wigwag.serve.feed import Feed
+    from wigwag.serve.metrics import Metrics
+    from wigwag.wire.http import Handler
+
+_UNLIMITED = 1 << 31
+_SINGLE = f"{BULK.decode()}/{{key}}"
+
+
+class Port(Struct, frozen=True):
+    """One place to serve at."""
+
+    name: str
+    option: str
+    """What to say to serve elsewhere."""
+    handler: Handler
+    listener: Listener
+    limits: WireLimits
+
+
+def ports(options: AgentOptions, sources: Sequence[Source], feed: Feed, metrics: Metrics, report: Report) -> list[Port]:
+    """Return all ports of the agent."""
+    changes = Changes(feed, options.stream_deadline)
+    enrichment = Enrichment(options.context_value, options.context_from_header)
+    limits, tls, host = _limits(options), _tls(options), options.bind or _loopback(sources)
+    streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
+    methods = Evaluation(feed.current, enrichment, metrics, changes).methods()
+    sync = Sync(
+        feed,
+        metrics,
+        dict(options.context_value),
+        metadata=not options.disable_sync_metadata,
+        deadline=options.stream_deadline,
+    )
+    ofrep = Ofrep(feed.current, enrichment, metrics, changes, streams).handler()
+    management = Management(feed.current, report.ready, metrics.registry, report.sources).handler()
+    origins = options.cors_origin
+    return [
+        Port(
+            "evaluation",
+            "--port",
+            with_cors(metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods)), origins),
+            _listener(host, options.port, options.socket_path, tls),
+            limits,
+        ),
+        Port(
+            "management",
+            "--management-port",
+            rpc_handler(Health(feed).methods(), limits, management),
+            _listener(host, options.management_port),
+            limits,
+        ),
+        Port(
+            "sync",
+            "--sync-port",
+            rpc_handler(sync.methods(), limits),
+            _listener(host, options.sync_port, options.sync_socket_path, tls),
+            limits,
+        ),
+        Port(
+            "OFREP",
+            "--ofrep-port",
+            with_cors(metrics.observing(ofrep, "ofrep", _ofrep_route), origins),
+            _listener(host, options.ofrep_port),
+            limits,
+        ),
+    ]
+
+
+def _listener(host: str | None, port: int, path: str = "", tls: Tls | None = None) -> Listener:
+    if path:
+        return Listener(kind="unix", path=path, mode=0o666, tls=tls)
+    return Listener(host=host, port=port, tls=tls)
+
+
+def _loopback(sources: Sequence[Source]) -> str | None:
+    """The demo is for whoever sits at this machine; everything else is for the network, as with flagd."""
+    return "127.0.0.1" if any(source.provider == DEMO for source in sources) else None
+
+
+def _limits(options: AgentOptions) -> WireLimits:
+    return WireLimits(
+        body_bytes=options.max_request_body or _UNLIMITED,
+        header_bytes=options.max_request_header or 1 << 20,
+        ping_seconds=options.keep_alive_min_time,
+        ping_without_stream=options.keep_alive_permit_without_stream,
+    )
+
+
+def _tls(options: AgentOptions) -> Tls | None:
+    if bool(options.server_cert_path) != bool(options.server_key_path):
+        raise UsageError("TLS needs both --server-cert-path and --server-key-path")
+    if not options.server_cert_path:
+        return None
+    authority = options.client_ca_path or None
+    clients: Literal["none", "required"] = "required" if authority else "none"
+    return Tls(certificate=options.server_cert_path, key=options.server_key_path, authority=authority, clients=clients)
+
+
+def _routes(methods: Mapping[bytes, object]) -> Callable[[bytes], str]:
+    """Name requests by their path, if it is one of ours: clients must not make up metrics."""
+    known = {path: path.decode() for path in methods}
+    return lambda path: known.get(path, "unknown")
+
+
+def _ofrep_route(path: bytes) -> str:
+    if path.startswith(BULK + b"/") and len(path) > len(BULK) + 1:
+        return _SINGLE
+    return path.decode() if path in (BULK, SSE) else "unknown"

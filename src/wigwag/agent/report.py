@@ -1,0 +1,119 @@
+"""How the agent is doing, for the management port and the log: sources, snapshots, problems."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from wigwag.observe import Gauge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wigwag.agent.sources import Source
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.observe import Registry
+    from wigwag.pipeline.run import Pipeline
+    from wigwag.pipeline.status import Status
+    from wigwag.serve.feed import Feed
+    from wigwag.serve.snapshot import Snapshot
+
+log = logging.getLogger("wigwag.agent")
+_STATES = {"live": 1.0}
+
+
+class Report:
+    """What can be said about a running agent."""
+
+    def __init__(self, pipeline: Pipeline[Source, FlagSet, Snapshot], feed: Feed, now: Any) -> None:
+        self._pipeline, self._feed, self._now = pipeline, feed, now
+        self._told: dict[Source, tuple[str, str | None]] = {}
+        self._ready = self._stopping = False
+
+    def stopping(self) -> None:
+        """From now on, not ready."""
+        self._stopping = True
+
+    def ready(self) -> bool:
+        """Tell whether every source has answered once; once they have, it stays so."""
+        statuses = self._pipeline.statuses()
+        self._ready = self._ready or bool(statuses and all(status.values for status in statuses))
+        return self._ready and not self._stopping
+
+    def sources(self) -> list[dict[str, Any]]:
+        """Return the state of each source as plain JSON."""
+        problems = self._feed.current().flags.problems
+        return [
+            _told(status, self._now())
+            | {"problems": [problem.to_dict() for problem in problems if problem.source == status.spec.name]}
+            for status in self._pipeline.statuses()
+        ]
+
+    def register(self, registry: Registry) -> None:
+        """Write it all out as metrics, too."""
+        registry.add(
+            Gauge("wigwag_source_up", "Whether a source is live.", self._up, ("source",)),
+            Gauge("wigwag_source_age_seconds", "Age of what a source said last.", self._ages, ("source",)),
+            Gauge("wigwag_source_restarts", "How often a source was started again.", self._restarts, ("source",)),
+            Gauge(
+                "wigwag_snapshot_info", "The published snapshot.", lambda: [((self._feed.current().id,), 1)], ("id",)
+            ),
+            Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._feed.current().number)]),
+            Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._feed.current().flags))]),
+            Gauge("wigwag_flags_quarantined", "Flags that could not be loaded.", self._quarantined, ("source",)),
+        )
+
+    def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        return (((status.spec.name,), _STATES.get(status.state, 0.0)) for status in self._pipeline.statuses())
+
+    def _ages(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        ages = ((status.spec.name, status.age(self._now())) for status in self._pipeline.statuses())
+        return (((name,), age) for name, age in ages if age is not None)
+
+    def _restarts(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        return (((status.spec.name,), float(status.restarts)) for status in self._pipeline.statuses())
+
+    def _quarantined(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        for layer in self._feed.current().flags.layers:
+            yield (layer.setting.source,), float(sum(problem.severity == "error" for problem in layer.problems))
+
+    async def log_sources(self) -> None:
+        """Log each source when its state or its error changes."""
+        async for _ in self._pipeline.turns:
+            for status in self._pipeline.statuses():
+                news = status.state, status.error if status.state == "failing" else None
+                if self._told.get(status.spec) != news:
+                    self._told[status.spec] = news
+                    _log_status(status)
+
+    async def log_snapshots(self) -> None:
+        """Log each snapshot, and what is wrong with it."""
+        known: set[str] = set()
+        async for snapshot in self._pipeline.topic:
+            fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}
+            log.info("snapshot published", extra={"fields": fields})
+            problems = {str(problem) for problem in snapshot.flags.problems}
+            for problem in sorted(problems - known):
+                log.warning("%s", problem)
+            known = problems
+
+
+def _log_status(status: Status[Source]) -> None:
+    if status.state == "failing":
+        log.warning("source %s: %s", status.spec.name, status.error)
+    else:
+        log.info("source %s: %s", status.spec.name, status.state)
+
+
+def _told(status: Status[Source], now: float) -> dict[str, Any]:
+    return {
+        "source": status.spec.name,
+        "provider": status.spec.provider,
+        "priority": status.spec.position,
+        "state": status.state,
+        "ageSeconds": status.age(now),
+        "updates": status.values,
+        "restarts": status.restarts,
+        "error": status.error if status.state == "failing" else None,
+        "lastError": status.error,
+    }

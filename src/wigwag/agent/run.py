@@ -1,0 +1,180 @@
+"""The one wiring function of the agent: sources, pipeline, services and ports, from start to graceful end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+import wigwag
+from wigwag.agent.assemble import Loader, assembler
+from wigwag.agent.options import IGNORED, NOT_YET, AgentOptions
+from wigwag.agent.ports import Port, ports
+from wigwag.agent.report import Report
+from wigwag.agent.sources import DEMO, parse_sources
+from wigwag.errors import StartError
+from wigwag.observe import set_up_logging
+from wigwag.pipeline.run import Pipeline
+from wigwag.pipeline.spec import Wanted
+from wigwag.pipeline.watch import Manners
+from wigwag.serve.feed import Feed
+from wigwag.serve.metrics import Metrics
+from wigwag.serve.snapshot import Snapshot
+from wigwag.version import __version__
+from wigwag.wire.server import Server, serve
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from wigwag.agent.sources import Source
+    from wigwag.flags.flagset import FlagSet
+
+GRACE_SECONDS = 5.0
+SOURCE_GRACE_SECONDS = 5.0
+"""How long the flags of other sources wait for one that does not answer."""
+log = logging.getLogger("wigwag.agent")
+DEMO_HINTS = """
+  The demo flags are served. Three things to try:
+
+    curl -s localhost:{port}/flagd.evaluation.v1.Service/ResolveBoolean -H 'content-type: application/json' \\
+         -d '{{"flagKey": "new-welcome-banner", "context": {{"email": "fay@example.com"}}}}'
+    curl -s localhost:{ofrep_port}/ofrep/v1/evaluate/flags -d '{{"context": {{"targetingKey": "user-1"}}}}'
+    curl -s 'localhost:{management_port}/debug/explain?key=background-colour&format=text' \\
+         -d '{{"targetingKey": "user-1"}}'
+
+  Your own flags: wigwag start --uri file:flags.yaml        Ctrl-C ends it.
+"""
+
+
+def run_agent(options: AgentOptions) -> int:
+    """Run the agent until it is told to stop; return the exit code."""
+    set_up_logging(options.log_format, debug=options.debug)
+    for name in (*IGNORED, *NOT_YET):
+        if getattr(options, name) != getattr(AgentOptions(), name):
+            log.warning("--%s is accepted but has no effect", name.replace("_", "-"))
+    try:
+        _run(_until_told(options))
+    except BaseExceptionGroup as group:
+        raise _cause(group) from None
+    return 0
+
+
+def _run(main: Coroutine[Any, Any, None]) -> None:
+    """Run on uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Return what went wrong first, out of the groups that tasks wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _until_told(options: AgentOptions) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await Agent(options).run(stop)
+
+
+class Agent:
+    """The agent, assembled from its options. `addresses` says where each port is once it is started."""
+
+    def __init__(self, options: AgentOptions) -> None:
+        self._options = options
+        self.sources = parse_sources(options.uri, options.sources)
+        self._loader = Loader(options.fractional, strict=options.strict)  # type: ignore[arg-type]
+        manners = Manners()
+        self.pipeline: Pipeline[Source, FlagSet, Snapshot] = Pipeline(
+            [Wanted(source, grace=SOURCE_GRACE_SECONDS) for source in self.sources],
+            self._loader.watch,
+            assembler(),
+            key=lambda snapshot: snapshot.id,
+            manners=manners,
+        )
+        self.feed = Feed(Snapshot(wigwag.load({"flags": {}})))
+        self.metrics = Metrics()
+        self.report = Report(self.pipeline, self.feed, manners.clock.now)
+        self.report.register(self.metrics.registry)
+        self.addresses: dict[str, list[str]] = {}
+        self.started = asyncio.Event()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then drain."""
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(coroutine)
+                for coroutine in (
+                    self.pipeline.run(),
+                    self.feed.follow(self.pipeline.topic),
+                    self.report.log_sources(),
+                    self.report.log_snapshots(),
+                )
+            ]
+            try:
+                await self._serve(stop)
+            finally:
+                for task in running:
+                    task.cancel()
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        async with AsyncExitStack() as stack:
+            servers = []
+            for port in ports(self._options, self.sources, self.feed, self.metrics, self.report):
+                server = await stack.enter_async_context(_opened(port))
+                servers.append(server)
+                self.addresses[port.name] = server.addresses
+            self._announce()
+            self.started.set()
+            await stop.wait()
+            log.info("stopping")
+            self.report.stopping()
+            self.feed.close()
+            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in servers))
+
+    def _announce(self) -> None:
+        fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
+        log.info("wigwag %s serves", __version__, extra={"fields": fields})
+        if self.sources[0].provider == DEMO:
+            numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
+            names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}
+            print(DEMO_HINTS.format(**{key: numbers[name] for key, name in names.items()}), flush=True)
+
+
+def _opened(port: Port) -> _Opening:
+    return _Opening(port)
+
+
+class _Opening:
+    """A server that says in plain words why it cannot be opened."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._serving = serve(port.handler, [port.listener], port.limits)
+
+    async def __aenter__(self) -> Server:
+        try:
+            return await self._serving.__aenter__()
+        except* OSError as group:
+            raise StartError(_why(self._port, group)) from None
+
+    async def __aexit__(self, *exc: object) -> bool | None:
+        return await self._serving.__aexit__(*exc)  # type: ignore[arg-type]
+
+
+def _why(port: Port, group: BaseExceptionGroup[OSError]) -> str:
+    error, listener = _cause(group), port.listener
+    place = listener.path or f"port {listener.port}"
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"{place} ({port.name}) is in use; stop what uses it, or choose another with {port.option}"
+    return f"cannot serve {port.name} at {place}: {error}"

@@ -1,0 +1,41 @@
+"""What a client sends along: its evaluation context, enriched by the operator, and the selector of its flags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wigwag.wire.http import Request
+    from wigwag.wire.rpc import Call
+
+SELECTOR = b"flagd-selector"
+
+
+class Enrichment(Struct, frozen=True):
+    """Attributes laid over every context: request body < static values < values of headers that are there."""
+
+    static: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    """Header name → attribute."""
+
+    def apply(self, context: Mapping[str, Any], source: Call | Request, *, headers: bool = True) -> Mapping[str, Any]:
+        """Return the context that rules see; the very same object where there is nothing to add."""
+        if not self.static and not self.headers:
+            return context
+        found = {}
+        if headers:
+            for name, attribute in self.headers.items():
+                value = source.header(name.lower().encode())
+                if value:
+                    found[attribute] = value.decode("utf-8", "replace")
+        return {**context, **self.static, **found}
+
+
+def selector_of(source: Call | Request) -> str:
+    """Return the selector that the header names; empty for all flags."""
+    value = source.header(SELECTOR)
+    return value.decode("utf-8", "replace") if value else ""

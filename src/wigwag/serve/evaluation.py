@@ -1,0 +1,139 @@
+"""The evaluation services: `flagd.evaluation.v2`, `flagd.evaluation.v1` and the old `schema.v1`.
+
+They differ in what they make of an evaluation without a value:
+
+                        no default variant                  disabled
+    evaluation.v2       success, value and variant unset    success, value and variant unset
+    evaluation.v1       NOT_FOUND                           success, zero value
+    schema.v1           success, zero value, "FALLBACK"     success, zero value
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wigwag.errors import SelectorError
+from wigwag.flags.model import DEFAULT, DISABLED, ERROR
+from wigwag.serve import messages
+from wigwag.serve.context import selector_of
+from wigwag.serve.messages import AnyFlag
+from wigwag.wire.rpc import Code, Method, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.flags.flag import Flag
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.flags.model import Resolution
+    from wigwag.serve.context import Enrichment
+    from wigwag.serve.events import Changes
+    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.snapshot import Snapshot
+    from wigwag.wire.rpc import Call, Unary
+
+V2, V1, OLD = "flagd.evaluation.v2.Service", "flagd.evaluation.v1.Service", "schema.v1.Service"
+_METHODS = {"Boolean": "boolean", "String": "string", "Int": "integer", "Float": "float", "Object": "object"}
+_ERRORS = {
+    "FLAG_NOT_FOUND": (Code.NOT_FOUND, "Flag not found"),
+    "TYPE_MISMATCH": (Code.INVALID_ARGUMENT, "Type mismatch error"),
+    "PARSE_ERROR": (Code.DATA_LOSS, "Error parsing input or configuration"),
+}
+_OTHER = (Code.UNKNOWN, "General error")
+_ANY_TYPES = {bool: "boolean", str: "string", int: "float", float: "float", dict: "object"}
+_ZEROS = {"boolean": False, "string": "", "float": 0.0, "object": {}}
+
+
+class Evaluation:
+    """Evaluates flags of the current snapshot for remote callers."""
+
+    def __init__(
+        self, current: Callable[[], Snapshot], enrichment: Enrichment, metrics: Metrics, changes: Changes
+    ) -> None:
+        self._current, self._enrichment, self._metrics, self._changes = current, enrichment, metrics, changes
+
+    def methods(self) -> dict[bytes, Method]:
+        """Return all methods of all three services."""
+        found: dict[bytes, Method] = {}
+        for service in (V2, V1, OLD):
+            for name, kind in _METHODS.items():
+                found[f"/{service}/Resolve{name}".encode()] = Method(unary=self._resolver(service, kind), safe=True)
+            if service != V2:
+                found[f"/{service}/ResolveAll".encode()] = Method(unary=self._all(service), safe=True)
+            found[f"/{service}/EventStream".encode()] = Method(
+                stream=self._changes.event_stream(bounded=service != OLD)
+            )
+        return found
+
+    def _resolver(self, service: str, type: str) -> Unary:
+        current, enrich, evaluated = self._current, self._enrichment.apply, self._metrics.evaluated
+        optional, with_headers = service == V2, service != OLD
+        read, forms = messages.read_resolve, (f"{service} {type}", f"{service} {type} json")
+
+        def resolve(call: Call) -> bytes:
+            key, context = read(call.body, call.json)
+            snapshot = current()
+            flags = select(snapshot, call)
+            found = flags.resolve(key, type, None, enrich(context, call, headers=with_headers))
+            evaluated(key, found)
+            if found.error is not None:
+                raise failure(found)
+            if found.variant is None:
+                return self._valueless(service, type, found, call.json)
+            return snapshot.encoded(forms[call.json], found, lambda found: encode(found, call.json))
+
+        def encode(found: Resolution, json: bool) -> bytes:
+            return messages.resolved(
+                type, found.value, found.reason, found.variant, found.metadata, optional=optional, json=json
+            )
+
+        return resolve
+
+    def _valueless(self, service: str, type: str, found: Resolution, json: bool) -> bytes:
+        reason = found.reason
+        if reason == DEFAULT and service == V1:
+            raise RpcError(*_ERRORS["FLAG_NOT_FOUND"])
+        if reason == DEFAULT and service == OLD:
+            reason = "FALLBACK"
+        return messages.resolved(type, None, reason, None, found.metadata, optional=service == V2, json=json)
+
+    def _all(self, service: str) -> Unary:
+        with_metadata = service != OLD
+
+        def resolve_all(call: Call) -> bytes:
+            context = messages.read_context(call.body, call.json)
+            flags = select(self._current(), call)
+            context = dict(self._enrichment.apply(context, call, headers=with_metadata))
+            found = {}
+            for flag in flags.flags():
+                answer = self._any(flags, flag, context)
+                if answer is not None:
+                    found[flag.key] = answer
+            return messages.resolved_all(found, flags.reflected if with_metadata else None, json=call.json)
+
+        return resolve_all
+
+    def _any(self, flags: FlagSet, flag: Flag, context: dict[str, object]) -> AnyFlag | None:
+        """Evaluate a flag as the type of its default variant; without one, or with an array, it is left out."""
+        kind = _ANY_TYPES.get(flag.variants.get(flag.default_variant or "").__class__)
+        if kind is None:
+            return None
+        found = flags.resolve(flag.key, kind, None, context)
+        self._metrics.evaluated(flag.key, found)
+        if found.error is not None or found.variant is None:
+            reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
+            return AnyFlag(reason, "", kind, _ZEROS[kind], found.metadata)
+        return AnyFlag(found.reason, found.variant, kind, found.value, found.metadata)
+
+
+def select(snapshot: Snapshot, call: Call, selector: str | None = None) -> FlagSet:
+    """Return the flags that a call selects by its header, or by what else it says."""
+    try:
+        return snapshot.select(selector_of(call) if selector is None else selector)
+    except SelectorError as error:
+        raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error
+
+
+def failure(found: Resolution) -> RpcError:
+    """Return what a failed evaluation is to a remote caller."""
+    code, message = _ERRORS.get(found.error or "", _OTHER)
+    return RpcError(code, message)

@@ -1,0 +1,88 @@
+"""What tells clients that flags have changed: the event stream of the evaluation services, and server-sent events.
+
+Every subscriber compares the snapshot it saw last with the current one, within its own selection. Whoever is slow skips
+snapshots but never misses the difference. A thousand subscribers of one selection share one comparison and encoding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wigwag.flags.store import diff
+from wigwag.serve import messages
+from wigwag.serve.context import selector_of
+from wigwag.serve.evaluation import select
+from wigwag.serve.feed import stopping
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wigwag.serve.feed import Feed
+    from wigwag.serve.snapshot import Snapshot
+    from wigwag.wire.rpc import Call, ServerStream
+
+KEEP_ALIVE_SECONDS = 20.0
+HEARTBEAT_SECONDS = 30.0
+
+
+class Changes:
+    """Streams of changes to the published flags."""
+
+    def __init__(self, feed: Feed, deadline: float = 0.0, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
+        self._feed, self._deadline, self._keep_alive = feed, deadline, keep_alive
+
+    def event_stream(self, *, bounded: bool) -> ServerStream:
+        """Return the handler of `EventStream`; `bounded` by the stream deadline."""
+
+        def handler(call: Call) -> AsyncIterator[bytes]:
+            select(self._feed.current(), call)
+            return self._events(selector_of(call), call.json, self._deadline if bounded else 0.0)
+
+        return handler
+
+    async def _events(self, selector: str, json: bool, deadline: float) -> AsyncIterator[bytes]:
+        """Yield ready at once, then each change, something every 20 seconds of silence, and a farewell; then fail."""
+        since = self._feed.current()
+        yield messages.event("provider_ready", {}, json=json)
+        async for previous, snapshot in self._feed.steps(since, self._keep_alive, deadline):
+            if snapshot is None:
+                yield messages.event("provider_shutdown", {}, json=json)
+                raise stopping()
+            elif snapshot is previous:
+                yield messages.event("keep_alive", {}, json=json)
+            else:
+                changed = changes(previous, snapshot, selector)
+                if changed:
+                    key = ("event", id(previous), selector, json)
+                    yield snapshot.keep(key, lambda: (previous, _change(changed, json)))[1]  # noqa: B023 - called at once
+
+    async def server_sent(self, selector: str) -> AsyncIterator[bytes]:
+        """Yield server-sent events that tell a client to evaluate again."""
+        since = self._feed.current()
+        yield b": connected\n\n"
+        async for previous, snapshot in self._feed.steps(since, HEARTBEAT_SECONDS):
+            if snapshot is None:
+                return
+            if snapshot is previous:
+                yield b": heartbeat\n\n"
+            elif changes(previous, snapshot, selector):
+                yield _refetch(snapshot)
+
+
+def changes(previous: Snapshot, snapshot: Snapshot, selector: str) -> dict[str, str]:
+    """Return what happened to which key of a selection between two snapshots: write, update or delete."""
+    key = ("changes", id(previous), selector)
+    kept = snapshot.keep(key, lambda: (previous, diff(previous.select(selector), snapshot.select(selector)).kinds()))
+    return kept[1]
+
+
+def _change(kinds: dict[str, str], json: bool) -> bytes:
+    data: dict[str, Any] = {"flags": {key: {"type": kind} for key, kind in kinds.items()}}
+    return messages.event("configuration_change", data, json=json)
+
+
+def _refetch(snapshot: Snapshot) -> bytes:
+    told = {"type": "refetchEvaluation", "etag": f'"{snapshot.id}"', "lastModified": int(snapshot.published)}
+    return b"id: %d\nevent: message\ndata: %s\n\n" % (snapshot.number, msgspec.json.encode(told))

@@ -1,0 +1,91 @@
+"""The published snapshots as streams see them: the current one, each next one, silence, and the end.
+
+One task follows the topic; thousands of streams wait on futures of their own, so a change costs each of them one
+wake-up and nothing else. A stream that is busy when several snapshots go by sees only the last of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+from wigwag.wire.rpc import Code, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterable, AsyncIterator
+
+    from wigwag.serve.snapshot import Snapshot
+
+TIMEOUT = "stream closed due to server-side timeout"
+STOPPING = "stream closed because the server is stopping"
+Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
+"""(seen before, current): the same one twice after a silence, None for the current at the end of all."""
+
+
+class Feed:
+    """Snapshots, the latest first. There is always a current one; before the first is published it is the empty one."""
+
+    def __init__(self, empty: Snapshot) -> None:
+        self._snapshot = empty
+        self._closed = False
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def current(self) -> Snapshot:
+        """Return the snapshot that a request works on."""
+        return self._snapshot
+
+    async def follow(self, snapshots: AsyncIterable[Snapshot]) -> None:
+        """Make each snapshot the current one, for as long as there are any."""
+        async for snapshot in snapshots:
+            self.advance(snapshot)
+
+    def advance(self, snapshot: Snapshot) -> None:
+        """Make this the current snapshot and wake whoever waits for it."""
+        self._snapshot = snapshot
+        self._wake()
+
+    def close(self) -> None:
+        """Tell every stream that this is the end."""
+        self._closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            _settle(waiter)
+
+    async def steps(self, since: Snapshot, silence: float, deadline: float = 0.0) -> AsyncIterator[Step]:
+        """Yield each step after a snapshot, and silence every so many seconds; `deadline` ends it with an error."""
+        now = asyncio.get_running_loop().time
+        seen, end = since, now() + deadline if deadline else float("inf")
+        while not self._closed:
+            if self._snapshot is seen:
+                await self._wait(min(now() + silence, end))
+                if now() >= end:
+                    raise RpcError(Code.DEADLINE_EXCEEDED, TIMEOUT)
+            if not self._closed:
+                previous, seen = seen, self._snapshot
+                yield previous, seen
+        yield seen, None
+
+    async def _wait(self, until: float) -> None:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_at(until, _settle, waiter)
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            if len(self._waiters) > 64 and waiter.cancelled():
+                self._waiters = [other for other in self._waiters if not other.done()]
+
+
+def stopping() -> RpcError:
+    """Return how streams end when the agent stops: providers in JavaScript never reconnect after a stream that ends well."""
+    return RpcError(Code.UNAVAILABLE, STOPPING)
+
+
+def _settle(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,36 @@
+"""gRPC health checks, for whoever probes with `grpc.health.v1`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wigwag.serve import messages
+from wigwag.wire.rpc import Method
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wigwag.serve.feed import Feed
+    from wigwag.wire.rpc import Call
+
+_FOREVER = 86400.0
+
+
+class Health:
+    """Serving from the first moment to the last, as flagd's is."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+
+    def methods(self) -> dict[bytes, Method]:
+        """Return the methods of the service."""
+        return {
+            b"/grpc.health.v1.Health/Check": Method(unary=lambda call: messages.serving(json=call.json)),
+            b"/grpc.health.v1.Health/Watch": Method(stream=self._watch),
+        }
+
+    async def _watch(self, call: Call) -> AsyncIterator[bytes]:
+        yield messages.serving(json=call.json)
+        async for _, current in self._feed.steps(self._feed.current(), _FOREVER):
+            if current is None:
+                yield messages.serving(json=call.json, serving=False)

@@ -1,0 +1,193 @@
+"""The messages of flagd's services, read and written in both codecs: protobuf, and JSON as Connect has it.
+
+Field numbers and names are those of flagd's schemas (see `proto/`). In JSON, empty fields are written too, an int64 is
+a string, and an `optional` field without a value is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wigwag.wire.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, text
+from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.struct import decode as decode_struct
+from wigwag.wire.struct import encode as encode_struct
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    Json = dict[str, Any]
+
+_to_json = msgspec.json.encode
+_from_json = msgspec.json.decode
+
+
+def read_json(body: bytes) -> Json:
+    """Return a request in JSON as an object; nothing at all is an empty one."""
+    try:
+        message = _from_json(body or b"{}")
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        raise RpcError(Code.INVALID_ARGUMENT, f"the request is not valid JSON: {error}") from error
+    if not isinstance(message, dict):
+        raise RpcError(Code.INVALID_ARGUMENT, "the request must be a JSON object")
+    return message
+
+
+def read_resolve(body: bytes, json: bool) -> tuple[str, Json]:
+    """Read `Resolve*Request`: 1 flag_key, 2 context."""
+    if json:
+        message = read_json(body)
+        return _string(message, "flagKey", "flag_key"), _object(message, "context")
+    key, context = "", b""
+    for number, kind, value in fields(body):
+        if kind == BYTES:
+            if number == 1:
+                key = read_text(value)  # type: ignore[arg-type]
+            elif number == 2:
+                context += value  # type: ignore[operator]
+    return key, decode_struct(context) if context else {}
+
+
+def read_context(body: bytes, json: bool) -> Json:
+    """Read `ResolveAllRequest`: 1 context."""
+    if json:
+        return _object(read_json(body), "context")
+    context = b"".join(value for number, kind, value in fields(body) if number == 1 and kind == BYTES)  # type: ignore[misc]
+    return decode_struct(context) if context else {}
+
+
+def read_sync(body: bytes, json: bool) -> tuple[str, str]:
+    """Read `SyncFlagsRequest` and `FetchAllFlagsRequest`: 1 provider_id, 2 selector."""
+    if json:
+        message = read_json(body)
+        return _string(message, "providerId", "provider_id"), _string(message, "selector")
+    found = {number: value for number, kind, value in fields(body) if kind == BYTES}
+    return read_text(found.get(1, b"")), read_text(found.get(2, b""))  # type: ignore[arg-type]
+
+
+def _string(message: Json, *names: str) -> str:
+    value = next((message[name] for name in names if name in message), "")
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise RpcError(Code.INVALID_ARGUMENT, f"{names[0]} must be text")
+    return value
+
+
+def _object(message: Json, name: str) -> Json:
+    value = message.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise RpcError(Code.INVALID_ARGUMENT, f"{name} must be an object")
+    return value or {}
+
+
+def _int64(number: int, value: int) -> bytes:
+    return integer(number, max(-(1 << 63), min(value, (1 << 63) - 1)))
+
+
+def _struct(number: int, value: Json) -> bytes:
+    return blob(number, encode_struct(value))
+
+
+_VALUES: dict[str, tuple[Callable[[int, Any], bytes], Any]] = {
+    "boolean": (boolean, False),
+    "string": (text, ""),
+    "integer": (_int64, 0),
+    "float": (double, 0.0),
+    "object": (_struct, {}),
+}
+"""How a value of each type is written, and its zero, which protobuf does not write."""
+
+
+def resolved(
+    type: str, value: Any, reason: str, variant: str | None, metadata: Json, *, optional: bool, json: bool
+) -> bytes:
+    """Write `Resolve*Response`: 1 value, 2 reason, 3 variant, 4 metadata. No variant means no value either.
+
+    Where the fields are `optional` they are then left out; where they are not, they are zero.
+    """
+    encode, zero = _VALUES[type]
+    if json:
+        return _resolved_json(type, zero if variant is None else value, reason, variant, metadata, optional)
+    found = b""
+    if variant is not None and (optional or value != zero):
+        found = encode(1, value)
+    found += text(2, reason)
+    if variant:
+        found += text(3, variant)
+    elif variant is not None and optional:
+        found += text(3, "")
+    return found + blob(4, encode_struct(metadata))
+
+
+def _resolved_json(type: str, value: Any, reason: str, variant: str | None, metadata: Json, optional: bool) -> bytes:
+    told: Json = {"reason": reason, "metadata": metadata}
+    if variant is not None or not optional:
+        told |= {"value": str(value) if type == "integer" else value, "variant": variant or ""}
+    return _to_json(told)
+
+
+class AnyFlag(msgspec.Struct, frozen=True):
+    """One flag of `ResolveAllResponse`: reason, variant, a value of one of four types, metadata."""
+
+    reason: str
+    variant: str
+    type: str
+    value: Any
+    metadata: Json
+
+    def encode(self) -> bytes:
+        """Write it: 1 reason, 2 variant, 3 bool, 4 string, 5 double or 6 object value, 7 metadata."""
+        number, write = _ANY[self.type]
+        found = text(1, self.reason) + text(2, self.variant) + write(number, self.value)
+        return found + blob(7, encode_struct(self.metadata))
+
+    def to_json(self) -> Json:
+        """Return it as JSON has it."""
+        told = {"reason": self.reason, "variant": self.variant, _ANY_NAMES[self.type]: self.value}
+        return told | {"metadata": self.metadata}
+
+
+_ANY: dict[str, tuple[int, Callable[[int, Any], bytes]]] = {
+    "boolean": (3, boolean),
+    "string": (4, text),
+    "float": (5, double),
+    "object": (6, _struct),
+}
+_ANY_NAMES = {"boolean": "boolValue", "string": "stringValue", "float": "doubleValue", "object": "objectValue"}
+
+
+def resolved_all(flags: Mapping[str, AnyFlag], metadata: Json | None, *, json: bool) -> bytes:
+    """Write `ResolveAllResponse`: 1 flags by key, 2 metadata, which the oldest service does not have."""
+    if json:
+        told: Json = {"flags": {key: flag.to_json() for key, flag in flags.items()}}
+        return _to_json(told if metadata is None else told | {"metadata": metadata})
+    found = b"".join(blob(1, text(1, key) + blob(2, flag.encode())) for key, flag in flags.items())
+    return found if metadata is None else found + blob(2, encode_struct(metadata))
+
+
+def event(type: str, data: Json, *, json: bool) -> bytes:
+    """Write `EventStreamResponse`: 1 type, 2 data."""
+    return _to_json({"type": type, "data": data}) if json else text(1, type) + blob(2, encode_struct(data))
+
+
+def synced(document: str, context: Json | None, *, json: bool) -> bytes:
+    """Write `SyncFlagsResponse`: 1 flag_configuration, 2 sync_context."""
+    if json:
+        told: Json = {"flagConfiguration": document}
+        return _to_json(told if context is None else told | {"syncContext": context})
+    return text(1, document) + (b"" if context is None else blob(2, encode_struct(context)))
+
+
+def metadata(values: Json, *, json: bool) -> bytes:
+    """Write `GetMetadataResponse`: 2 metadata."""
+    return _to_json({"metadata": values}) if json else blob(2, encode_struct(values))
+
+
+def serving(*, json: bool, serving: bool = True) -> bytes:
+    """Write `HealthCheckResponse`: 1 status."""
+    if json:
+        return _to_json({"status": "SERVING" if serving else "NOT_SERVING"})
+    return integer(1, 1 if serving else 2)

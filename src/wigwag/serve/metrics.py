@@ -1,0 +1,114 @@
+"""What the agent counts, under the names that flagd's metrics have in Prometheus form."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from wigwag.observe import Counter, Gauge, Histogram, Registry
+from wigwag.wire.http import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.flags.model import Resolution
+    from wigwag.wire.http import Answer, Handler, Request
+
+PROVIDER = "flagd"
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_BYTES = tuple(100 * 10**power for power in range(8))
+_STREAM_SECONDS = (30, 60, 120, 300, 480, 600, 1200, 1800, 3600, 10800)
+_HTTP = ("service_name", "http_route", "http_request_method", "http_response_status_code", "url_scheme")
+
+
+class Metrics:
+    """The instruments of an agent."""
+
+    def __init__(self) -> None:
+        self._impressions = Counter(
+            "feature_flag_flagd_impression",
+            "Evaluations of a flag, by key, variant and reason.",
+            ("feature_flag_key", "feature_flag_provider_name", "feature_flag_reason", "feature_flag_result_variant"),
+        )
+        self._reasons = Counter(
+            "feature_flag_flagd_result_reason",
+            "Evaluations by reason.",
+            ("feature_flag_provider_name", "feature_flag_reason", "error_type"),
+        )
+        self.duration = Histogram("http_server_request_duration_seconds", "Duration of requests.", _SECONDS, _HTTP)
+        self.size = Histogram("http_server_response_body_size_bytes", "Size of answers.", _BYTES, _HTTP)
+        self.active = 0
+        self.streams: dict[tuple[str, str], int] = {}
+        self.stream_duration = Histogram(
+            "feature_flag_flagd_sync_stream_duration_seconds",
+            "How long sync streams were open.",
+            _STREAM_SECONDS,
+            ("selector", "provider_id", "reason"),
+        )
+        self.registry = Registry([self._impressions, self._reasons, self.duration, self.size, self.stream_duration])
+        self.registry.add(
+            Gauge("http_server_active_requests", "Requests under way.", lambda: [((), self.active)]),
+            Gauge(
+                "feature_flag_flagd_sync_active_streams",
+                "Open sync streams.",
+                self.streams.items,
+                ("selector", "provider_id"),
+            ),
+        )
+
+    def evaluated(self, key: str, found: Resolution) -> None:
+        """Count one evaluation."""
+        if found.error is None:
+            self._impressions.add((key, PROVIDER, found.reason, found.variant or ""))
+            self._reasons.add((PROVIDER, found.reason, ""))
+        else:
+            self._reasons.add((PROVIDER, found.reason, found.error))
+
+    def stream_opened(self, selector: str, provider_id: str) -> None:
+        """Note that a sync stream began."""
+        key = selector, provider_id
+        self.streams[key] = self.streams.get(key, 0) + 1
+
+    def stream_closed(self, selector: str, provider_id: str, seconds: float, reason: str) -> None:
+        """Note that a sync stream ended, and why."""
+        key = selector, provider_id
+        self.streams[key] -= 1
+        if not self.streams[key]:
+            del self.streams[key]
+        self.stream_duration.observe((selector, provider_id, reason), seconds)
+
+    def observing(self, handler: Handler, service: str, route: Callable[[bytes], str]) -> Handler:
+        """Return the handler with its requests timed; streams count only until they begin."""
+
+        def handle(request: Request) -> object:
+            start = perf_counter()
+            answer = handler(request)
+            if isinstance(answer, Reply):
+                self._note(request, answer, service, route, perf_counter() - start)
+                return answer
+            if hasattr(answer, "__await__"):
+                return self._awaited(request, answer, service, route, start)
+            self._note(request, answer, service, route, perf_counter() - start)
+            return answer
+
+        return handle  # type: ignore[return-value]
+
+    async def _awaited(
+        self, request: Request, answer: object, service: str, route: Callable[[bytes], str], start: float
+    ) -> Answer:
+        self.active += 1
+        try:
+            found: Answer = await answer  # type: ignore[misc]
+        finally:
+            self.active -= 1
+        self._note(request, found, service, route, perf_counter() - start)
+        return found
+
+    def _note(
+        self, request: Request, answer: Answer, service: str, route: Callable[[bytes], str], seconds: float
+    ) -> None:
+        scheme = request.peer.scheme if request.peer else "http"
+        labels = (service, route(request.path), request.method.decode("latin-1"), str(answer.status), scheme)
+        self.duration.observe(labels, seconds)
+        if isinstance(answer, Reply):
+            self.size.observe(labels, len(answer.body))

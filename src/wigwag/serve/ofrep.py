@@ -1,0 +1,197 @@
+"""OFREP: evaluation over plain HTTP and JSON, one flag or all of them, and server-sent events when they change.
+
+POST /ofrep/v1/evaluate/flags/{key}     one flag; the key may contain slashes
+POST /ofrep/v1/evaluate/flags           all flags, with an ETag over the whole answer, so content *and* context
+GET  /ofrep/v1/sse?channels={set}       tells a client to fetch again
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
+
+import msgspec
+from msgspec import Struct
+
+from wigwag.errors import SelectorError
+from wigwag.serve.context import Enrichment, selector_of
+from wigwag.wire.http import Reply, Stream
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.flags.model import Resolution
+    from wigwag.serve.events import Changes
+    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.snapshot import Snapshot
+    from wigwag.wire.http import Answer, Handler, Headers, Request
+
+BULK = b"/ofrep/v1/evaluate/flags"
+SSE = b"/ofrep/v1/sse"
+_JSON: Headers = ((b"content-type", b"application/json"),)
+_EVENTS: Headers = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"))
+_TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+_DETAILS = {
+    "FLAG_NOT_FOUND": (404, "FLAG_NOT_FOUND", "flag `{key}` does not exist"),
+    "PARSE_ERROR": (400, "PARSE_ERROR", "error parsing the flag `{key}`"),
+}
+_OTHER = (400, "GENERAL", "error processing the flag for evaluation")
+_encode = msgspec.json.encode
+
+
+class EventStreams(Struct, frozen=True):
+    """How clients are told about changes."""
+
+    enabled: bool = True
+    inactivity_delay: int = 120
+    public_url: str = ""
+
+    def advertised(self, flag_set: str) -> list[dict[str, Any]]:
+        """Return what a bulk answer says about the event stream."""
+        if not self.enabled:
+            return []
+        endpoint = {"origin": self.public_url} if self.public_url else {}
+        endpoint["requestUri"] = SSE.decode() + (f"?channels={flag_set}" if flag_set else "")
+        return [{"type": "sse", "endpoint": endpoint, "inactivityDelaySec": self.inactivity_delay}]
+
+
+class Ofrep:
+    """The OFREP service."""
+
+    def __init__(
+        self,
+        current: Callable[[], Snapshot],
+        enrichment: Enrichment,
+        metrics: Metrics,
+        changes: Changes,
+        streams: EventStreams = EventStreams(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._current, self._enrichment, self._metrics = current, enrichment, metrics
+        self._changes, self._streams = changes, streams
+
+    def handler(self) -> Handler:
+        """Return the function that answers requests."""
+        return self._handle
+
+    def _handle(self, request: Request) -> Answer:
+        path = request.path
+        if path.startswith(BULK):
+            if request.method != b"POST":
+                return Reply(405, (*_TEXT, (b"allow", b"POST")), b"method not allowed\n")
+            key = path[len(BULK) :]
+            if key in (b"", b"/"):
+                return self._bulk(request)
+            if key.startswith(b"/"):
+                return self._single(request, unquote_to_bytes(key[1:]).decode("utf-8", "replace"))
+        if path == SSE and self._streams.enabled:
+            return self._subscribe(request)
+        return Reply(404, _TEXT, b"404 page not found\n")
+
+    def _single(self, request: Request, key: str) -> Reply:
+        context = self._context(request)
+        if context is None:
+            return _error(400, key, "INVALID_CONTEXT", "Provider context is not valid", None)
+        snapshot = self._current()
+        try:
+            flags = snapshot.select(selector_of(request))
+        except SelectorError as error:
+            return _error(400, key, "GENERAL", f"invalid selector: {error}", {})
+        found = flags.resolve(key, None, None, context)
+        self._metrics.evaluated(key, found)
+        if found.error is not None:
+            status, code, details = _DETAILS.get(found.error, _OTHER)
+            return _error(status, key, code, details.format(key=key), found.metadata)
+        return Reply(200, _JSON, snapshot.encoded("ofrep", found, lambda found: _success(key, found)))
+
+    def _bulk(self, request: Request) -> Reply:
+        context = self._context(request)
+        if context is None:
+            return _error(400, None, "INVALID_CONTEXT", "Provider context is not valid", None)
+        snapshot = self._current()
+        selector = selector_of(request)
+        try:
+            flags = snapshot.select(selector)
+        except SelectorError as error:
+            return _error(400, None, "GENERAL", f"invalid selector: {error}", {})
+        body = self._all(snapshot, flags, selector, context)
+        etag = b'"%s"' % blake2b(body, digest_size=16).hexdigest().encode()
+        if _matches(request.header(b"if-none-match"), etag):
+            return Reply(304, ((b"etag", etag),))
+        return Reply(200, (*_JSON, (b"etag", etag)), body)
+
+    def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
+        evaluated, items = self._metrics.evaluated, []
+        for key in snapshot.keep(("keys", selector), lambda: ordered_keys(flags)):
+            found = flags.resolve(key, None, None, context)
+            evaluated(key, found)
+            items.append(snapshot.encoded("ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
+        tail = snapshot.keep(("tail", selector), lambda: self._tail(selector))
+        return b'{"flags":[' + b",".join(items) + b"]," + tail
+
+    def _tail(self, selector: str) -> bytes:
+        key, _, value = selector.partition("=")
+        reflected = {} if not selector else {key: value} if "=" in selector else {"source": selector}
+        flag_set = value if key == "flagSetId" else ""
+        told: dict[str, Any] = {"metadata": reflected}
+        streams = self._streams.advertised(flag_set)
+        return _encode(told | ({"eventStreams": streams} if streams else {}))[1:]
+
+    def _context(self, request: Request) -> Any:
+        """Return the evaluation context; None if the body is not JSON."""
+        context: Any = {}
+        if request.body.strip():
+            try:
+                body = msgspec.json.decode(request.body)
+            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                return None
+            context = body.get("context") if isinstance(body, dict) else None
+        return self._enrichment.apply(context if isinstance(context, dict) else {}, request)
+
+    def _subscribe(self, request: Request) -> Answer:
+        if request.method != b"GET":
+            return Reply(405, (*_TEXT, (b"allow", b"GET")), b"method not allowed\n")
+        channel = _parameter(request.query, b"channels")
+        return Stream(200, _EVENTS, self._changes.server_sent(f"flagSetId={channel}" if channel else ""))
+
+
+def ordered_keys(flags: FlagSet) -> tuple[str, ...]:
+    """Return every key once, by flag set and key."""
+    return tuple(dict.fromkeys(flag.key for flag in flags.flags()))
+
+
+def _item(key: str, found: Resolution) -> bytes:
+    if found.error is None:
+        return _success(key, found)
+    _, code, details = _DETAILS.get(found.error, _OTHER)
+    told = {"key": key, "errorCode": code, "errorDetails": details.format(key=key), "metadata": found.metadata}
+    return _encode(told)
+
+
+def _success(key: str, found: Resolution) -> bytes:
+    if found.variant is None:
+        return _encode({"key": key, "reason": found.reason, "metadata": found.metadata})
+    told = {"value": found.value, "key": key, "reason": found.reason, "variant": found.variant}
+    return _encode(told | {"metadata": found.metadata})
+
+
+def _error(status: int, key: str | None, code: str, details: str, metadata: dict[str, Any] | None) -> Reply:
+    told: dict[str, Any] = {"key": key} if key is not None else {}
+    return Reply(status, _JSON, _encode(told | {"errorCode": code, "errorDetails": details, "metadata": metadata}))
+
+
+def _matches(header: bytes | None, etag: bytes) -> bool:
+    """Compare weakly, as `If-None-Match` wants it: a list of tags, or `*`."""
+    if header is None:
+        return False
+    tags = [tag.strip().removeprefix(b"W/") for tag in header.split(b",")]
+    return b"*" in tags or etag in tags
+
+
+def _parameter(query: bytes, name: bytes) -> str:
+    for part in query.split(b"&"):
+        key, _, value = part.partition(b"=")
+        if key == name:
+            return unquote_to_bytes(value.replace(b"+", b" ")).decode("utf-8", "replace")
+    return ""

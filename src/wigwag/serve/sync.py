@@ -1,0 +1,106 @@
+"""Whole flag documents for in-process providers: `flagd.sync.v1`, and the older `sync.v1`.
+
+A stream gets the document of its selection at once and again whenever that selection really changed. A document is
+encoded once for all streams that want it.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wigwag.serve import messages
+from wigwag.serve.context import SELECTOR
+from wigwag.serve.evaluation import select
+from wigwag.serve.feed import stopping
+from wigwag.wire.rpc import Code, Method, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wigwag.serve.feed import Feed
+    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.snapshot import Snapshot
+    from wigwag.wire.rpc import Call
+
+SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
+_FOREVER = 86400.0
+
+
+class Sync:
+    """The sync service. `context` is what every document is sent with; None turns GetMetadata off."""
+
+    def __init__(
+        self, feed: Feed, metrics: Metrics, context: dict[str, str], *, metadata: bool = True, deadline: float = 0.0
+    ) -> None:
+        self._feed, self._metrics, self._context = feed, metrics, context
+        self._metadata, self._deadline = metadata, deadline
+
+    def methods(self) -> dict[bytes, Method]:
+        """Return the methods of both services."""
+        found = {}
+        for service in (SERVICE, OLD):
+            found[f"/{service}/SyncFlags".encode()] = Method(stream=self._stream)
+            found[f"/{service}/FetchAllFlags".encode()] = Method(unary=self._fetch)
+        found[f"/{SERVICE}/GetMetadata".encode()] = Method(unary=self._get_metadata)
+        return found
+
+    def _fetch(self, call: Call) -> bytes:
+        _, selector = _wanted(call)
+        snapshot = self._feed.current()
+        select(snapshot, call, selector)
+        return snapshot.keep(("fetch", selector, call.json), lambda: self._encoded(snapshot, selector, call.json, None))
+
+    def _get_metadata(self, call: Call) -> bytes:
+        if not self._metadata:
+            raise RpcError(Code.UNIMPLEMENTED, "metadata endpoint disabled")
+        return messages.metadata(self._context, json=call.json)
+
+    def _stream(self, call: Call) -> AsyncIterator[bytes]:
+        provider_id, selector = _wanted(call)
+        select(self._feed.current(), call, selector)
+        return self._documents(selector, provider_id, call.json)
+
+    async def _documents(self, selector: str, provider_id: str, json: bool) -> AsyncIterator[bytes]:
+        start, ended = monotonic(), "client_disconnect"
+        self._metrics.stream_opened(selector, provider_id)
+        try:
+            snapshot = self._feed.current()
+            yield self._message(snapshot, selector, json)
+            async for previous, current in self._feed.steps(snapshot, _FOREVER, self._deadline):
+                if current is None:
+                    raise stopping()
+                if current is not previous and _differ(previous, current, selector):
+                    yield self._message(current, selector, json)
+        except RpcError as error:
+            ended = "deadline_exceeded" if error.code is Code.DEADLINE_EXCEEDED else "normal_close"
+            raise
+        finally:
+            self._metrics.stream_closed(selector, provider_id, monotonic() - start, ended)
+
+    def _message(self, snapshot: Snapshot, selector: str, json: bool) -> bytes:
+        key = ("sync", selector, json)
+        return snapshot.keep(key, lambda: self._encoded(snapshot, selector, json, self._context))
+
+    def _encoded(self, snapshot: Snapshot, selector: str, json: bool, context: dict[str, str] | None) -> bytes:
+        return messages.synced(document(snapshot, selector), context, json=json)
+
+
+def document(snapshot: Snapshot, selector: str) -> str:
+    """Return the flags of a selection as a document that every provider understands."""
+    flags = snapshot.select(selector).flags()
+    return msgspec.json.encode({"flags": {flag.key: flag.to_dict() for flag in flags}}).decode()
+
+
+def _differ(previous: Snapshot, current: Snapshot, selector: str) -> bool:
+    before, after = previous.select(selector), current.select(selector)
+    return before is not after and before.id != after.id
+
+
+def _wanted(call: Call) -> tuple[str, str]:
+    """Return (provider id, selector): the header counts if it is there, even empty, else the body."""
+    provider_id, selector = messages.read_sync(call.body, call.json)
+    header = call.header(SELECTOR)
+    return provider_id, selector if header is None else header.decode("utf-8", "replace")

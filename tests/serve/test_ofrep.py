@@ -1,0 +1,212 @@
+"""OFREP: bodies, statuses, tags and selectors, called without a socket."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import wigwag
+from tests.flags.test_conformance import evaluations, read
+from wigwag.serve.context import Enrichment
+from wigwag.serve.events import Changes
+from wigwag.serve.feed import Feed
+from wigwag.serve.metrics import Metrics
+from wigwag.serve.ofrep import EventStreams, Ofrep
+from wigwag.serve.snapshot import Snapshot
+from wigwag.wire.http import Handler, Reply, Request
+
+BULK = "/ofrep/v1/evaluate/flags"
+FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
+
+
+def service(flags: wigwag.FlagSet, **options: Any) -> Handler:
+    feed = Feed(Snapshot(flags))
+    enrichment = options.pop("enrichment", Enrichment())
+    return Ofrep(feed.current, enrichment, options.pop("metrics", Metrics()), Changes(feed), **options).handler()
+
+
+def post(handler: Handler, path: str, body: Any = None, method: str = "POST", **headers: str) -> Reply:
+    text = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    fields = tuple((name.replace("_", "-").encode(), value.encode()) for name, value in headers.items())
+    answer = handler(Request(method.encode(), path.encode(), headers=fields, body=text))
+    assert isinstance(answer, Reply)
+    return answer
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[tuple[str, str], Handler]:
+    return {
+        (suite, version): service(wigwag.load(read(f"{suite}-flags"), fractional=version))
+        for suite in ("evaluator", "provider")
+        for version in ("v2", "v3")
+    }
+
+
+@pytest.mark.parametrize(("suite", "version", "case"), evaluations("evaluator") + evaluations("provider"))
+def test_an_evaluation_over_http_gives_what_every_implementation_gives(
+    services: Any, suite: str, version: str, case: dict[str, Any]
+) -> None:
+    reply = post(services[suite, version], f"{BULK}/{case['flag']}", {"context": case["context"]})
+    told = json.loads(reply.body)
+    if case.get("error") == "TYPE_MISMATCH":
+        return  # OFREP asks for no type, so nothing can mismatch
+    if case.get("error"):
+        assert (reply.status, told["errorCode"]) == (404 if case["error"] == "FLAG_NOT_FOUND" else 400, case["error"])
+    elif reply.status == 200:
+        assert told["key"] == case["flag"]
+        assert told.get("value", case["fallback"]) == case.get("value", told.get("value"))
+        assert {name: told.get(name) for name in ("reason", "variant", "metadata") if name in case} == {
+            name: case[name] for name in ("reason", "variant", "metadata") if name in case
+        }
+    else:
+        assert told["errorCode"] == "GENERAL"
+        assert case["value"] == case["fallback"]
+
+
+@pytest.fixture
+def handler() -> Handler:
+    flags = {
+        "plain": FLAG,
+        "a/b c": FLAG,
+        "gold": {**FLAG, "targeting": {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}},
+        "disabled": {**FLAG, "state": "DISABLED", "metadata": {"flagSetId": "s"}},
+        "none": {"state": "ENABLED", "variants": {"on": True}},
+        "bad": {**FLAG, "targeting": {"nope": 1}},
+        "lost": {**FLAG, "targeting": "nowhere"},
+    }
+    return service(wigwag.load({"flags": flags}))
+
+
+def test_the_bodies_of_single_evaluations(handler: Handler) -> None:
+    def told(key: str, context: Any = None) -> tuple[int, Any]:
+        reply = post(handler, f"{BULK}/{key}", {"context": context or {}})
+        return reply.status, json.loads(reply.body)
+
+    assert told("plain") == (
+        200,
+        {"value": False, "key": "plain", "reason": "STATIC", "variant": "off", "metadata": {}},
+    )
+    assert told("gold", {"tier": "gold"})[1]["variant"] == "on"
+    assert told("disabled") == (200, {"key": "disabled", "reason": "DISABLED", "metadata": {"flagSetId": "s"}})
+    assert told("none") == (200, {"key": "none", "reason": "DEFAULT", "metadata": {}})
+    assert told("nope") == (
+        404,
+        {"key": "nope", "errorCode": "FLAG_NOT_FOUND", "errorDetails": "flag `nope` does not exist", "metadata": {}},
+    )
+    assert told("bad")[1]["errorDetails"] == "error parsing the flag `bad`"
+    assert told("lost") == (
+        400,
+        {
+            "key": "lost",
+            "errorCode": "GENERAL",
+            "errorDetails": "error processing the flag for evaluation",
+            "metadata": {},
+        },
+    )
+
+
+@pytest.mark.parametrize("path", ["a/b%20c", "a%2Fb%20c", "a%2fb%20c"])
+def test_keys_with_slashes_are_found(handler: Handler, path: str) -> None:
+    assert json.loads(post(handler, f"{BULK}/{path}").body)["key"] == "a/b c"
+
+
+@pytest.mark.parametrize("body", [None, b"  ", b"{}", b'{"context": null}', b'{"context": 5}', b"[]"])
+def test_a_missing_or_odd_context_is_no_context(handler: Handler, body: Any) -> None:
+    assert post(handler, f"{BULK}/plain", body).status == 200
+
+
+def test_a_body_that_is_no_json_is_an_invalid_context(handler: Handler) -> None:
+    reply = post(handler, f"{BULK}/plain", b"{")
+    expected = {"errorCode": "INVALID_CONTEXT", "errorDetails": "Provider context is not valid", "metadata": None}
+    assert (reply.status, json.loads(reply.body)) == (400, {"key": "plain", **expected})
+    assert json.loads(post(handler, BULK, b"{").body) == expected
+
+
+def test_other_methods_and_paths(handler: Handler) -> None:
+    assert post(handler, f"{BULK}/plain", method="GET").status == 405
+    assert post(handler, "/ofrep/v1/evaluate").status == 404
+    assert post(handler, f"{BULK}x").status == 404
+    assert post(handler, "/").status == 404
+
+
+def test_bulk_has_every_flag_in_order_with_errors_inline(handler: Handler) -> None:
+    for path in (BULK, f"{BULK}/"):
+        reply = post(handler, path, {"context": {"tier": "gold"}})
+        told = json.loads(reply.body)
+        assert [item["key"] for item in told["flags"]] == ["a/b c", "bad", "gold", "lost", "none", "plain", "disabled"]
+        items = {item["key"]: item for item in told["flags"]}
+        assert items["gold"]["value"] is True
+        assert items["bad"]["errorCode"] == "PARSE_ERROR"
+        assert items["none"] == {"key": "none", "reason": "DEFAULT", "metadata": {}}
+        assert told["metadata"] == {}
+        assert told["eventStreams"] == [
+            {"type": "sse", "endpoint": {"requestUri": "/ofrep/v1/sse"}, "inactivityDelaySec": 120}
+        ]
+
+
+def test_the_tag_covers_content_and_context(handler: Handler) -> None:
+    def tag(context: dict[str, Any], **headers: str) -> tuple[int, str, bytes]:
+        reply = post(handler, BULK, {"context": context}, **headers)
+        return reply.status, dict(reply.headers)[b"etag"].decode(), reply.body
+
+    _, first, _ = tag({})
+    _, other, _ = tag({"tier": "gold"})
+    assert first != other
+    assert tag({}, if_none_match=first) == (304, first, b"")
+    assert tag({}, if_none_match=f'W/{first}, "x"')[0] == 304
+    assert tag({}, if_none_match="*")[0] == 304
+    assert tag({"tier": "gold"}, if_none_match=first)[0] == 200
+    assert tag({"tier": "tin"}, if_none_match=first)[0] == 304
+
+
+def test_selectors_select_and_are_reflected(handler: Handler) -> None:
+    told = json.loads(post(handler, BULK, flagd_selector="flagSetId=s").body)
+    assert [item["key"] for item in told["flags"]] == ["disabled"]
+    assert told["metadata"] == {"flagSetId": "s"}
+    assert told["eventStreams"][0]["endpoint"]["requestUri"] == "/ofrep/v1/sse?channels=s"
+    assert json.loads(post(handler, BULK, flagd_selector="x.json").body)["metadata"] == {"source": "x.json"}
+    reply = post(handler, BULK, flagd_selector="colour=red")
+    assert (reply.status, json.loads(reply.body)["errorDetails"]) == (
+        400,
+        'invalid selector: invalid selector key "colour", valid keys: "flagSetId", "source"',
+    )
+    assert post(handler, f"{BULK}/plain", flagd_selector="flagSetId=s").status == 404
+
+
+def test_static_and_header_attributes_lie_over_the_body() -> None:
+    rule = {"var": "who"}
+    flags = wigwag.load({"flags": {"x": {"variants": {"body": 1, "static": 2, "header": 3}, "targeting": rule}}})
+    handler = service(flags, enrichment=Enrichment({"who": "static"}, {"X-Who": "who"}))
+    body = {"context": {"who": "body"}}
+    assert json.loads(post(handler, f"{BULK}/x", body).body)["variant"] == "static"
+    assert json.loads(post(handler, f"{BULK}/x", body, x_who="header").body)["variant"] == "header"
+
+
+def test_evaluations_are_counted() -> None:
+    metrics = Metrics()
+    handler = service(wigwag.load({"flags": {"x": FLAG}}), metrics=metrics)
+    post(handler, f"{BULK}/x")
+    post(handler, BULK)
+    post(handler, f"{BULK}/y")
+    text = metrics.registry.render()
+    labels = 'feature_flag_provider_name="flagd",feature_flag_reason="STATIC",feature_flag_result_variant="off"'
+    assert f'feature_flag_flagd_impression_total{{feature_flag_key="x",{labels}}} 2\n' in text
+    assert 'feature_flag_reason="ERROR",error_type="FLAG_NOT_FOUND"} 1\n' in text
+
+
+def test_event_streams_can_be_turned_off_or_moved() -> None:
+    off = service(wigwag.load({"flags": {}}), streams=EventStreams(enabled=False))
+    assert json.loads(post(off, BULK).body) == {"flags": [], "metadata": {}}
+    assert post(off, "/ofrep/v1/sse", method="GET").status == 404
+    moved = service(
+        wigwag.load({"flags": {}}), streams=EventStreams(public_url="https://flags.example", inactivity_delay=5)
+    )
+    assert json.loads(post(moved, BULK).body)["eventStreams"] == [
+        {
+            "type": "sse",
+            "endpoint": {"origin": "https://flags.example", "requestUri": "/ofrep/v1/sse"},
+            "inactivityDelaySec": 5,
+        }
+    ]

@@ -1,0 +1,283 @@
+"""Event streams, sync streams and server-sent events: what subscribers get, in which order, and never miss."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from google.protobuf import json_format
+from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2 as v1
+from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2 as sync_v1
+
+import wigwag
+from wigwag.serve.events import Changes
+from wigwag.serve.feed import Feed
+from wigwag.serve.metrics import Metrics
+from wigwag.serve.snapshot import Snapshot
+from wigwag.serve.sync import Sync
+from wigwag.wire.http import Request
+from wigwag.wire.rpc import Call, Code, RpcError
+
+FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
+
+
+def snapshot(number: int = 1, **flags: Any) -> Snapshot:
+    return Snapshot(wigwag.load({"flags": flags}, source="f.json"), number=number, published=1700000000.5)
+
+
+def call(body: bytes = b"", *, codec: str = "json", **headers: str) -> Call:
+    fields = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    return Call(body, codec == "json", Request(b"POST", b"/", headers=tuple(fields.items())), fields)
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(10):
+            await main()
+
+    asyncio.run(bounded())
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def events(feed: Feed, request: Call, **options: Any) -> AsyncIterator[bytes]:
+    return Changes(feed, **options).event_stream(bounded=True)(request)
+
+
+def test_ready_comes_first_then_changes_with_keys_and_kinds_then_goodbye() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot(a=FLAG, b=FLAG))
+        stream = events(feed, call())
+        assert json.loads(await anext(stream)) == {"type": "provider_ready", "data": {}}
+        feed.advance(snapshot(a={**FLAG, "state": "DISABLED"}, c=FLAG))
+        assert json.loads(await anext(stream)) == {
+            "type": "configuration_change",
+            "data": {"flags": {"a": {"type": "update"}, "b": {"type": "delete"}, "c": {"type": "write"}}},
+        }
+        feed.close()
+        assert json.loads(await anext(stream)) == {"type": "provider_shutdown", "data": {}}
+        with pytest.raises(RpcError, match="is stopping"):
+            await anext(stream)
+
+    run(main)
+
+
+def test_events_in_protobuf() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        stream = events(feed, call(codec="proto"))
+        assert v1.EventStreamResponse.FromString(await anext(stream)).type == "provider_ready"
+        feed.advance(snapshot(a=FLAG))
+        message = v1.EventStreamResponse.FromString(await anext(stream))
+        assert json_format.MessageToDict(message.data) == {"flags": {"a": {"type": "write"}}}
+
+    run(main)
+
+
+def test_a_change_between_ready_and_waiting_is_not_lost() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        stream = events(feed, call())
+        await anext(stream)
+        for _ in range(3):
+            feed.advance(snapshot(a=FLAG))
+        feed.advance(snapshot(b=FLAG))
+        assert json.loads(await anext(stream))["data"] == {"flags": {"b": {"type": "write"}}}
+
+    run(main)
+
+
+def test_only_the_selection_counts() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        mine = {**FLAG, "metadata": {"flagSetId": "mine"}}
+        stream = events(feed, call(flagd_selector="flagSetId=mine"))
+        await anext(stream)
+        waiting = asyncio.ensure_future(anext(stream))
+        await settle()
+        feed.advance(snapshot(other=FLAG))
+        await settle()
+        assert not waiting.done()
+        feed.advance(snapshot(other=FLAG, a=mine))
+        assert json.loads(await waiting)["data"] == {"flags": {"a": {"type": "write"}}}
+
+    run(main)
+
+
+def test_silence_is_broken_by_keep_alives() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        stream = events(feed, call(), keep_alive=0.01)
+        await anext(stream)
+        assert json.loads(await anext(stream)) == {"type": "keep_alive", "data": {}}
+        assert json.loads(await anext(stream)) == {"type": "keep_alive", "data": {}}
+
+    run(main)
+
+
+def test_the_stream_deadline_ends_a_stream_with_an_error() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        stream = events(feed, call(), deadline=0.01)
+        await anext(stream)
+        with pytest.raises(RpcError, match="server-side timeout") as caught:
+            await anext(stream)
+        assert caught.value.code is Code.DEADLINE_EXCEEDED
+
+    run(main)
+
+
+def test_an_invalid_selector_is_refused_before_the_stream_begins() -> None:
+    with pytest.raises(RpcError, match="invalid selector key"):
+        events(Feed(snapshot()), call(flagd_selector="colour=red"))
+
+
+def sync(feed: Feed, **options: Any) -> Any:
+    return Sync(feed, options.pop("metrics", Metrics()), options.pop("context", {}), **options).methods()
+
+
+def documents(feed: Feed, request: Call, **options: Any) -> AsyncIterator[bytes]:
+    return sync(feed, **options)[b"/flagd.sync.v1.FlagSyncService/SyncFlags"].stream(request)  # type: ignore[no-any-return]
+
+
+def flags_of(message: bytes) -> Any:
+    return json.loads(json.loads(message)["flagConfiguration"])["flags"]
+
+
+def test_a_document_has_only_the_known_members_and_references_resolved() -> None:
+    document = {
+        "metadata": {"owner": "me"},
+        "$evaluators": {"gold": {"==": [{"var": "tier"}, "gold"]}},
+        "flags": [
+            {"key": "a", **FLAG, "targeting": {"if": [{"$ref": "gold"}, "on"]}, "x": 1},
+            {"key": "b", "variants": {"v": 1}},
+        ],
+    }
+
+    async def main() -> None:
+        feed = Feed(Snapshot(wigwag.load(document, source="f.json")))
+        flags = flags_of(await anext(documents(feed, call())))
+        assert flags["a"] == {
+            **FLAG,
+            "targeting": {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]},
+            "source": "f.json",
+            "metadata": {"owner": "me"},
+        }
+        assert flags["b"]["defaultVariant"] == ""
+        assert set(flags["b"]) == {"state", "defaultVariant", "variants", "source", "metadata"}
+
+    run(main)
+
+
+def test_a_document_comes_at_once_and_again_only_when_it_changed() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot(a=FLAG))
+        metrics = Metrics()
+        stream = documents(
+            feed, call(b'{"providerId": "p", "selector": "f.json"}'), metrics=metrics, context={"env": "prod"}
+        )
+        first = json.loads(await anext(stream))
+        assert first["syncContext"] == {"env": "prod"}
+        assert metrics.streams == {("f.json", "p"): 1}
+        waiting = asyncio.ensure_future(anext(stream))
+        await settle()
+        feed.advance(snapshot(a=FLAG))
+        await settle()
+        assert not waiting.done()
+        feed.advance(snapshot(b=FLAG))
+        assert list(flags_of(await waiting)) == ["b"]
+        await stream.aclose()  # type: ignore[attr-defined]
+        assert metrics.streams == {}
+        assert 'reason="client_disconnect"' in metrics.registry.render()
+
+    run(main)
+
+
+def test_documents_end_with_an_error_so_that_every_provider_reconnects() -> None:
+    async def main() -> None:
+        feed, metrics = Feed(snapshot(a=FLAG)), Metrics()
+        stream = documents(feed, call(), metrics=metrics)
+        await anext(stream)
+        feed.close()
+        with pytest.raises(RpcError, match="is stopping") as caught:
+            await anext(stream)
+        assert caught.value.code is Code.UNAVAILABLE
+        assert 'reason="normal_close"' in metrics.registry.render()
+
+    run(main)
+
+
+def test_a_header_selector_beats_the_body_even_when_it_is_empty() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot(a=FLAG))
+        body = b'{"selector": "other.json"}'
+        assert flags_of(await anext(documents(feed, call(body)))) == {}
+        assert list(flags_of(await anext(documents(feed, call(body, flagd_selector=""))))) == ["a"]
+        assert list(flags_of(await anext(documents(feed, call(body, flagd_selector="source=f.json"))))) == ["a"]
+
+    run(main)
+
+
+def test_fetch_and_metadata() -> None:
+    feed = Feed(snapshot(a=FLAG))
+    table = sync(feed, context={"env": "prod"})
+    message = sync_v1.FetchAllFlagsResponse.FromString(
+        table[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call(codec="proto"))
+    )
+    assert list(json.loads(message.flag_configuration)["flags"]) == ["a"]
+    told = sync_v1.GetMetadataResponse.FromString(
+        table[b"/flagd.sync.v1.FlagSyncService/GetMetadata"].unary(call(codec="proto"))
+    )
+    assert json_format.MessageToDict(told.metadata) == {"env": "prod"}
+    with pytest.raises(RpcError, match="metadata endpoint disabled"):
+        sync(feed, metadata=False)[b"/flagd.sync.v1.FlagSyncService/GetMetadata"].unary(call())
+    assert b"/sync.v1.FlagSyncService/SyncFlags" in table
+
+
+def test_a_thousand_subscribers_share_one_document_and_none_misses_the_last() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        last = [b""] * 1000
+
+        async def subscriber(index: int) -> None:
+            async for message in documents(feed, call()):
+                last[index] = message
+                if index % 7 == 0:
+                    await asyncio.sleep(0)  # busy readers skip documents
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(subscriber(index)) for index in range(1000)]
+            await settle()
+            for number in range(100):
+                feed.advance(snapshot(number, **{f"flag-{number}": FLAG}))
+                await asyncio.sleep(0)
+            await settle()
+            for task in tasks:
+                task.cancel()
+        assert len({id(message) for message in last}) == 1
+        assert list(flags_of(last[0])) == ["flag-99"]
+
+    run(main)
+
+
+def test_server_sent_events_tell_to_fetch_again() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        stream = Changes(feed).server_sent("flagSetId=mine")
+        assert await anext(stream) == b": connected\n\n"
+        feed.advance(snapshot(7, a={**FLAG, "metadata": {"flagSetId": "mine"}}))
+        text = (await anext(stream)).decode()
+        assert text.startswith("id: 7\nevent: message\ndata: ")
+        told = json.loads(text.partition("data: ")[2])
+        assert (told["type"], told["lastModified"]) == ("refetchEvaluation", 1700000000)
+        feed.close()
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+
+    run(main)
