@@ -249,6 +249,14 @@ def test_the_message_is_the_one_that_evaluation_would_give() -> None:
     assert "a boolean cannot be joined to text" in wigwag.load(document).resolve("x").message
 
 
+def test_a_rule_beyond_a_limit_is_only_that() -> None:
+    deep: Any = {"var": "a"}
+    for _ in range(230):
+        deep = {"!": [deep]}
+    assert codes({"if": [deep, "red", "blue"]}) == [("limit-rule", "targeting")]
+    assert codes({"if": [{"==": [{"var": "a"}, *range(20_000)]}, "red", "blue"]}) == [("limit-rule", "targeting")]
+
+
 def test_a_constant_that_takes_too_long_is_left_alone() -> None:
     rule: Any = 1
     for _ in range(4):

@@ -91,6 +91,13 @@ async def reading(path: Path, *, deaf: bool = False, wall: float = float("inf"),
         if directory
         else watch_file(FileWatch(str(path), **spec), means)
     )
+    async with reading_stream(stream, clock) as reader:
+        yield reader
+
+
+@asynccontextmanager
+async def reading_stream(stream: AsyncIterator[Any], clock: FakeClock) -> AsyncIterator[Reader]:
+    """Read a stream beside the test."""
     reader = Reader(stream, clock)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(reader.read())

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.pipeline.fakes import FakeClock, run
-from wigwag.pipeline.watch import closing
+from tests.sources.disk import Reader, reading_stream
 from wigwag.sources.follow import Mark, Means, Pace, follow
 from wigwag.sources.lookup import Lookup, chain
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
     from pathlib import Path
-
-    from wigwag.pipeline.spec import Trouble
 
 
 class FakeTarget:
@@ -42,9 +40,10 @@ class FakeTarget:
         return content
 
 
-def following(target: FakeTarget, settle: float = 0.02) -> AbstractAsyncContextManager[AsyncIterator[bytes | Trouble]]:
+def following(target: FakeTarget) -> AbstractAsyncContextManager[Reader]:
     """Follow a target on clocks that stand still."""
-    return closing(follow(target, Pace(settle), Means(FakeClock(), lambda: 0.0)))
+    clock = FakeClock()
+    return reading_stream(follow(target, Pace(), Means(clock, lambda: 100.0)), clock)
 
 
 def test_what_was_disturbed_while_it_was_read_is_read_again(tmp_path: Path) -> None:
@@ -52,8 +51,8 @@ def test_what_was_disturbed_while_it_was_read_is_read_again(tmp_path: Path) -> N
         target = FakeTarget(tmp_path / "f")
         target.path.write_bytes(b"old")
         target.after["read"] = lambda: target.path.write_bytes(b"new")
-        async with following(target) as stream:
-            assert await anext(stream) == b"new"
+        async with following(target) as reader:
+            assert await reader.next() == b"new"
 
     run(main)
 
@@ -68,8 +67,10 @@ def test_what_disappears_in_the_middle_and_comes_back_is_no_trouble(tmp_path: Pa
             target.after["lookups"] = lambda: target.path.write_bytes(b"new")
 
         target.after["marks"] = vanish
-        async with following(target, settle=0.0) as stream:
-            assert await anext(stream) == b"new"
+        async with following(target) as reader:
+            assert await reader.nothing()
+            await reader.clock.advance(0.02)
+            assert await reader.next() == b"new"
 
     run(main)
 
@@ -87,9 +88,9 @@ def test_a_link_that_turns_while_the_ears_are_being_armed_is_followed_to_its_new
             (tmp_path / "next").rename(tmp_path / "link")
 
         target.after["lookups"] = turn
-        async with following(target) as stream:
-            assert await anext(stream) == b"b"
+        async with following(target) as reader:
+            assert await reader.next() == b"b"
             (tmp_path / "b" / "f").write_bytes(b"heard there")
-            assert await anext(stream) == b"heard there"
+            assert await reader.next() == b"heard there"
 
     run(main)

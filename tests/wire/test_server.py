@@ -9,10 +9,12 @@ import stat
 from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
+import h2.connection
 import h2.events
 import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
+from wigwag.wire.connection import Connection, Host
 from wigwag.wire.frames import Code
 from wigwag.wire.http import Answer, Handler, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
@@ -254,12 +256,37 @@ def test_a_stream_that_fails_breaks_off(loop: str, caplog: pytest.LogCaptureFixt
     assert len(caplog.records) == 2
 
 
+class Paper(asyncio.Transport):
+    """A transport that only writes down what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+def http2_requests(count: int) -> bytes:
+    headers = [(":method", "GET"), (":scheme", "http"), (":path", "/"), (":authority", "h")]
+    client = h2.connection.H2Connection()
+    client.initiate_connection()
+    for stream in range(1, 2 * count, 2):
+        client.send_headers(stream, headers, end_stream=True)
+    return client.data_to_send()
+
+
 def test_many_requests_in_one_read_are_answered_in_one_write(loop: str) -> None:
     async def test() -> None:
-        async with serve(hello, HERE) as server, connected(server.addresses[0]) as (reader, writer):
-            writer.write(GET * 10)
-            answer = await reader.readexactly(10 * len(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"))
-            assert answer.count(b"hello") == 10
+        for data in (GET * 10, http2_requests(10)):
+            async with asyncio.TaskGroup() as tasks:
+                connection, paper = Connection(Host(hello, WireLimits(), tasks)), Paper()
+                connection.connection_made(paper)
+                connection.data_received(data)
+            assert [each.count(b"hello") for each in paper.writes] == [10]
 
     run(test, loop)
 

@@ -24,6 +24,22 @@ from wigwag.wire.tls import Tls, context
 Key = ec.EllipticCurvePrivateKey
 
 
+def usage(*, authority: bool) -> x509.KeyUsage:
+    """What a key is for: strict verifiers (Python 3.13) want to be told."""
+    others = dict.fromkeys(
+        (
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "encipher_only",
+            "decipher_only",
+        ),
+        False,
+    )
+    return x509.KeyUsage(digital_signature=True, key_cert_sign=authority, crl_sign=authority, **others)
+
+
 class Authority:
     """A certificate authority in a directory."""
 
@@ -40,6 +56,10 @@ class Authority:
         builder = builder.serial_number(x509.random_serial_number()).not_valid_before(start)
         builder = builder.not_valid_after(start + dt.timedelta(days=10))
         builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
+        builder = builder.add_extension(usage(authority=authority), critical=True)
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         return builder.sign(self.key, hashes.SHA256())

@@ -90,7 +90,8 @@ class _Rules:
 
     def branches(self) -> Iterator[Finding]:
         for rule in self._all:
-            yield from branch_findings(rule, self._setting.options.limits)
+            if not rule.excess:
+                yield from branch_findings(rule, self._setting.options.limits)
 
     def unused_evaluators(self) -> Iterator[Finding]:
         """Report shared rules that no flag refers to, directly or through another."""

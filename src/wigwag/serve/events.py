@@ -58,17 +58,21 @@ class Changes:
                     key = ("event", id(previous), selector, json)
                     yield snapshot.keep(key, lambda: (previous, _change(changed, json)))[1]  # noqa: B023 - called at once
 
-    async def server_sent(self, selector: str) -> AsyncIterator[bytes]:
-        """Yield server-sent events that tell a client to evaluate again."""
+    async def server_sent(self, selector: str, last: str = "") -> AsyncIterator[bytes]:
+        """Yield server-sent events that tell a client to evaluate again.
+
+        `last` is the id of the last event of a client that comes back: it is told at once if it missed a change. Ids
+        are digests of the selection, so they hold across restarts and agents.
+        """
         since = self._feed.current()
-        yield b": connected\n\n"
+        yield _welcome(since, selector, last)
         async for previous, snapshot in self._feed.steps(since, HEARTBEAT_SECONDS):
             if snapshot is None:
                 return
             if snapshot is previous:
                 yield b": heartbeat\n\n"
             elif changes(previous, snapshot, selector):
-                yield _refetch(snapshot)
+                yield _refetch(snapshot, selector)
 
 
 def changes(previous: Snapshot, snapshot: Snapshot, selector: str) -> dict[str, str]:
@@ -83,6 +87,15 @@ def _change(kinds: dict[str, str], json: bool) -> bytes:
     return messages.event("configuration_change", data, json=json)
 
 
-def _refetch(snapshot: Snapshot) -> bytes:
+def _welcome(snapshot: Snapshot, selector: str, last: str) -> bytes:
+    """Tell the client where it stands; while there are no flags yet, nothing that would make it drop its own."""
+    if not snapshot.number:
+        return b": connected\n\n"
+    current = snapshot.select(selector).id
+    return b": connected\nid: %s\n\n" % current.encode() if last in ("", current) else _refetch(snapshot, selector)
+
+
+def _refetch(snapshot: Snapshot, selector: str) -> bytes:
     told = {"type": "refetchEvaluation", "etag": f'"{snapshot.id}"', "lastModified": int(snapshot.published)}
-    return b"id: %d\nevent: message\ndata: %s\n\n" % (snapshot.number, msgspec.json.encode(told))
+    current = snapshot.select(selector).id.encode()
+    return b"id: %s\nevent: message\ndata: %s\n\n" % (current, msgspec.json.encode(told))

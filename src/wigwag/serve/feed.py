@@ -82,7 +82,7 @@ class Feed:
 
 
 def stopping() -> RpcError:
-    """Return how streams end when the agent stops: providers in JavaScript never reconnect after a stream that ends well."""
+    """Return how streams end when the agent stops: providers in JavaScript never come back after one that ends well."""
     return RpcError(Code.UNAVAILABLE, STOPPING)
 
 

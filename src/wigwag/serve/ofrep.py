@@ -153,7 +153,8 @@ class Ofrep:
         if request.method != b"GET":
             return Reply(405, (*_TEXT, (b"allow", b"GET")), b"method not allowed\n")
         channel = _parameter(request.query, b"channels")
-        return Stream(200, _EVENTS, self._changes.server_sent(f"flagSetId={channel}" if channel else ""))
+        last = (request.header(b"last-event-id") or b"").decode("utf-8", "replace")
+        return Stream(200, _EVENTS, self._changes.server_sent(f"flagSetId={channel}" if channel else "", last))
 
 
 def ordered_keys(flags: FlagSet) -> tuple[str, ...]:

@@ -132,7 +132,7 @@ class Follower(Generic[T]):
         lookups: tuple[Lookup, ...] = ()
         for _ in range(10):
             before, lookups = lookups, self._target.lookups()
-            if before:
+            if lookups == before:
                 break
             self._listener.arm(lookups)
         return any(lookup.link and lookup.name == SWAPPED for lookup in lookups)

@@ -57,7 +57,7 @@ def head(fields: list[Field], limits: WireLimits, size: int) -> Head:
 
 
 def _too_large(fields: list[Field], limits: WireLimits, size: int) -> bool:
-    """Return whether the fields are too large; few of them in a small block cannot be, since a reference is one entry."""
+    """Return whether the fields are too large, which few of them in a small block cannot be."""
     if (len(fields) * LARGEST_ENTRY + 2 * size) <= limits.header_bytes:
         return False
     return sum(len(name) + len(value) for name, value in fields) > limits.header_bytes
