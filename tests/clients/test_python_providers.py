@@ -1,4 +1,4 @@
-"""Unmodified Python providers against a real agent: evaluation, events, caching, reconnection, selectors, sockets, TLS."""
+"""Unmodified Python providers against a real agent: evaluation, events, caching, reconnection, sockets, TLS."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from openfeature.event import EventDetails, ProviderEvent
 from openfeature.flag_evaluation import FlagEvaluationDetails
 
 from tests.agent.process import TIMEOUT, AgentProcess, write
+from tests.clients.certificates import make_certificates
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 RULE = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}
@@ -88,9 +90,10 @@ def connected(provider: Any) -> Iterator[OpenFeatureClient]:
 
 
 def flagd(agent: AgentProcess, resolver: ResolverType, **options: Any) -> FlagdProvider:
-    port = agent.port("evaluation" if resolver is ResolverType.RPC else "sync")
     settings = {"deadline_ms": 5000, "retry_backoff_ms": 50, "retry_backoff_max_ms": 100, "retry_grace_period": 20}
-    return FlagdProvider(host="127.0.0.1", port=port, resolver_type=resolver, **{**settings, **options})
+    if "port" not in options:
+        options["port"] = agent.port("evaluation" if resolver is ResolverType.RPC else "sync")
+    return FlagdProvider(resolver_type=resolver, **{"host": "127.0.0.1", **settings, **options})
 
 
 def seen(details: FlagEvaluationDetails[Any]) -> tuple[Any, str | None, str | None, str | None]:
@@ -132,12 +135,14 @@ def test_flagd_provider_in_file_mode_reads_our_documents(flags: Path) -> None:
 
 
 def test_ofrep_provider_evaluates(flags: Path) -> None:
-    with AgentProcess("--uri", f"file:{flags}") as agent:
-        with connected(OFREPProvider(f"http://{agent.address('OFREP')}")) as client:
-            assert seen(client.get_boolean_details("static", True)) == (False, "off", "STATIC", None)
-            assert client.get_boolean_value("targeted", False, GOLD) is True
-            assert client.get_object_value("object", {}) == {"a": [1, {"b": "c"}]}
-            assert seen(client.get_boolean_details("missing", True))[0::3] == (True, "FLAG_NOT_FOUND")
+    with (
+        AgentProcess("--uri", f"file:{flags}") as agent,
+        connected(OFREPProvider(f"http://{agent.address('OFREP')}")) as client,
+    ):
+        assert seen(client.get_boolean_details("static", True)) == (False, "off", "STATIC", None)
+        assert client.get_boolean_value("targeted", False, GOLD) is True
+        assert client.get_object_value("object", {}) == {"a": [1, {"b": "c"}]}
+        assert seen(client.get_boolean_details("missing", True))[0::3] == (True, "FLAG_NOT_FOUND")
 
 
 @pytest.mark.parametrize("resolver", RESOLVERS)
@@ -190,3 +195,26 @@ def test_the_context_that_the_operator_adds_reaches_in_process_evaluation(tmp_pa
             with connected(flagd(agent, resolver)) as client:
                 Heard(client).wait_for(ProviderEvent.PROVIDER_READY)
                 assert client.get_boolean_value("x", False) is True
+
+
+@pytest.mark.parametrize("resolver", RESOLVERS)
+def test_the_provider_reaches_a_unix_socket_whose_name_ends_in_a_port(flags: Path, resolver: ResolverType) -> None:
+    """The provider has no option for sockets. gRPC takes `unix:…` as host; the provider appends a colon and a port."""
+    with TemporaryDirectory() as folder:  # a path that is short enough for a socket
+        option = "--socket-path" if resolver is ResolverType.RPC else "--sync-socket-path"
+        with AgentProcess(f"--uri=file:{flags}", f"{option}={folder}/agent.sock:1") as agent:
+            provider = flagd(agent, resolver, host=f"unix:{folder}/agent.sock", port=1)
+            with connected(provider) as client:
+                check_evaluations(client)
+
+
+@pytest.mark.parametrize("resolver", RESOLVERS)
+def test_the_provider_trusts_the_authority_that_it_is_told_of(
+    flags: Path, tmp_path: Path, resolver: ResolverType
+) -> None:
+    files = make_certificates(tmp_path)
+    with (
+        AgentProcess(f"--uri=file:{flags}", *files.arguments()) as agent,
+        connected(flagd(agent, resolver, host="localhost", tls=True, cert_path=str(files.authority))) as client,
+    ):
+        check_evaluations(client)

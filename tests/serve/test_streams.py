@@ -268,16 +268,34 @@ def test_a_thousand_subscribers_share_one_document_and_none_misses_the_last() ->
 
 def test_server_sent_events_tell_to_fetch_again() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
+        feed = Feed(snapshot(0))
         stream = Changes(feed).server_sent("flagSetId=mine")
         assert await anext(stream) == b": connected\n\n"
-        feed.advance(snapshot(7, a={**FLAG, "metadata": {"flagSetId": "mine"}}))
+        new = snapshot(7, a={**FLAG, "metadata": {"flagSetId": "mine"}}, b=FLAG)
+        feed.advance(new)
         text = (await anext(stream)).decode()
-        assert text.startswith("id: 7\nevent: message\ndata: ")
+        assert text.startswith(f"id: {new.select('flagSetId=mine').id}\nevent: message\ndata: ")
         told = json.loads(text.partition("data: ")[2])
         assert (told["type"], told["lastModified"]) == ("refetchEvaluation", 1700000000)
         feed.close()
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
+
+    run(main)
+
+
+def test_a_client_that_comes_back_is_told_at_once_of_what_it_missed_in_its_selection() -> None:
+    mine = {**FLAG, "metadata": {"flagSetId": "mine"}}
+
+    async def first(current: Snapshot, last: str = "") -> bytes:
+        return await anext(Changes(Feed(current)).server_sent("flagSetId=mine", last))
+
+    async def main() -> None:
+        welcome = await first(snapshot(a=mine))
+        last = welcome.decode().partition("id: ")[2].strip()
+        assert welcome == f": connected\nid: {last}\n\n".encode()  # no data, so no event: only an id to come back with
+        assert await first(snapshot(a=mine, b=FLAG), last) == welcome
+        assert b"refetchEvaluation" in await first(snapshot(a={**mine, "state": "DISABLED"}), last)
+        assert await first(snapshot(0), last) == b": connected\n\n"
 
     run(main)

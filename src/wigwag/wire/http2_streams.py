@@ -153,6 +153,7 @@ class Http2Stream:
         flags = END_STREAM if last else 0
         head = HEAD.pack(size >> 8, size & 255, DATA, flags, self.id)
         outlet.out += (head, self._pending[self._at : self._at + size])
+        outlet.floods.answered = True
         outlet.window -= size
         self.window -= size
         self._at += size
