@@ -124,6 +124,12 @@ def collect(
     return record(**values)
 
 
+def unknown_keys(record: type, config: Mapping[str, Any]) -> list[str]:
+    """Return the keys of a config file that name no option."""
+    known = {long_name(field.name) for field in dataclasses.fields(record)}
+    return [key for key in map(str, config) if key.lower() not in known]
+
+
 def long_name(field: str) -> str:
     """Return the option's name on the command line and in config files."""
     return field.replace("_", "-")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 from urllib.request import Request, urlopen
 
 TIMEOUT = 20.0
@@ -25,7 +25,7 @@ class AgentProcess:
         self.lines: list[dict[str, Any]] = []
         self._news = threading.Condition()
 
-    def __enter__(self) -> AgentProcess:
+    def __enter__(self) -> Self:
         ports = {"port": 0, "management-port": 0, "sync-port": 0, "ofrep-port": 0} | self._ports
         options = [f"--{name}={number}" for name, number in ports.items()]
         command = [sys.executable, "-m", "wigwag", "start", "--log-format=json", "--bind=127.0.0.1", *options]

@@ -123,7 +123,8 @@ def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         (["--stream-deadline=soon"], "is not a duration such as 30s"),
         (["--context-value=x"], "not of the form key=value"),
         (["--server-cert-path=x"], "both --server-cert-path and --server-key-path"),
-        (["--server-cert-path=x", "--server-key-path=y"], "x"),
+        (["--server-cert-path=x", "--server-key-path=y"], "--server-cert-path: there is no file x"),
+        (["--client-ca-path=x"], "--client-ca-path needs TLS"),
         (["--config=no-such-file"], "cannot read the config file no-such-file"),
         (["--fractional=v9"], "v9"),
     ],
@@ -202,3 +203,31 @@ def test_without_a_source_the_demo_is_served_on_loopback_and_says_what_to_try() 
     assert process.returncode == 0
     assert sum("curl -s" in line for line in lines) == 3
     assert "evaluation=127.0.0.1:" in err
+
+
+def test_a_flag_that_goes_bad_on_its_own_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    write(path, {"flags": {"x": FLAG}})
+    with AgentProcess(f"--uri=file:{path}") as agent:
+        seen = len(agent.lines)
+        write(path, {"flags": {"x": {**FLAG, "variants": 5}}})
+        agent.wait_for_log(lambda line: "last good definition stays" in line["msg"], seen)
+        assert value(agent, "x") is False
+        (source,) = json.loads(agent.fetch("management", "/debug/sources")[1])
+        assert [problem["path"] for problem in source["problems"]] == ["$.flags.x.variants"]
+
+
+def test_a_body_that_is_too_large_is_refused_in_the_words_of_each_protocol(tmp_path: Path) -> None:
+    write(tmp_path / "f.json", {"flags": {"x": FLAG}})
+    with AgentProcess(f"--uri=file:{tmp_path / 'f.json'}", "--max-request-body=1000") as agent:
+        body = {"flagKey": "x", "context": {"a": "x" * 1000}}
+        status, told = agent.fetch("evaluation", RESOLVE, body, content_type="application/json")
+        assert (status, json.loads(told)["code"]) == (429, "resource_exhausted")
+        status, told = agent.fetch("OFREP", "/ofrep/v1/evaluate/flags/x", body)
+        assert (status, json.loads(told)) == (413, {"errorDetails": "request body too large"})
+
+
+def test_a_misspelt_key_of_the_config_file_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "agent.json", {"sorces": []})
+    done = start(f"--config={tmp_path / 'agent.json'}", "--port=x")
+    assert "'sorces', which is no option" in done.stderr

@@ -228,7 +228,7 @@ def test_fetch_and_metadata() -> None:
     feed = Feed(snapshot(a=FLAG))
     table = sync(feed, context={"env": "prod"})
     message = sync_v1.FetchAllFlagsResponse.FromString(
-        table[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call(codec="proto"))
+        asyncio.run(table[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call(codec="proto")))
     )
     assert list(json.loads(message.flag_configuration)["flags"]) == ["a"]
     told = sync_v1.GetMetadataResponse.FromString(
@@ -297,5 +297,33 @@ def test_a_client_that_comes_back_is_told_at_once_of_what_it_missed_in_its_selec
         assert await first(snapshot(a=mine, b=FLAG), last) == welcome
         assert b"refetchEvaluation" in await first(snapshot(a={**mine, "state": "DISABLED"}), last)
         assert await first(snapshot(0), last) == b": connected\n\n"
+
+    run(main)
+
+
+def test_before_the_first_snapshot_a_client_waits_instead_of_getting_none() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot(), published=False)
+        stream = documents(feed, call())
+        waiting = asyncio.ensure_future(anext(stream))
+        fetching = asyncio.ensure_future(sync(feed)[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call()))
+        await settle()
+        assert not waiting.done()
+        assert not fetching.done()
+        feed.advance(snapshot(a=FLAG))
+        assert list(flags_of(await waiting)) == list(flags_of(await fetching)) == ["a"]
+
+    run(main)
+
+
+def test_a_rule_that_cannot_be_sent_takes_no_other_flag_down() -> None:
+    doubling: dict[str, Any] = {f"e{n}": {"and": [{"$ref": f"e{n + 1}"}] * 2} for n in range(60)}
+    bad = {**FLAG, "targeting": {"$ref": "e0"}}
+    flags = wigwag.load({"flags": {"bad": bad, "good": FLAG}, "$evaluators": doubling})
+
+    async def main() -> None:
+        sent = flags_of(await anext(documents(Feed(Snapshot(flags)), call())))
+        assert sent["good"]["variants"] == FLAG["variants"]
+        assert wigwag.load({"flags": sent}).resolve("bad").error == flags.resolve("bad").error == "PARSE_ERROR"
 
     run(main)

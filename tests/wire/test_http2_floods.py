@@ -151,6 +151,18 @@ def test_bandwidth_probes_after_every_answer_are_fine() -> None:
     assert not link.closing
 
 
+def test_bandwidth_probes_after_every_piece_of_a_stream_are_fine() -> None:
+    link = machine()
+    link.receive(GREETING + frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK), 0.0)
+    stream = link.ready.popleft()
+    assert stream.begin(200, ())
+    for n in range(100):
+        stream.send(b"news")
+        link.receive(PING, n / 100)
+        taken(link)
+    assert not link.closing
+
+
 def test_a_window_opened_byte_by_byte_is_abuse() -> None:
     link = machine()
     link.receive(GREETING + f.settings({f.Setting.INITIAL_WINDOW_SIZE: 0}), 0.0)

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 import wigwag
 from wigwag.agent.sources import DEMO, Source
-from wigwag.errors import DocumentError
+from wigwag.errors import StartError
+from wigwag.pipeline.parse import parsed
 from wigwag.pipeline.spec import Trouble
 from wigwag.serve.snapshot import Snapshot
 from wigwag.sources.file import FileWatch, watch_file
@@ -27,32 +28,23 @@ if TYPE_CHECKING:
     from wigwag.flags.document import Format
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
+    from wigwag.pipeline.spec import Watcher
 
 
 class Loader:
-    """Watches sources and yields their flags, parsed."""
+    """Parses the documents of sources, each with the flags its source had before at hand."""
 
     def __init__(self, fractional: Fractional, *, strict: bool) -> None:
         self._fractional: Fractional = fractional
         self._strict = strict
         self._previous: dict[Source, FlagSet] = {}
 
-    async def watch(self, source: Source) -> AsyncIterator[FlagSet | Trouble]:
-        """Yield the flags of a source each time they change."""
-        async for document in documents(source):
-            if isinstance(document, Trouble):
-                yield document
-                continue
-            try:
-                flags = self._load(source, document)
-            except DocumentError as error:
-                yield Trouble(str(error))
-            else:
-                self._previous[source] = flags
-                yield flags
+    def watcher(self) -> Watcher[Source, FlagSet]:
+        """Return what yields the flags of a source each time they change."""
+        return parsed(documents, self._load)
 
     def _load(self, source: Source, document: bytes) -> FlagSet:
-        return wigwag.load(
+        flags = wigwag.load(
             document,
             self._fractional,
             strict=self._strict,
@@ -60,6 +52,8 @@ class Loader:
             format=format_of(source.name),
             previous=self._previous.get(source),
         )
+        self._previous[source] = flags
+        return flags
 
 
 async def documents(source: Source) -> AsyncIterator[bytes | Trouble]:
@@ -82,8 +76,15 @@ def assembler(now: Callable[[], float] = time.time) -> Callable[[Mapping[Source,
     numbers = count(1)
 
     def assemble(values: Mapping[Source, FlagSet]) -> Snapshot:
+        if not values:
+            raise StartError("no source has answered yet")  # nothing is not the same as no flags
         ordered = sorted(values, key=lambda source: source.position)
         flags = wigwag.merge([values[source] for source in ordered])
         return Snapshot(flags, number=next(numbers), published=now())
 
     return assemble
+
+
+def content(snapshot: Snapshot) -> object:
+    """Return what makes a snapshot worth publishing: its flags, and what is wrong with them."""
+    return snapshot.id, [problem for layer in snapshot.flags.layers for problem in layer.problems]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wigwag.options import as_it_is, duration, option, port_number
+
+if TYPE_CHECKING:
+    from wigwag.flags.model import Fractional
 
 IGNORED = ("otel_cert_path", "otel_key_path", "otel_ca_path", "otel_reload_interval")
 """Accepted because flagd accepts them; flagd itself no longer reads them."""
@@ -49,7 +52,7 @@ class AgentOptions:
         (), "an origin that browsers may call from; * for all, none by default", short="-C", metavar="ORIGIN"
     )
     strict: bool = option(False, "reject a document with a bad flag instead of quarantining the flag")
-    fractional: str = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
+    fractional: Fractional = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
     stream_deadline: float = option(
         0.0, "end event and sync streams after this long; 0 for never", metavar="DURATION", convert=duration
     )
@@ -65,8 +68,9 @@ class AgentOptions:
     ofrep_sse_enabled: bool = option(True, "tell OFREP clients about changes by server-sent events")
     ofrep_sse_inactivity_delay: int = option(120, "seconds after which an inactive client refetches", metavar="SECONDS")
     ofrep_sse_public_url: str = option("", "where clients reach the event stream, if not here", metavar="URL")
+    debug_endpoints: bool = option(False, "serve /debug on the management port to other machines, too")
     log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
-    debug: bool = option(False, "log more, context values too", short="-x")
+    debug: bool = option(False, "log more", short="-x")
     config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
     metrics_exporter: str = option(
         "", "otel to push metrics; without it they are served on the management port", short="-t", metavar="NAME"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wigwag.agent.sources import DEMO
-from wigwag.errors import UsageError
+from wigwag.errors import StartError, UsageError
 from wigwag.serve.context import Enrichment
 from wigwag.serve.cors import with_cors
+from wigwag.serve.debug import Debug
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import Changes
 from wigwag.serve.health import Health
@@ -41,6 +44,7 @@ class Port(Struct, frozen=True):
     name: str
     option: str
     """What to say to serve elsewhere."""
+    socket_option: str
     handler: Handler
     listener: Listener
     limits: WireLimits
@@ -60,37 +64,44 @@ def ports(options: AgentOptions, sources: Sequence[Source], feed: Feed, metrics:
         metadata=not options.disable_sync_metadata,
         deadline=options.stream_deadline,
     )
-    ofrep = Ofrep(feed.current, enrichment, metrics, changes, streams).handler()
-    management = Management(feed.current, report.ready, metrics.registry, report.sources).handler()
+    ofrep = Ofrep(feed.current, enrichment, metrics, changes, streams, limits.body_bytes).handler()
+    debug = Debug(feed.current, report.sources, enrichment, everybody=options.debug_endpoints)
+    management = Management(report.ready, metrics.registry, debug).handler()
     origins = options.cors_origin
+    # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
+    outer = replace(limits, body_bytes=2 * limits.body_bytes)
     return [
         Port(
             "evaluation",
             "--port",
+            "--socket-path",
             with_cors(metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods)), origins),
             _listener(host, options.port, options.socket_path, tls),
-            limits,
+            outer,
         ),
         Port(
             "management",
             "--management-port",
+            "",
             rpc_handler(Health(feed).methods(), limits, management),
             _listener(host, options.management_port),
-            limits,
+            outer,
         ),
         Port(
             "sync",
             "--sync-port",
+            "--sync-socket-path",
             rpc_handler(sync.methods(), limits),
             _listener(host, options.sync_port, options.sync_socket_path, tls),
-            limits,
+            outer,
         ),
         Port(
             "OFREP",
             "--ofrep-port",
+            "",
             with_cors(metrics.observing(ofrep, "ofrep", _ofrep_route), origins),
             _listener(host, options.ofrep_port),
-            limits,
+            outer,
         ),
     ]
 
@@ -119,7 +130,13 @@ def _tls(options: AgentOptions) -> Tls | None:
     if bool(options.server_cert_path) != bool(options.server_key_path):
         raise UsageError("TLS needs both --server-cert-path and --server-key-path")
     if not options.server_cert_path:
+        if options.client_ca_path:
+            raise UsageError("--client-ca-path needs TLS: give --server-cert-path and --server-key-path, too")
         return None
+    for name in ("server_cert_path", "server_key_path", "client_ca_path"):
+        path = getattr(options, name)
+        if path and not Path(path).is_file():
+            raise StartError(f"--{name.replace('_', '-')}: there is no file {path}")
     authority = options.client_ca_path or None
     clients: Literal["none", "required"] = "required" if authority else "none"
     return Tls(certificate=options.server_cert_path, key=options.server_key_path, authority=authority, clients=clients)
@@ -132,6 +149,6 @@ def _routes(methods: Mapping[bytes, object]) -> Callable[[bytes], str]:
 
 
 def _ofrep_route(path: bytes) -> str:
-    if path.startswith(BULK + b"/") and len(path) > len(BULK) + 1:
-        return _SINGLE
+    if path.startswith(BULK + b"/"):
+        return _SINGLE if len(path) > len(BULK) + 1 else BULK.decode()
     return path.decode() if path in (BULK, SSE) else "unknown"

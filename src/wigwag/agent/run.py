@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import wigwag
-from wigwag.agent.assemble import Loader, assembler
+from wigwag.agent.assemble import Loader, assembler, content
 from wigwag.agent.options import IGNORED, NOT_YET, AgentOptions
 from wigwag.agent.ports import Port, ports
 from wigwag.agent.report import Report
@@ -52,6 +52,7 @@ DEMO_HINTS = """
 def run_agent(options: AgentOptions) -> int:
     """Run the agent until it is told to stop; return the exit code."""
     set_up_logging(options.log_format, debug=options.debug)
+    logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
     for name in (*IGNORED, *NOT_YET):
         if getattr(options, name) != getattr(AgentOptions(), name):
             log.warning("--%s is accepted but has no effect", name.replace("_", "-"))
@@ -93,16 +94,16 @@ class Agent:
     def __init__(self, options: AgentOptions) -> None:
         self._options = options
         self.sources = parse_sources(options.uri, options.sources)
-        self._loader = Loader(options.fractional, strict=options.strict)  # type: ignore[arg-type]
+        loader = Loader(options.fractional, strict=options.strict)
         manners = Manners()
         self.pipeline: Pipeline[Source, FlagSet, Snapshot] = Pipeline(
             [Wanted(source, grace=SOURCE_GRACE_SECONDS) for source in self.sources],
-            self._loader.watch,
+            loader.watcher(),
             assembler(),
-            key=lambda snapshot: snapshot.id,
+            key=content,
             manners=manners,
         )
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}})))
+        self.feed = Feed(Snapshot(wigwag.load({"flags": {}})), published=False)
         self.metrics = Metrics()
         self.report = Report(self.pipeline, self.feed, manners.clock.now)
         self.report.register(self.metrics.registry)
@@ -174,7 +175,7 @@ class _Opening:
 
 def _why(port: Port, group: BaseExceptionGroup[OSError]) -> str:
     error, listener = _cause(group), port.listener
-    place = listener.path or f"port {listener.port}"
+    place, option = listener.path or f"port {listener.port}", port.socket_option if listener.path else port.option
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"{place} ({port.name}) is in use; stop what uses it, or choose another with {port.option}"
+        return f"{place} ({port.name}) is in use; stop what uses it, or choose another with {option}"
     return f"cannot serve {port.name} at {place}: {error}"

@@ -9,16 +9,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from wigwag.cli.config import read_config
-from wigwag.cli.terminal import abandon_output, complain, prepare_streams
+from wigwag.cli.terminal import abandon_output, complain, prepare_streams, remark
 from wigwag.errors import WigwagError
-from wigwag.options import add_options, collect, plain_booleans
+from wigwag.options import add_options, collect, plain_booleans, unknown_keys
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BROKEN_PIPE = 141
-COMMANDS = ("start", "eval", "lint")
+COMMANDS = ("start", "eval", "lint", "version")
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 
@@ -72,6 +72,8 @@ def _options(command: Any, parsed: argparse.Namespace) -> Any:
     config = {}
     if getattr(command, "CONFIG", False):
         config = read_config(parsed.config or os.environ.get(f"{prefix}CONFIG", ""))
+        for key in unknown_keys(command.Options, config):
+            remark(f"wigwag: the config file says {key!r}, which is no option")
     return collect(command.Options, parsed, os.environ, prefix, config)
 
 

@@ -139,11 +139,18 @@ class Flag(Struct, eq=False, gc=False):
             "variants": self.variants,
         }
         if self.targeted:
-            flag["targeting"] = refs.inline(self.rule, self.setting.evaluators)
+            flag["targeting"] = self._inlined()
         flag["source"] = self.source
         if self.metadata:
             flag["metadata"] = self.metadata
         return flag
+
+    def _inlined(self) -> Json:
+        """Return the rule with its references resolved; one that cannot be, so that it fails elsewhere, too."""
+        try:
+            return refs.inline(self.rule, self.setting.evaluators)
+        except DocumentError as error:
+            return {"unusable-rule": [str(error)]}
 
     @property
     def digest(self) -> bytes:

@@ -25,13 +25,19 @@ Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
 class Feed:
     """Snapshots, the latest first. There is always a current one; before the first is published it is the empty one."""
 
-    def __init__(self, empty: Snapshot) -> None:
-        self._snapshot = empty
+    def __init__(self, empty: Snapshot, *, published: bool = True) -> None:
+        self._snapshot, self._published = empty, published
         self._closed = False
         self._waiters: list[asyncio.Future[None]] = []
 
     def current(self) -> Snapshot:
         """Return the snapshot that a request works on."""
+        return self._snapshot
+
+    async def first(self, patience: float) -> Snapshot:
+        """Return the current snapshot; before any is published, wait for one, but not for ever."""
+        if not self._published and not self._closed:
+            await self._wait(asyncio.get_running_loop().time() + patience)
         return self._snapshot
 
     async def follow(self, snapshots: AsyncIterable[Snapshot]) -> None:
@@ -41,7 +47,7 @@ class Feed:
 
     def advance(self, snapshot: Snapshot) -> None:
         """Make this the current snapshot and wake whoever waits for it."""
-        self._snapshot = snapshot
+        self._snapshot, self._published = snapshot, True
         self._wake()
 
     def close(self) -> None:

@@ -67,7 +67,9 @@ class Ofrep:
         metrics: Metrics,
         changes: Changes,
         streams: EventStreams = EventStreams(),  # noqa: B008 - a frozen value
+        largest: int = 1 << 31,
     ) -> None:
+        self._largest = largest
         self._current, self._enrichment, self._metrics = current, enrichment, metrics
         self._changes, self._streams = changes, streams
 
@@ -80,6 +82,8 @@ class Ofrep:
         if path.startswith(BULK):
             if request.method != b"POST":
                 return Reply(405, (*_TEXT, (b"allow", b"POST")), b"method not allowed\n")
+            if len(request.body) > self._largest:
+                return Reply(413, _JSON, b'{"errorDetails":"request body too large"}')
             key = path[len(BULK) :]
             if key in (b"", b"/"):
                 return self._bulk(request)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 _FOREVER = 86400.0
+PATIENCE = 5.0
+"""How long a client waits for the first document: one without flags would make it ready with none."""
 
 
 class Sync:
@@ -47,9 +49,9 @@ class Sync:
         found[f"/{SERVICE}/GetMetadata".encode()] = Method(unary=self._get_metadata)
         return found
 
-    def _fetch(self, call: Call) -> bytes:
+    async def _fetch(self, call: Call) -> bytes:
         _, selector = _wanted(call)
-        snapshot = self._feed.current()
+        snapshot = await self._feed.first(PATIENCE)
         select(snapshot, call, selector)
         return snapshot.keep(("fetch", selector, call.json), lambda: self._encoded(snapshot, selector, call.json, None))
 
@@ -67,7 +69,7 @@ class Sync:
         start, ended = monotonic(), "client_disconnect"
         self._metrics.stream_opened(selector, provider_id)
         try:
-            snapshot = self._feed.current()
+            snapshot = await self._feed.first(PATIENCE)
             yield self._message(snapshot, selector, json)
             async for previous, current in self._feed.steps(snapshot, _FOREVER, self._deadline):
                 if current is None:

@@ -8,6 +8,7 @@ A gzip body must be one member: a chain of members would cost more than it says.
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 
 from wigwag.wire.rpc import Code, RpcError
 
@@ -30,9 +31,13 @@ def wrap(message: bytes, flags: int = 0) -> bytes:
 
 def pack(message: bytes, gzip: bool) -> bytes:
     """Return the message with its prefix, compressed if the other side takes gzip and it is worth it."""
-    if gzip and len(message) >= WORTH_COMPRESSING:
-        return wrap(compress(message), COMPRESSED)
-    return wrap(message)
+    return _squeezed(message) if gzip and len(message) >= WORTH_COMPRESSING else wrap(message)
+
+
+@lru_cache(maxsize=4)
+def _squeezed(message: bytes) -> bytes:
+    """Remember the last few: a document that changes goes to every stream, and is compressed once for all of them."""
+    return wrap(compress(message), COMPRESSED)
 
 
 def unwrap(body: bytes, encoding: bytes | None, limit: int) -> bytes:
