@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import doctest
+import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.process import AgentProcess
 from wigwag.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
@@ -73,6 +76,30 @@ def test_the_example_of_the_readme_prints_what_it_says(tmp_path: Path) -> None:
     shell = f"{sys.executable} -m wigwag {command}"
     shown = subprocess.run(["bash", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert shown.stdout == expected
+
+
+def test_the_commands_of_the_readme_work_against_the_demo() -> None:
+    text = (ROOT / "README.md").read_text()
+    (commands,) = [block for block in blocks(text, "sh") if "curl" in block]
+    with AgentProcess() as agent:
+        for port, name in (("8013", "evaluation"), ("8014", "management"), ("8016", "OFREP")):
+            commands = commands.replace(f"localhost:{port}", agent.address(name))
+        lines = commands.replace("\\\n", " ").splitlines()
+        answers = [
+            subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True) for line in lines
+        ]
+        assert [line.split()[0] for line in lines] == ["curl", "curl", "curl", "grpcurl"]
+        told = [answer.stdout for answer in answers]
+        assert json.loads(told[0])["value"] is True
+        assert len(json.loads(told[1])["flags"]) == 6
+        assert told[2].startswith("background-colour = ")
+        assert json.loads(told[3])["variant"] == json.loads(told[1])["flags"][0]["variant"]
+        script = blocks(text, "py")[0] + "\napi.shutdown()"
+        environment = {**os.environ, "FLAGD_PORT": str(agent.port("evaluation")), "FLAGD_HOST": "127.0.0.1"}
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, env=environment
+        )
+        assert done.stdout == "True\n"
 
 
 def test_every_lint_code_is_documented() -> None:

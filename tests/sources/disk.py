@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
-from contextlib import asynccontextmanager
+import tempfile
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.pipeline.fakes import FakeClock, settle
@@ -14,8 +17,21 @@ from wigwag.sources.file import FileWatch, watch_file
 from wigwag.sources.follow import Means
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+
+@contextmanager
+def unprivileged() -> Iterator[Path]:
+    """A folder of somebody who may not read everything, and being that somebody: root may."""
+    nobody, was = 65534, os.geteuid()
+    with tempfile.TemporaryDirectory() as folder:
+        if was == 0:
+            os.chown(folder, nobody, nobody)
+            os.seteuid(nobody)
+        try:
+            yield Path(folder)
+        finally:
+            os.seteuid(was)
 
 
 def replace(path: Path, content: bytes) -> None:

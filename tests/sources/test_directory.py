@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.pipeline.fakes import run
-from tests.sources.disk import Mount, reading, replace
+from tests.sources.disk import Mount, reading, replace, unprivileged
 from wigwag.pipeline.spec import Trouble
 from wigwag.pipeline.watch import closing
 from wigwag.sources.directory import DirectoryWatch, watch_directory
@@ -143,16 +142,15 @@ def test_all_files_together_have_a_limit(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_file_that_may_not_be_read_is_trouble_and_not_missing(tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_trouble_and_not_missing() -> None:
     async def main() -> None:
-        path = tmp_path / "conf.d"
-        path.mkdir()
-        (path / "a").write_bytes(b"1")
-        (path / "a").chmod(0)
-        if os.access(path / "a", os.R_OK):
-            pytest.skip("root may read everything")
-        async with reading(path) as reader:
-            assert (await reader.next()).reason == f"PermissionError: {path}/a: Permission denied"
+        with unprivileged() as folder:
+            path = folder / "conf.d"
+            path.mkdir()
+            (path / "a").write_bytes(b"1")
+            (path / "a").chmod(0)
+            async with reading(path) as reader:
+                assert (await reader.next()).reason == f"PermissionError: {path}/a: Permission denied"
 
     run(main)
 

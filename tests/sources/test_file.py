@@ -8,10 +8,8 @@ import resource
 import shutil
 from pathlib import Path
 
-import pytest
-
 from tests.pipeline.fakes import run
-from tests.sources.disk import Mount, reading, replace
+from tests.sources.disk import Mount, reading, replace, unprivileged
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Trouble, Wanted
 from wigwag.sources.file import FileWatch, watch_file
@@ -302,18 +300,17 @@ def test_what_may_not_be_read_is_trouble_with_a_clear_text(tmp_path: Path) -> No
     run(main)
 
 
-def test_a_file_without_permission_is_trouble_until_it_has_it(tmp_path: Path) -> None:
+def test_a_file_without_permission_is_trouble_until_it_has_it() -> None:
     async def main() -> None:
-        path = tmp_path / "flags.json"
-        path.write_bytes(b"1")
-        path.chmod(0)
-        if os.access(path, os.R_OK):
-            pytest.skip("root may read everything")
-        async with reading(path) as reader:
-            assert await reader.next() == Trouble(f"PermissionError: {path}: Permission denied")
-            path.chmod(0o600)
-            await reader.clock.advance(0.02)
-            assert await reader.next() == b"1"
+        with unprivileged() as folder:
+            path = folder / "flags.json"
+            path.write_bytes(b"1")
+            path.chmod(0)
+            async with reading(path) as reader:
+                assert await reader.next() == Trouble(f"PermissionError: {path}: Permission denied")
+                path.chmod(0o600)
+                await reader.clock.advance(0.02)
+                assert await reader.next() == b"1"
 
     run(main)
 
