@@ -205,7 +205,7 @@ def with_ghz(server: Agent, requests: int) -> None:
         return
     proto = ROOT / "src" / "wigwag" / "proto" / "evaluation_v1.proto"
     call = ["--insecure", "--proto", str(proto), "--call", "flagd.evaluation.v1.Service.ResolveBoolean"]
-    data = ["-d", json.dumps({"flag_key": "targeted", "context": CONTEXT}), "-c", "16", "--connections", "4"]
+    data = ["-d", json.dumps({"flag_key": "targeted", "context": CONTEXT}), "-c", "64", "--connections", "4"]
     before = server.cpu()
     subprocess.run(
         [ghz, *call, *data, "-n", str(requests), f"127.0.0.1:{server.ports['port']}"],

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2 as v1
 from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2 as sync_v1
+from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2 as old_sync
 
 import wigwag
 from wigwag.serve.events import Changes
@@ -237,7 +238,17 @@ def test_fetch_and_metadata() -> None:
     assert json_format.MessageToDict(told.metadata) == {"env": "prod"}
     with pytest.raises(RpcError, match="metadata endpoint disabled"):
         sync(feed, metadata=False)[b"/flagd.sync.v1.FlagSyncService/GetMetadata"].unary(call())
-    assert b"/sync.v1.FlagSyncService/SyncFlags" in table
+
+
+def test_the_older_service_tells_a_state_instead_of_a_context() -> None:
+    async def main() -> None:
+        method = sync(Feed(snapshot(a=FLAG)), context={"env": "prod"})[b"/sync.v1.FlagSyncService/SyncFlags"]
+        message = old_sync.SyncFlagsResponse.FromString(await anext(method.stream(call(codec="proto"))))
+        assert list(json.loads(message.flag_configuration)["flags"]) == ["a"]
+        assert message.state == old_sync.SyncState.SYNC_STATE_ALL
+        assert json.loads(await anext(method.stream(call())))["state"] == "SYNC_STATE_ALL"
+
+    run(main)
 
 
 def test_a_thousand_subscribers_share_one_document_and_none_misses_the_last() -> None:

@@ -181,6 +181,13 @@ def synced(document: str, context: Json | None, *, json: bool) -> bytes:
     return text(1, document) + (b"" if context is None else blob(2, encode_struct(context)))
 
 
+def synced_of_old(document: str, *, json: bool) -> bytes:
+    """Write `SyncFlagsResponse` of the older service: 1 flag_configuration, 2 state, which is always ALL."""
+    if json:
+        return _to_json({"flagConfiguration": document, "state": "SYNC_STATE_ALL"})
+    return text(1, document) + integer(2, 1)
+
+
 def metadata(values: Json, *, json: bool) -> bytes:
     """Write `GetMetadataResponse`: 2 metadata."""
     return _to_json({"metadata": values}) if json else blob(2, encode_struct(values))

@@ -7,7 +7,7 @@ encoded once for all streams that want it.
 from __future__ import annotations
 
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -18,12 +18,18 @@ from wigwag.serve.feed import stopping
 from wigwag.wire.rpc import Code, Method, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from wigwag.serve.feed import Feed
     from wigwag.serve.metrics import Metrics
     from wigwag.serve.snapshot import Snapshot
-    from wigwag.wire.rpc import Call
+    from wigwag.wire.rpc import Call, ServerStream
+
+    class Encode(Protocol):
+        """Writes a document as a message."""
+
+        def __call__(self, document: str, *, json: bool) -> bytes: ...
+
 
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 _FOREVER = 86400.0
@@ -43,51 +49,58 @@ class Sync:
     def methods(self) -> dict[bytes, Method]:
         """Return the methods of both services."""
         found = {}
-        for service in (SERVICE, OLD):
-            found[f"/{service}/SyncFlags".encode()] = Method(stream=self._stream)
+        for service, encode in ((SERVICE, self._with_context), (OLD, messages.synced_of_old)):
+            found[f"/{service}/SyncFlags".encode()] = Method(stream=self._stream(service, encode))
             found[f"/{service}/FetchAllFlags".encode()] = Method(unary=self._fetch)
         found[f"/{SERVICE}/GetMetadata".encode()] = Method(unary=self._get_metadata)
         return found
+
+    def _with_context(self, document: str, *, json: bool) -> bytes:
+        return messages.synced(document, self._context, json=json)
 
     async def _fetch(self, call: Call) -> bytes:
         _, selector = _wanted(call)
         snapshot = await self._feed.first(PATIENCE)
         select(snapshot, call, selector)
-        return snapshot.keep(("fetch", selector, call.json), lambda: self._encoded(snapshot, selector, call.json, None))
+        key = ("fetch", selector, call.json)
+        return snapshot.keep(key, lambda: messages.synced(document(snapshot, selector), None, json=call.json))
 
     def _get_metadata(self, call: Call) -> bytes:
         if not self._metadata:
             raise RpcError(Code.UNIMPLEMENTED, "metadata endpoint disabled")
         return messages.metadata(self._context, json=call.json)
 
-    def _stream(self, call: Call) -> AsyncIterator[bytes]:
-        provider_id, selector = _wanted(call)
-        select(self._feed.current(), call, selector)
-        return self._documents(selector, provider_id, call.json)
+    def _stream(self, service: str, encode: Encode) -> ServerStream:
+        def handler(call: Call) -> AsyncIterator[bytes]:
+            provider_id, selector = _wanted(call)
+            select(self._feed.current(), call, selector)
 
-    async def _documents(self, selector: str, provider_id: str, json: bool) -> AsyncIterator[bytes]:
+            def message(snapshot: Snapshot) -> bytes:
+                key = (service, selector, call.json)
+                return snapshot.keep(key, lambda: encode(document(snapshot, selector), json=call.json))
+
+            return self._documents(selector, provider_id, message)
+
+        return handler
+
+    async def _documents(
+        self, selector: str, provider_id: str, message: Callable[[Snapshot], bytes]
+    ) -> AsyncIterator[bytes]:
         start, ended = monotonic(), "client_disconnect"
         self._metrics.stream_opened(selector, provider_id)
         try:
             snapshot = await self._feed.first(PATIENCE)
-            yield self._message(snapshot, selector, json)
+            yield message(snapshot)
             async for previous, current in self._feed.steps(snapshot, _FOREVER, self._deadline):
                 if current is None:
                     raise stopping()
                 if current is not previous and _differ(previous, current, selector):
-                    yield self._message(current, selector, json)
+                    yield message(current)
         except RpcError as error:
             ended = "deadline_exceeded" if error.code is Code.DEADLINE_EXCEEDED else "normal_close"
             raise
         finally:
             self._metrics.stream_closed(selector, provider_id, monotonic() - start, ended)
-
-    def _message(self, snapshot: Snapshot, selector: str, json: bool) -> bytes:
-        key = ("sync", selector, json)
-        return snapshot.keep(key, lambda: self._encoded(snapshot, selector, json, self._context))
-
-    def _encoded(self, snapshot: Snapshot, selector: str, json: bool, context: dict[str, str] | None) -> bytes:
-        return messages.synced(document(snapshot, selector), context, json=json)
 
 
 def document(snapshot: Snapshot, selector: str) -> str:
