@@ -146,15 +146,15 @@ def grpc_body(flag: str) -> bytes:
     return bytes(b"\0" + len(message).to_bytes(4, "big") + message)
 
 
-def h2load(url: str, requests: int, body: bytes, *options: str) -> int:
-    """Send requests; return how many succeeded."""
+def h2load(url: str, requests: int, body: bytes, *options: str) -> tuple[int, float]:
+    """Send requests; return how many succeeded, and how many there were in a second."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(body)
         file.flush()
         command = ["h2load", "-n", str(requests), "-c", "4", "-d", file.name, *options, url]
         output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"(\d+) succeeded", output)
-    return int(found[1]) if found else 0
+    found, rate = re.search(r"(\d+) succeeded", output), re.search(r"([\d.]+) req/s", output)
+    return int(found[1]) if found else 0, float(rate[1]) if rate else 0.0
 
 
 def cases(server: Agent) -> dict[str, tuple[str, bytes, tuple[str, ...], int]]:
@@ -173,27 +173,30 @@ def cases(server: Agent) -> dict[str, tuple[str, bytes, tuple[str, ...], int]]:
     return found
 
 
-def per_request(server: Agent | RawLimit, url: str, body: bytes, options: tuple[str, ...], requests: int) -> float:
-    """Return the CPU time of one request, in microseconds."""
+def per_request(
+    server: Agent | RawLimit, url: str, body: bytes, options: tuple[str, ...], requests: int
+) -> tuple[float, float]:
+    """Return the CPU time of one request, in microseconds, and the requests per second."""
     h2load(url, max(requests // 10, 100), body, *options)
     before = server.cpu()
-    done = h2load(url, requests, body, *options)
-    return (server.cpu() - before) / max(done, 1) * 1e6
+    done, rate = h2load(url, requests, body, *options)
+    return (server.cpu() - before) / max(done, 1) * 1e6, rate
 
 
 def compare_requests(ours: Agent, peer: Agent | None, requests: int) -> bool:
     met, theirs = True, cases(peer) if peer else {}
-    print(f"{'CPU per request, µs':24}{'wigwag':>10}{'raw limit':>11}{'peer':>10}{'target':>9}")
+    print(f"{'CPU per request, µs':24}{'wigwag':>10}{'raw limit':>11}{'peer':>10}{'target':>8}{'requests/s':>12}")
     with RawLimit() as raw:
         for name, (url, body, options, share) in cases(ours).items():
             count = requests // share
-            cost = per_request(ours, url, body, options, count)
-            floor = per_request(raw, f"http://{raw.address}{RESOLVE}", body, options, count)
-            other = per_request(peer, *theirs[name][:3], count) if peer else None
+            cost, rate = per_request(ours, url, body, options, count)
+            floor, _ = per_request(raw, f"http://{raw.address}{RESOLVE}", body, options, count)
+            other = per_request(peer, *theirs[name][:3], count)[0] if peer else None
             target = TARGETS.get(name) or TARGETS[name.split()[0]]
             met &= cost <= target
             shown = f"{other:>10.1f}" if other is not None else f"{'-':>10}"
-            print(f"{name:24}{cost:>10.1f}{floor:>11.1f}{shown}{target:>8} {'' if cost <= target else 'missed'}")
+            missed = "" if cost <= target else "missed"
+            print(f"{name:24}{cost:>10.1f}{floor:>11.1f}{shown}{target:>8}{rate:>12,.0f} {missed}")
     return met
 
 

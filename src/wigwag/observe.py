@@ -69,13 +69,19 @@ class Histogram:
 
     def observe(self, labels: Labels, value: float) -> None:
         """Note one observation."""
-        cells = self._cells.get(labels)
-        if cells is None:
-            if len(self._cells) >= MOST_LABEL_SETS:
-                labels = (_OVERFLOW,) * len(labels)
-            cells = self._cells.setdefault(labels, [0.0] * (len(self._bounds) + 2))
-        cells[bisect_left(self._bounds, value)] += 1
-        cells[-1] += value
+        self.observer(labels)(value)
+
+    def observer(self, labels: Labels) -> Callable[[float], None]:
+        """Return what notes observations for one set of labels, for those who note many."""
+        if labels not in self._cells and len(self._cells) >= MOST_LABEL_SETS:
+            labels = (_OVERFLOW,) * len(labels)
+        cells, bounds = self._cells.setdefault(labels, [0.0] * (len(self._bounds) + 2)), self._bounds
+
+        def observe(value: float) -> None:
+            cells[bisect_left(bounds, value)] += 1
+            cells[-1] += value
+
+        return observe
 
     def lines(self) -> Iterator[str]:
         yield from _head(self._name, self._help, "histogram")

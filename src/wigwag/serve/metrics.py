@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Resolution
     from wigwag.wire.http import Answer, Handler, Request
 
+    Note = Callable[[Request, Answer, float], None]
+
 PROVIDER = "flagd"
+MOST_KINDS = 500
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BYTES = tuple(100 * 10**power for power in range(8))
 _STREAM_SECONDS = (30, 60, 120, 300, 480, 600, 1200, 1800, 3600, 10800)
@@ -35,8 +38,8 @@ class Metrics:
             "Evaluations by reason.",
             ("feature_flag_provider_name", "feature_flag_reason", "error_type"),
         )
-        self.duration = Histogram("http_server_request_duration_seconds", "Duration of requests.", _SECONDS, _HTTP)
-        self.size = Histogram("http_server_response_body_size_bytes", "Size of answers.", _BYTES, _HTTP)
+        self._duration = Histogram("http_server_request_duration_seconds", "Duration of requests.", _SECONDS, _HTTP)
+        self._size = Histogram("http_server_response_body_size_bytes", "Size of answers.", _BYTES, _HTTP)
         self.active = 0
         self.streams: dict[tuple[str, str], int] = {}
         self.stream_duration = Histogram(
@@ -45,7 +48,7 @@ class Metrics:
             _STREAM_SECONDS,
             ("selector", "provider_id", "reason"),
         )
-        self.registry = Registry([self._impressions, self._reasons, self.duration, self.size, self.stream_duration])
+        self.registry = Registry([self._impressions, self._reasons, self._duration, self._size, self.stream_duration])
         self.registry.add(
             Gauge("http_server_active_requests", "Requests under way.", lambda: [((), self.active)]),
             Gauge(
@@ -79,36 +82,41 @@ class Metrics:
 
     def observing(self, handler: Handler, service: str, route: Callable[[bytes], str]) -> Handler:
         """Return the handler with its requests timed; streams count only until they begin."""
+        note = self._notes(service, route)
 
         def handle(request: Request) -> object:
             start = perf_counter()
             answer = handler(request)
-            if isinstance(answer, Reply):
-                self._note(request, answer, service, route, perf_counter() - start)
-                return answer
             if hasattr(answer, "__await__"):
-                return self._awaited(request, answer, service, route, start)
-            self._note(request, answer, service, route, perf_counter() - start)
+                return self._awaited(request, answer, note, start)
+            note(request, answer, perf_counter() - start)
             return answer
 
         return handle  # type: ignore[return-value]
 
-    async def _awaited(
-        self, request: Request, answer: object, service: str, route: Callable[[bytes], str], start: float
-    ) -> Answer:
+    async def _awaited(self, request: Request, answer: object, note: Note, start: float) -> Answer:
         self.active += 1
         try:
             found: Answer = await answer  # type: ignore[misc]
         finally:
             self.active -= 1
-        self._note(request, found, service, route, perf_counter() - start)
+        note(request, found, perf_counter() - start)
         return found
 
-    def _note(
-        self, request: Request, answer: Answer, service: str, route: Callable[[bytes], str], seconds: float
-    ) -> None:
-        scheme = request.peer.scheme if request.peer else "http"
-        labels = (service, route(request.path), request.method.decode("latin-1"), str(answer.status), scheme)
-        self.duration.observe(labels, seconds)
-        if isinstance(answer, Reply):
-            self.size.observe(labels, len(answer.body))
+    def _notes(self, service: str, route: Callable[[bytes], str]) -> Note:
+        """Return what notes a request. Routes, methods and states are few, so their observers are kept."""
+        known: dict[tuple[str, bytes, int, str], tuple[Callable[[float], None], Callable[[float], None]]] = {}
+
+        def note(request: Request, answer: Answer, seconds: float) -> None:
+            kind = route(request.path), request.method, answer.status, request.peer.scheme if request.peer else "http"
+            observers = known.get(kind)
+            if observers is None:
+                labels = (service, kind[0], kind[1].decode("latin-1"), str(kind[2]), kind[3])
+                observers = self._duration.observer(labels), self._size.observer(labels)
+                if len(known) < MOST_KINDS:
+                    known[kind] = observers
+            observers[0](seconds)
+            if answer.__class__ is Reply:
+                observers[1](len(answer.body))
+
+        return note
