@@ -11,24 +11,22 @@ import asyncio
 import time
 from importlib.resources import files
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import wigwag
 from wigwag.agent.sources import DEMO, Source
 from wigwag.errors import StartError
+from wigwag.flags.document import format_of
 from wigwag.pipeline.parse import parsed
-from wigwag.pipeline.spec import Trouble
 from wigwag.serve.snapshot import Snapshot
 from wigwag.sources.file import FileWatch, watch_file
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from wigwag.flags.document import Format
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
-    from wigwag.pipeline.spec import Watcher
+    from wigwag.pipeline.spec import Trouble, Watcher
 
 
 class Loader:
@@ -63,12 +61,6 @@ async def documents(source: Source) -> AsyncIterator[bytes | Trouble]:
         await asyncio.Event().wait()  # it never changes
     async for document in watch_file(FileWatch(source.name)):
         yield document
-
-
-def format_of(name: str) -> Format | None:
-    """Return the format that a name's extension stands for, or None to look at the text."""
-    formats: dict[str, Format] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-    return formats.get(Path(name).suffix.lower())
 
 
 def assembler(now: Callable[[], float] = time.time) -> Callable[[Mapping[Source, FlagSet]], Snapshot]:

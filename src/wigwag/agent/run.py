@@ -132,7 +132,7 @@ class Agent:
         async with AsyncExitStack() as stack:
             servers = []
             for port in ports(self._options, self.sources, self.feed, self.metrics, self.report):
-                server = await stack.enter_async_context(_opened(port))
+                server = await stack.enter_async_context(_Opening(port))
                 servers.append(server)
                 self.addresses[port.name] = server.addresses
             self._announce()
@@ -150,10 +150,6 @@ class Agent:
             numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}
             print(DEMO_HINTS.format(**{key: numbers[name] for key, name in names.items()}), flush=True)
-
-
-def _opened(port: Port) -> _Opening:
-    return _Opening(port)
 
 
 class _Opening:

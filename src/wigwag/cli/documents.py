@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
+from wigwag.flags.document import format_of
 from wigwag.flags.model import Limits
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def read_document(source: str) -> tuple[bytes, Format | None]:
     if is_demo(source):
         return files("wigwag").joinpath("demo.json").read_bytes(), "json"
     path = Path(source.removeprefix("file:"))
-    return read_file(path, str(path)), format_of(path)
+    return read_file(path, str(path)), format_of(path.name)
 
 
 def is_demo(source: str) -> bool:
@@ -56,16 +57,6 @@ def parse_context(text: str) -> dict[str, Any]:
     if not isinstance(context, dict):
         raise UsageError('must be a JSON object, such as {"targetingKey": "user-1"}')
     return context
-
-
-def format_of(path: Path) -> Format | None:
-    """Return the format that a file's extension stands for, or None to look at the text."""
-    match path.suffix.lower():
-        case ".json":
-            return "json"
-        case ".yaml" | ".yml":
-            return "yaml"
-    return None
 
 
 def _standard_input() -> bytes:

@@ -71,6 +71,16 @@ def _no_constant(name: str) -> Json:
     raise ValueError(name)
 
 
+def format_of(name: str) -> Format | None:
+    """Return the format that a file's extension stands for, or None to look at the text.
+
+    >>> format_of("a/flags.YML"), format_of("flags")
+    ('yaml', None)
+    """
+    formats: dict[str, Format] = {"json": "json", "yaml": "yaml", "yml": "yaml"}
+    return formats.get(name.rpartition(".")[2].lower())
+
+
 def to_json(document: Input, limits: Limits, format: Format | None = None) -> bytes:
     """Return the document as JSON text, in UTF-8."""
     if format not in (None, "json", "yaml"):

@@ -1,4 +1,4 @@
-"""One published state of all flags, with a number, an id and the health of its sources.
+"""One published state of all flags, with a number and an id.
 
 A request reads the current snapshot once and works on that alone, so no answer ever mixes two configurations. What is
 costly to make from a snapshot (a selection, an encoded document) is made once and kept with it.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
 
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
@@ -21,22 +21,10 @@ MOST_KEPT = 4096
 class Snapshot:
     """Immutable, but for what it remembers of its own content."""
 
-    __slots__ = ("_encoded", "_kept", "complete", "errors", "flags", "number", "published")
+    __slots__ = ("_encoded", "_kept", "flags", "number", "published")
 
-    def __init__(
-        self,
-        flags: FlagSet,
-        *,
-        number: int = 0,
-        published: float = 0.0,
-        complete: bool = True,
-        errors: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, flags: FlagSet, *, number: int = 0, published: float = 0.0) -> None:
         self.flags, self.number, self.published = flags, number, published
-        self.complete = complete
-        """Whether every required source has had its say."""
-        self.errors = dict(errors or {})
-        """Why the latest document of a source was not taken, by source."""
         self._kept: dict[Hashable, Any] = {}
         self._encoded: dict[tuple[str, int], tuple[Resolution, bytes]] = {}
 
