@@ -117,7 +117,7 @@ def collect(
         given = getattr(arguments, field.name, None)
         if given is not None:
             values[field.name] = given if setting.positional else _converted(setting, given, f"--{name}")
-        elif prefix and environment and variable in environment:
+        elif prefix and environment and environment.get(variable):
             values[field.name] = _converted(setting, environment[variable], variable)
         elif name in config:
             values[field.name] = _converted(setting, config[name], f"{name} in the config file")
@@ -167,6 +167,22 @@ def integer(value: Any) -> int:
         raise ValueError(f"{value!r} is not a whole number") from None
 
 
+def natural(value: Any) -> int:
+    """Read a whole number that is not negative."""
+    number = integer(value)
+    if number < 0:
+        raise ValueError(f"{value!r} is negative")
+    return number
+
+
+def positive(value: Any) -> int:
+    """Read a whole number of at least 1."""
+    number = integer(value)
+    if number < 1:
+        raise ValueError(f"{value!r} is not at least 1")
+    return number
+
+
 def port_number(value: Any) -> int:
     """Read a port number; 0 lets the system choose."""
     number = integer(value)
@@ -201,7 +217,7 @@ def words(value: Any) -> tuple[str, ...]:
 def pairs(value: Any) -> dict[str, str]:
     """Read a map: `k=v` repeated or separated by commas, or a JSON object."""
     if isinstance(value, dict):
-        return {str(key): str(item) for key, item in value.items()}
+        return {str(key): _plain(str(key), item) for key, item in value.items()}
     if isinstance(value, str):
         if not value.lstrip().startswith("{"):
             return pairs([value])
@@ -213,3 +229,16 @@ def pairs(value: Any) -> dict[str, str]:
             raise ValueError(f"{part!r} is not of the form key=value")
         found[key] = item
     return found
+
+
+def _plain(key: str, item: Any) -> str:
+    """Write a value as text, the way it would stand in a config file."""
+    if item is None:
+        return ""
+    if isinstance(item, list | dict):
+        raise UsageError(f"the value of {key!r} must be plain, not a list or a map")
+    return (
+        item
+        if isinstance(item, str)
+        else json.dumps(int(item) if isinstance(item, float) and item.is_integer() else item)
+    )

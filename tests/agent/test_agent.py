@@ -46,13 +46,13 @@ def test_a_change_of_the_file_is_served_and_a_broken_file_changes_nothing(tmp_pa
         assert (source["state"], "not valid YAML" in source["error"]) == ("failing", True)
         assert agent.fetch("management", "/readyz")[0] == 200
         metrics = agent.fetch("management", "/metrics")[1].decode()
-        assert f'wigwag_source_up{{source="{path}"}} 0' in metrics
+        assert f'wigwag_source_up{{source="{path}",priority="0"}} 0' in metrics
         seen = len(agent.lines)
         write(path, {"flags": {"x": FLAG, "bad": {"variants": 1}}})
         changed(agent, seen)
         assert value(agent, "x") is False
         metrics = agent.fetch("management", "/metrics")[1].decode()
-        assert f'wigwag_flags_quarantined{{source="{path}"}} 1' in metrics
+        assert f'wigwag_flags_quarantined{{source="{path}",priority="0"}} 1' in metrics
 
 
 def test_a_file_that_is_missing_at_the_start_is_picked_up_when_it_comes(tmp_path: Path) -> None:
@@ -127,6 +127,9 @@ def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         (["--client-ca-path=x"], "--client-ca-path needs TLS"),
         (["--config=no-such-file"], "cannot read the config file no-such-file"),
         (["--fractional=v9"], "v9"),
+        (["--uri=file:"], "'file:' names nothing"),
+        (["--max-request-body=-5"], "is negative"),
+        (["--ofrep-sse-inactivity-delay=0"], "is not at least 1"),
     ],
 )
 def test_a_wrong_option_is_one_clear_line(arguments: list[str], message: str) -> None:
@@ -231,3 +234,23 @@ def test_a_misspelt_key_of_the_config_file_is_named(tmp_path: Path) -> None:
     write(tmp_path / "agent.json", {"sorces": []})
     done = start(f"--config={tmp_path / 'agent.json'}", "--port=x")
     assert "'sorces', which is no option" in done.stderr
+
+
+def test_a_second_signal_cuts_it_short(tmp_path: Path) -> None:
+    write(tmp_path / "f.json", {"flags": {"x": FLAG}})
+    with AgentProcess(f"--uri=file:{tmp_path / 'f.json'}") as agent:
+        with socket.create_connection(("127.0.0.1", agent.port("OFREP"))) as half:
+            half.sendall(b"POST /ofrep/v1/evaluate/flags HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n")
+            agent.process.send_signal(signal.SIGINT)
+            agent.wait_for_log(lambda line: line["msg"] == "stopping")
+            assert agent.stop(signal.SIGINT) == 130
+        assert not [line for line in agent.lines if "Traceback" in str(line)]
+
+
+def test_the_same_file_twice_is_two_sources(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    write(path, {"flags": {"x": FLAG}})
+    with AgentProcess(f"--uri=file:{path}", f"--uri=file:{path}") as agent:
+        metrics = agent.fetch("management", "/metrics")[1].decode().splitlines()
+        names = [line.rpartition(" ")[0] for line in metrics if line and line[0] != "#"]
+        assert len(names) == len(set(names))

@@ -73,11 +73,19 @@ def test_the_command_line_beats_the_environment_which_beats_the_config_file() ->
     assert read(config={"PORT": 3}).port == 3
 
 
+def test_an_empty_variable_is_none() -> None:
+    assert read(environment={"FLAGD_PORT": "", "FLAGD_DEBUG": ""}) == read()
+
+
 def test_lists_and_maps_repeat_or_are_separated_by_commas() -> None:
     assert read("-ffile:a", "--uri=file:b,file:c").uri == ("file:a", "file:b", "file:c")
     assert read(environment={"FLAGD_URI": "file:a file:b"}).uri == ("file:a", "file:b")
     assert read("-Xa=1", "-X", "b=2,c=3").context_value == {"a": "1", "b": "2", "c": "3"}
-    assert read(environment={"FLAGD_CONTEXT_VALUE": '{"a": 1}'}).context_value == {"a": "1"}
+    values = '{"a": 1, "b": true, "c": null, "d": 1.0, "e": 1.5, "f": "x"}'
+    expected = {"a": "1", "b": "true", "c": "", "d": "1", "e": "1.5", "f": "x"}
+    assert read(environment={"FLAGD_CONTEXT_VALUE": values}).context_value == expected
+    with pytest.raises(UsageError, match="must be plain"):
+        read(config={"context-value": {"a": [1]}})
     assert read(config={"context-value": {"a": "b=c"}}).context_value == {"a": "b=c"}
     sources = [{"uri": "x", "provider": "file"}]
     assert read(config={"sources": sources}).sources == sources

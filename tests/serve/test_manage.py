@@ -50,3 +50,16 @@ def test_others_may_only_if_the_operator_says_so(address: str) -> None:
 def test_an_explanation_sees_what_the_operator_adds() -> None:
     told = json.loads(get(management(), b"/debug/explain", query=b"key=x").body)
     assert told["variant"] == "on"
+
+
+@pytest.mark.parametrize("body", [b"[", b'{"a":"\xff"}', b'{"a":' * 20_000, b"[1]"])
+def test_a_context_that_is_none_is_refused(body: bytes) -> None:
+    answer = management()(Request(b"POST", b"/debug/explain", b"key=x", body=body, peer=Peer("127.0.0.1:5")))
+    assert isinstance(answer, Reply)
+    assert answer.status == 400
+
+
+def test_other_methods_are_refused() -> None:
+    answer = management()(Request(b"DELETE", b"/metrics", peer=Peer("127.0.0.1:5")))
+    assert isinstance(answer, Reply)
+    assert answer.status == 405

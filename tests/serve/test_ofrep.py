@@ -210,3 +210,10 @@ def test_event_streams_can_be_turned_off_or_moved() -> None:
             "inactivityDelaySec": 5,
         }
     ]
+
+
+def test_the_channel_of_an_event_stream_is_quoted() -> None:
+    flag_set = 'a b&c="x"#'
+    flags = wigwag.load({"flags": {"x": FLAG}, "metadata": {"flagSetId": flag_set}})
+    told = json.loads(post(service(flags), BULK, flagd_selector=f"flagSetId={flag_set}").body)
+    assert told["eventStreams"][0]["endpoint"]["requestUri"] == "/ofrep/v1/sse?channels=a%20b%26c%3D%22x%22%23"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -338,3 +340,52 @@ def test_a_rule_that_cannot_be_sent_takes_no_other_flag_down() -> None:
         assert wigwag.load({"flags": sent}).resolve("bad").error == flags.resolve("bad").error == "PARSE_ERROR"
 
     run(main)
+
+
+def test_an_old_snapshot_is_forgotten_while_streams_are_open() -> None:
+    async def main() -> None:
+        first = snapshot(0, a=FLAG)
+        feed, gone = Feed(first), weakref.ref(first.flags)
+        del first
+        streams = [events(feed, call()), Changes(feed).server_sent("")]
+        for stream in streams:
+            await anext(stream)
+        for number in range(1, 4):
+            feed.advance(snapshot(number, **{f"flag-{number}": FLAG}))
+            for stream in streams:
+                await anext(stream)
+        gc.collect()
+        assert gone() is None
+
+    run(main)
+
+
+def test_silence_leaves_nothing_behind() -> None:
+    async def main() -> None:
+        feed = Feed(snapshot())
+        stream = events(feed, call(), keep_alive=0.001)
+        for _ in range(20):
+            await anext(stream)
+        assert len(feed._waiters) <= 1
+
+    run(main)
+
+
+def test_selectors_that_clients_make_up_are_not_remembered() -> None:
+    shown = snapshot(a=FLAG)
+    for number in range(100):
+        assert len(shown.select(f"flagSetId=made-up-{number}")) == 0
+        shown.keep(f"source=made-up-{number}", "x", lambda: b"x" * 1000)
+    assert len(shown._kept) == 1
+    assert shown.select("flagSetId=nope").resolve("a").metadata == {"flagSetId": "nope"}
+    assert shown.select("source=f.json") is shown.select("source=f.json")
+    with pytest.raises(wigwag.SelectorError, match="at most"):
+        shown.select("flagSetId=" + "x" * 2000)
+
+
+def test_what_clients_say_of_themselves_makes_short_labels_and_not_too_many() -> None:
+    metrics = Metrics()
+    for number in range(2000):
+        metrics.stream_opened("s" * 1_000_000, f"{number}" + "z" * 1_000_000)
+    assert len(metrics.streams) <= 501
+    assert len(metrics.registry.render()) < 1_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wigwag.options import as_it_is, duration, option, port_number
+from wigwag.options import as_it_is, duration, natural, option, port_number, positive
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Fractional
@@ -57,7 +57,9 @@ class AgentOptions:
         0.0, "end event and sync streams after this long; 0 for never", metavar="DURATION", convert=duration
     )
     disable_sync_metadata: bool = option(False, "do not serve GetMetadata on the sync port")
-    max_request_body: int = option(1_000_000, "bytes in a request; 0 for no limit", short="-B", metavar="BYTES")
+    max_request_body: int = option(
+        1_000_000, "bytes in a request; 0 for no limit", short="-B", metavar="BYTES", convert=natural
+    )
     max_request_header: int = option(
         1_000_000, "bytes in a request's headers; 0 for 1 MiB", short="-R", metavar="BYTES"
     )
@@ -66,7 +68,9 @@ class AgentOptions:
     )
     keep_alive_permit_without_stream: bool = option(True, "allow such pings without a request under way")
     ofrep_sse_enabled: bool = option(True, "tell OFREP clients about changes by server-sent events")
-    ofrep_sse_inactivity_delay: int = option(120, "seconds after which an inactive client refetches", metavar="SECONDS")
+    ofrep_sse_inactivity_delay: int = option(
+        120, "seconds after which an inactive client refetches", metavar="SECONDS", convert=positive
+    )
     ofrep_sse_public_url: str = option("", "where clients reach the event stream, if not here", metavar="URL")
     debug_endpoints: bool = option(False, "serve /debug on the management port to other machines, too")
     log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from wigwag.observe import Gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from wigwag.serve.snapshot import Snapshot
 
 log = logging.getLogger("wigwag.agent")
-_STATES = {"live": 1.0}
+_SOURCE = ("source", "priority")
+"""The same file may be a source twice; its place in the order tells which."""
 
 
 class Report:
     """What can be said about a running agent."""
 
-    def __init__(self, pipeline: Pipeline[Source, FlagSet, Snapshot], feed: Feed, now: Any) -> None:
+    def __init__(self, pipeline: Pipeline[Source, FlagSet, Snapshot], feed: Feed, now: Callable[[], float]) -> None:
         self._pipeline, self._feed, self._now = pipeline, feed, now
         self._told: dict[Source, tuple[str, str | None]] = {}
         self._ready = self._stopping = False
@@ -52,30 +53,31 @@ class Report:
     def register(self, registry: Registry) -> None:
         """Write it all out as metrics, too."""
         registry.add(
-            Gauge("wigwag_source_up", "Whether a source is live.", self._up, ("source",)),
-            Gauge("wigwag_source_age_seconds", "Age of what a source said last.", self._ages, ("source",)),
-            Gauge("wigwag_source_restarts", "How often a source was started again.", self._restarts, ("source",)),
+            Gauge("wigwag_source_up", "Whether a source is live.", self._up, _SOURCE),
+            Gauge("wigwag_source_age_seconds", "Age of what a source said last.", self._ages, _SOURCE),
+            Gauge("wigwag_source_restarts", "How often a source was started again.", self._restarts, _SOURCE),
             Gauge(
                 "wigwag_snapshot_info", "The published snapshot.", lambda: [((self._feed.current().id,), 1)], ("id",)
             ),
             Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._feed.current().number)]),
             Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._feed.current().flags))]),
-            Gauge("wigwag_flags_quarantined", "Flags that could not be loaded.", self._quarantined, ("source",)),
+            Gauge("wigwag_flags_quarantined", "Flags that could not be loaded.", self._quarantined, _SOURCE),
         )
 
     def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return (((status.spec.name,), _STATES.get(status.state, 0.0)) for status in self._pipeline.statuses())
+        return ((_labels(status), float(status.state == "live")) for status in self._pipeline.statuses())
 
     def _ages(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        ages = ((status.spec.name, status.age(self._now())) for status in self._pipeline.statuses())
-        return (((name,), age) for name, age in ages if age is not None)
+        ages = ((_labels(status), status.age(self._now())) for status in self._pipeline.statuses())
+        return ((labels, age) for labels, age in ages if age is not None)
 
     def _restarts(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return (((status.spec.name,), float(status.restarts)) for status in self._pipeline.statuses())
+        return ((_labels(status), float(status.restarts)) for status in self._pipeline.statuses())
 
     def _quarantined(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        for layer in self._feed.current().flags.layers:
-            yield (layer.setting.source,), float(sum(problem.severity == "error" for problem in layer.problems))
+        for priority, layer in enumerate(self._feed.current().flags.layers):
+            count = sum(problem.severity == "error" for problem in layer.problems)
+            yield (layer.setting.source, str(priority)), float(count)
 
     async def log_sources(self) -> None:
         """Log each source when its state or its error changes."""
@@ -96,6 +98,10 @@ class Report:
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
+
+
+def _labels(status: Status[Source]) -> tuple[str, str]:
+    return status.spec.name, str(status.spec.position)
 
 
 def _log_status(status: Status[Source]) -> None:

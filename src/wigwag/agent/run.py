@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
 
 GRACE_SECONDS = 5.0
+CUT_SHORT = 130
 SOURCE_GRACE_SECONDS = 5.0
+CUT_SHORT = 130
 """How long the flags of other sources wait for one that does not answer."""
 log = logging.getLogger("wigwag.agent")
 DEMO_HINTS = """
@@ -60,6 +62,8 @@ def run_agent(options: AgentOptions) -> int:
         _run(_until_told(options))
     except BaseExceptionGroup as group:
         raise _cause(group) from None
+    except asyncio.CancelledError:
+        return CUT_SHORT
     return 0
 
 
@@ -81,10 +85,16 @@ def _cause(error: BaseException) -> BaseException:
 
 
 async def _until_told(options: AgentOptions) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
+    stop, loop, main = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+
+    def told() -> None:
+        """The first time, stop gently; the second time, at once."""
+        if stop.is_set() and main is not None:
+            main.cancel()
+        stop.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, told)
     await Agent(options).run(stop)
 
 
@@ -146,7 +156,7 @@ class Agent:
     def _announce(self) -> None:
         fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
         log.info("wigwag %s serves", __version__, extra={"fields": fields})
-        if self.sources[0].provider == DEMO:
+        if self.sources[0].provider == DEMO and not self._options.socket_path:
             numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}
             print(DEMO_HINTS.format(**{key: numbers[name] for key, name in names.items()}), flush=True)

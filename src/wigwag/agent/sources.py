@@ -59,7 +59,10 @@ def _from_uri(uri: str) -> tuple[str, str]:
     for prefix, provider in _PREFIXES:
         if uri.startswith(prefix):
             keep = provider in ("http", "gcs", "azblob", "s3")
-            return (uri if keep else uri.removeprefix(prefix)), provider
+            name = uri if keep else uri.removeprefix(prefix)
+            if not name:
+                raise UsageError(f"--uri: {uri!r} names nothing; write {prefix}NAME")
+            return name, provider
     raise UsageError(f"--uri: cannot tell what {uri!r} is; write file:PATH for a file")
 
 

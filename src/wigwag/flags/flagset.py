@@ -156,6 +156,10 @@ class FlagSet:
         layers = [layer.only(choose) for layer in self.layers]
         return FlagSet(layers, self.clock, wanted.reflected, self.whole)
 
+    def nothing(self, selector: str) -> FlagSet:
+        """Return the empty selection of a selector that names none of the flags, without looking at them."""
+        return FlagSet((), self.clock, Selector.parse(selector).reflected, self.whole)
+
     @cached_property
     def metadata(self) -> dict[str, Json]:
         """Flag-set metadata; of several layers, the later ones win."""

@@ -71,7 +71,7 @@ class Debug:
         try:
             context = msgspec.json.decode(request.body or b"{}", type=dict[str, Any])
             flags = self._current().select(_parameter(request, "selector"))
-        except (WigwagError, msgspec.MsgspecError) as error:
+        except (WigwagError, msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
             return _json(400, {"error": str(error)})
         explanation = flags.explain(key, dict(self._enrichment.apply(context, request)))
         if _parameter(request, "format") == "text":

@@ -44,9 +44,9 @@ class Changes:
 
     async def _events(self, selector: str, json: bool, deadline: float) -> AsyncIterator[bytes]:
         """Yield ready at once, then each change, something every 20 seconds of silence, and a farewell; then fail."""
-        since = self._feed.current()
+        steps = self._feed.steps(self._feed.current(), self._keep_alive, deadline)
         yield messages.event("provider_ready", {}, json=json)
-        async for previous, snapshot in self._feed.steps(since, self._keep_alive, deadline):
+        async for previous, snapshot in steps:
             if snapshot is None:
                 yield messages.event("provider_shutdown", {}, json=json)
                 raise stopping()
@@ -55,8 +55,8 @@ class Changes:
             else:
                 changed = changes(previous, snapshot, selector)
                 if changed:
-                    key = ("event", id(previous), selector, json)
-                    yield snapshot.keep(key, lambda: (previous, _change(changed, json)))[1]  # noqa: B023 - called at once
+                    form = "event", previous.number, json
+                    yield snapshot.keep(selector, form, lambda: _change(changed, json))  # noqa: B023 - called at once
 
     async def server_sent(self, selector: str, last: str = "") -> AsyncIterator[bytes]:
         """Yield server-sent events that tell a client to evaluate again.
@@ -64,9 +64,9 @@ class Changes:
         `last` is the id of the last event of a client that comes back: it is told at once if it missed a change. Ids
         are digests of the selection, so they hold across restarts and agents.
         """
-        since = self._feed.current()
-        yield _welcome(since, selector, last)
-        async for previous, snapshot in self._feed.steps(since, HEARTBEAT_SECONDS):
+        steps = self._feed.steps(self._feed.current(), HEARTBEAT_SECONDS)
+        yield _welcome(self._feed.current(), selector, last)
+        async for previous, snapshot in steps:
             if snapshot is None:
                 return
             if snapshot is previous:
@@ -77,9 +77,8 @@ class Changes:
 
 def changes(previous: Snapshot, snapshot: Snapshot, selector: str) -> dict[str, str]:
     """Return what happened to which key of a selection between two snapshots: write, update or delete."""
-    key = ("changes", id(previous), selector)
-    kept = snapshot.keep(key, lambda: (previous, diff(previous.select(selector), snapshot.select(selector)).kinds()))
-    return kept[1]
+    form = "changes", previous.number  # not the snapshot itself, which would keep all that went before it alive
+    return snapshot.keep(selector, form, lambda: diff(previous.select(selector), snapshot.select(selector)).kinds())
 
 
 def _change(kinds: dict[str, str], json: bool) -> bytes:

@@ -28,7 +28,7 @@ class Feed:
     def __init__(self, empty: Snapshot, *, published: bool = True) -> None:
         self._snapshot, self._published = empty, published
         self._closed = False
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: set[asyncio.Future[None]] = set()
 
     def current(self) -> Snapshot:
         """Return the snapshot that a request works on."""
@@ -56,14 +56,16 @@ class Feed:
         self._wake()
 
     def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             _settle(waiter)
 
     async def steps(self, since: Snapshot, silence: float, deadline: float = 0.0) -> AsyncIterator[Step]:
         """Yield each step after a snapshot, and silence every so many seconds; `deadline` ends it with an error."""
         now = asyncio.get_running_loop().time
-        seen, end = since, now() + deadline if deadline else float("inf")
+        seen = since
+        del since  # so that a stream holds on to the last snapshot it saw, not to the first
+        end = now() + deadline if deadline else float("inf")
         while not self._closed:
             if self._snapshot is seen:
                 await self._wait(min(now() + silence, end))
@@ -78,13 +80,12 @@ class Feed:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         timer = loop.call_at(until, _settle, waiter)
-        self._waiters.append(waiter)
+        self._waiters.add(waiter)
         try:
             await waiter
         finally:
             timer.cancel()
-            if len(self._waiters) > 64 and waiter.cancelled():
-                self._waiters = [other for other in self._waiters if not other.done()]
+            self._waiters.discard(waiter)
 
 
 def stopping() -> RpcError:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wigwag.wire.http import Handler, Headers, Request
 
 _TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+_METHODS = (b"GET", b"HEAD", b"POST")
 _METRICS: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
 
 
@@ -34,6 +35,10 @@ class Management:
 
         def handle(request: Request) -> Reply:
             page = pages.get(request.path)
-            return page(request) if page is not None else Reply(404, _TEXT, b"404 page not found\n")
+            if page is None:
+                return Reply(404, _TEXT, b"404 page not found\n")
+            if request.method not in _METHODS:
+                return Reply(405, (*_TEXT, (b"allow", b", ".join(_METHODS))), b"method not allowed\n")
+            return page(request)
 
         return handle

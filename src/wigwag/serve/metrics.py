@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 PROVIDER = "flagd"
 MOST_KINDS = 500
+LONGEST_LABEL = 128
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BYTES = tuple(100 * 10**power for power in range(8))
 _STREAM_SECONDS = (30, 60, 120, 300, 480, 600, 1200, 1800, 3600, 10800)
@@ -69,16 +70,21 @@ class Metrics:
 
     def stream_opened(self, selector: str, provider_id: str) -> None:
         """Note that a sync stream began."""
-        key = selector, provider_id
+        key = self._stream_labels(selector, provider_id)
         self.streams[key] = self.streams.get(key, 0) + 1
 
     def stream_closed(self, selector: str, provider_id: str, seconds: float, reason: str) -> None:
         """Note that a sync stream ended, and why."""
-        key = selector, provider_id
-        self.streams[key] -= 1
+        key = self._stream_labels(selector, provider_id)
+        self.streams[key] = self.streams.get(key, 0) - 1
         if not self.streams[key]:
             del self.streams[key]
-        self.stream_duration.observe((selector, provider_id, reason), seconds)
+        self.stream_duration.observe((*key, reason), seconds)
+
+    def _stream_labels(self, selector: str, provider_id: str) -> tuple[str, str]:
+        """Return what clients say of themselves as labels, which are short, and not without number."""
+        key = selector[:LONGEST_LABEL], provider_id[:LONGEST_LABEL]
+        return key if key in self.streams or len(self.streams) < MOST_KINDS else ("(others)", "(others)")
 
     def observing(self, handler: Handler, service: str, route: Callable[[bytes], str]) -> Handler:
         """Return the handler with its requests timed; streams count only until they begin."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 from msgspec import Struct
@@ -53,7 +53,7 @@ class EventStreams(Struct, frozen=True):
         if not self.enabled:
             return []
         endpoint = {"origin": self.public_url} if self.public_url else {}
-        endpoint["requestUri"] = SSE.decode() + (f"?channels={flag_set}" if flag_set else "")
+        endpoint["requestUri"] = SSE.decode() + (f"?channels={quote(flag_set, safe='')}" if flag_set else "")
         return [{"type": "sse", "endpoint": endpoint, "inactivityDelaySec": self.inactivity_delay}]
 
 
@@ -127,20 +127,16 @@ class Ofrep:
 
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
         evaluated, items = self._metrics.evaluated, []
-        for key in snapshot.keep(("keys", selector), lambda: ordered_keys(flags)):
+        for key in snapshot.keep(selector, "keys", lambda: ordered_keys(flags)):
             found = flags.resolve(key, None, None, context)
             evaluated(key, found)
             items.append(snapshot.encoded("ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
-        tail = snapshot.keep(("tail", selector), lambda: self._tail(selector))
+        tail = snapshot.keep(selector, "tail", lambda: self._tail(flags))
         return b'{"flags":[' + b",".join(items) + b"]," + tail
 
-    def _tail(self, selector: str) -> bytes:
-        key, _, value = selector.partition("=")
-        reflected = {} if not selector else {key: value} if "=" in selector else {"source": selector}
-        flag_set = value if key == "flagSetId" else ""
-        told: dict[str, Any] = {"metadata": reflected}
-        streams = self._streams.advertised(flag_set)
-        return _encode(told | ({"eventStreams": streams} if streams else {}))[1:]
+    def _tail(self, flags: FlagSet) -> bytes:
+        streams = self._streams.advertised(str(flags.reflected.get("flagSetId", "")))
+        return _encode({"metadata": flags.reflected} | ({"eventStreams": streams} if streams else {}))[1:]
 
     def _context(self, request: Request) -> Any:
         """Return the evaluation context; None if the body is not JSON."""

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from wigwag.errors import SelectorError
+from wigwag.flags.selector import FLAG_SET, Selector
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Resolution
 
 T = TypeVar("T")
-MOST_KEPT = 4096
+LONGEST_SELECTOR = 1024
 
 
 class Snapshot:
@@ -25,7 +28,7 @@ class Snapshot:
 
     def __init__(self, flags: FlagSet, *, number: int = 0, published: float = 0.0) -> None:
         self.flags, self.number, self.published = flags, number, published
-        self._kept: dict[Hashable, Any] = {}
+        self._kept: dict[tuple[str, Hashable], Any] = {}
         self._encoded: dict[tuple[str, int], tuple[Resolution, bytes]] = {}
 
     @property
@@ -37,7 +40,17 @@ class Snapshot:
         """Return the flags that a selector names; raises `SelectorError`."""
         if not selector:
             return self.flags
-        return self.keep(("select", selector), lambda: self.flags.select(selector))
+        if not self._matches(selector):
+            return self.flags.nothing(selector)
+        return self.keep(selector, "select", lambda: self.flags.select(selector))
+
+    def _matches(self, selector: str) -> bool:
+        """Tell whether a selector names anything that is here; others are clients' inventions, and not remembered."""
+        if len(selector) > LONGEST_SELECTOR:
+            raise SelectorError(f"a selector has at most {LONGEST_SELECTOR} characters")
+        wanted = Selector.parse(selector)
+        sets, sources = self._kept.setdefault(("", "names"), _names(self.flags))
+        return wanted.value in (sets if wanted.key == FLAG_SET else sources)
 
     def encoded(self, form: str, found: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:
         """Return a resolution in a form, encoded once if it has a variant: those are prepared, and few."""
@@ -49,11 +62,17 @@ class Snapshot:
             kept = self._encoded[key] = found, encode(found)  # with the resolution itself, so that its id stays its own
         return kept[1]
 
-    def keep(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what was made before under this key, or make it now. Clients that choose keys cannot fill memory."""
+    def keep(self, selector: str, form: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made of a selection before, or make it now, and keep it unless the selector is made up."""
+        key = selector, form
         found = self._kept.get(key)
         if found is None:
             found = make()
-            if len(self._kept) < MOST_KEPT:
+            if not selector or self._matches(selector):
                 self._kept[key] = found
         return found
+
+
+def _names(flags: FlagSet) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the flag sets and the sources that there are."""
+    return frozenset(flag.set_id for flag in flags.flags()), frozenset(layer.setting.source for layer in flags.layers)

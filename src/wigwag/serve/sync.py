@@ -62,8 +62,9 @@ class Sync:
         _, selector = _wanted(call)
         snapshot = await self._feed.first(PATIENCE)
         select(snapshot, call, selector)
-        key = ("fetch", selector, call.json)
-        return snapshot.keep(key, lambda: messages.synced(document(snapshot, selector), None, json=call.json))
+        return snapshot.keep(
+            selector, ("fetch", call.json), lambda: messages.synced(document(snapshot, selector), None, json=call.json)
+        )
 
     def _get_metadata(self, call: Call) -> bytes:
         if not self._metadata:
@@ -76,8 +77,8 @@ class Sync:
             select(self._feed.current(), call, selector)
 
             def message(snapshot: Snapshot) -> bytes:
-                key = (service, selector, call.json)
-                return snapshot.keep(key, lambda: encode(document(snapshot, selector), json=call.json))
+                form = service, call.json
+                return snapshot.keep(selector, form, lambda: encode(document(snapshot, selector), json=call.json))
 
             return self._documents(selector, provider_id, message)
 
@@ -89,9 +90,9 @@ class Sync:
         start, ended = monotonic(), "client_disconnect"
         self._metrics.stream_opened(selector, provider_id)
         try:
-            snapshot = await self._feed.first(PATIENCE)
-            yield message(snapshot)
-            async for previous, current in self._feed.steps(snapshot, _FOREVER, self._deadline):
+            steps = self._feed.steps(await self._feed.first(PATIENCE), _FOREVER, self._deadline)
+            yield message(self._feed.current())
+            async for previous, current in steps:
                 if current is None:
                     raise stopping()
                 if current is not previous and _differ(previous, current, selector):

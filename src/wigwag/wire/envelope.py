@@ -31,13 +31,13 @@ def wrap(message: bytes, flags: int = 0) -> bytes:
 
 def pack(message: bytes, gzip: bool) -> bytes:
     """Return the message with its prefix, compressed if the other side takes gzip and it is worth it."""
-    return _squeezed(message) if gzip and len(message) >= WORTH_COMPRESSING else wrap(message)
+    return _large(message, gzip) if len(message) >= WORTH_COMPRESSING else wrap(message)
 
 
 @lru_cache(maxsize=4)
-def _squeezed(message: bytes) -> bytes:
-    """Remember the last few: a document that changes goes to every stream, and is compressed once for all of them."""
-    return wrap(compress(message), COMPRESSED)
+def _large(message: bytes, gzip: bool) -> bytes:
+    """Remember the last few: a document goes to every stream, and all of them share one compressed copy of it."""
+    return wrap(compress(message), COMPRESSED) if gzip else wrap(message)
 
 
 def unwrap(body: bytes, encoding: bytes | None, limit: int) -> bytes:
