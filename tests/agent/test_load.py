@@ -83,6 +83,27 @@ def test_a_client_that_never_reads_costs_bounded_memory(agent: AgentProcess, tmp
         assert memory(agent) - before < 30_000  # KiB; forty documents are 20 MB, and each is kept more than once
 
 
+def test_many_clients_that_never_read_a_large_document_share_it(agent: AgentProcess, tmp_path: Path) -> None:
+    seen = len(agent.lines)
+    document(tmp_path, 1, 900_000)
+    agent.wait_for_log(lambda line: line["msg"] == "snapshot published", seen)
+    before = memory(agent)
+    request = b"POST /flagd.sync.v1.FlagSyncService/SyncFlags HTTP/1.1\r\nhost: x\r\n"
+    request += b"content-type: application/connect+json\r\ncontent-length: 7\r\n\r\n\0\0\0\0\x02{}"
+    with ExitStack() as stack:
+        for _ in range(30):
+            stuck = stack.enter_context(socket.socket())
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            stuck.connect(("127.0.0.1", agent.port("sync")))
+            stuck.sendall(request)
+        with stack.enter_context(connect(agent, "sync")) as one:
+            settings = frame(4, 0, 0, (4).to_bytes(2, "big") + (1).to_bytes(4, "big"))
+            opened = [frame(1, 4, n, SYNC_HEADERS) + frame(0, 1, n, bytes(5)) for n in range(1, 61, 2)]
+            one.sendall(PREFACE[:24] + settings + b"".join(opened))
+            served(agent)
+            assert memory(agent) - before < 30_000  # KiB; a copy for each would be 54 MB
+
+
 def literal(name: bytes, value: bytes) -> bytes:
     return b"\0" + bytes((len(name),)) + name + bytes((len(value),)) + value
 

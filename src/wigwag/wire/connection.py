@@ -228,9 +228,11 @@ class Connection(Pipe):
         self.flush()
         await self.writable(exchange)
         async for chunk in chunks:
-            exchange.send(chunk)
-            self.flush()
-            await self.writable(exchange)
+            step = exchange.piece or len(chunk) or 1
+            for at in range(0, len(chunk), step):
+                exchange.send(chunk[at : at + step])
+                self.flush()
+                await self.writable(exchange)
 
 
 def peer_of(transport: asyncio.BaseTransport, secure: SSLObject | None) -> Peer:

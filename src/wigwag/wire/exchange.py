@@ -20,6 +20,8 @@ class Exchange(Protocol):
     request: Request
     gone: bool
     """Whether the answer is complete, or not wanted any more."""
+    piece: int
+    """How much of a chunk may wait in the transport, where nothing but the transport holds it back; 0: all of it."""
     task: Any
     """Whoever works on the answer, if it takes time; the machine only keeps it."""
 

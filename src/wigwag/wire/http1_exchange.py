@@ -38,6 +38,7 @@ class Outlet:
 class Http1Exchange:
     """One exchange on an HTTP/1.1 connection."""
 
+    piece = 64 * 1024
     __slots__ = ("_chunked", "_keep", "_modern", "_outlet", "began", "gone", "refusal", "request", "task")
 
     def __init__(

@@ -19,8 +19,9 @@ EMPTY: Headers = ()
 
 
 class Http2Stream:
-    """One exchange on an HTTP/2 connection."""
+    """One exchange on an HTTP/2 connection. What waits for its window is the chunk itself, which streams share."""
 
+    piece = 0
     __slots__ = (
         "_at",
         "_outlet",
