@@ -76,6 +76,16 @@ def test_the_engine_alone_imports_no_server_and_no_network(module: str) -> None:
     assert HEAVY & imported_by(f"import wigwag.{module}") == set()
 
 
+PROVIDER = "import openfeature.contrib.provider.flagd, openfeature.schemas.protobuf.flagd.evaluation.v2.evaluation_pb2"
+OURS = "import wigwag.agent.run, wigwag.serve.messages"
+
+
+@pytest.mark.parametrize("order", [(PROVIDER, OURS), (OURS, PROVIDER)], ids=["provider-first", "wigwag-first"])
+def test_the_agent_and_a_flagd_provider_live_in_one_process(order: tuple[str, str]) -> None:
+    assert "google.protobuf" in imported_by("\n".join(order))
+    assert not any(name.startswith("google.protobuf") for name in imported_by(OURS))
+
+
 def test_help_is_light() -> None:
     loaded = imported_by(
         "import contextlib, wigwag.cli.main as m\nwith contextlib.suppress(SystemExit): m.main(['--help'])"
