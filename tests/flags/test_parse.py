@@ -59,6 +59,8 @@ def test_text_bytes_objects_and_yaml_are_the_same_document() -> None:
 def test_null_flags_are_no_flags_and_unknown_members_are_ignored() -> None:
     assert wigwag.load('{"flags": null, "future": 1}').keys() == ()
     assert wigwag.load({"flags": {"a": {**GOOD, "future": {"x": 1}, "key": "ignored"}}}).keys() == ("a",)
+    flags = wigwag.load({"flags": {"a": GOOD}, "text": 5, "mended": "x", "definitions": {}, "parts": []})
+    assert (flags.keys(), flags.problems) == (("a",), ())
 
 
 @pytest.mark.parametrize(

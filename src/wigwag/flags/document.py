@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.model import child
@@ -22,40 +22,82 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json, Limits
 
 Format: TypeAlias = Literal["json", "yaml"]
+Text: TypeAlias = str | bytes
 Input: TypeAlias = "str | bytes | Mapping[str, Any]"
 _BOM = b"\xef\xbb\xbf"
 
 
-class Document(Struct):
-    """The parts of a flag document, unparsed."""
+class Definition(Struct, gc=False):
+    """What a document says about a flag. Unknown members are ignored."""
+
+    state: str | None = None
+    variants: dict[str, Any] | None = None
+    defaultVariant: str | None = None  # noqa: N815 - the name on the wire
+    targeting: Raw | UnsetType = UNSET
+    metadata: dict[str, Any] | None = None
+    key: str | None = None
+
+
+class _Parts(Struct):
+    """A document, its flags still text."""
 
     flags: Raw = Raw(b"")
     evaluators: Raw = field(default=Raw(b"null"), name="$evaluators")
     metadata: Raw = Raw(b"null")
     schema: Any = field(default=None, name="$schema")
-    text: bytes = b""
-    mended: bool = False
-    """Whether half characters in the text had to be replaced."""
+
+
+class _Whole(Struct):
+    """A document in which every flag has the right shape, decoded in one pass."""
+
+    flags: dict[str, Definition] | list[Definition]
+    evaluators: Raw = field(default=Raw(b"null"), name="$evaluators")
+    metadata: Raw = Raw(b"null")
+    schema: Any = field(default=None, name="$schema")
+
+
+class Document:
+    """A document that could be read: its parts, and its flags if they all have the right shape."""
+
+    def __init__(self, text: Text, parts: _Parts | _Whole, *, mended: bool) -> None:
+        self.text, self.mended = text, mended
+        self.evaluators, self.metadata, self.schema = parts.evaluators, parts.metadata, parts.schema
+        self.definitions = parts.flags if isinstance(parts, _Whole) else None
+        self._flags = parts.flags if isinstance(parts, _Parts) else None
+
+    @property
+    def flags(self) -> Raw:
+        """The text of all flags; empty if there are none."""
+        if self._flags is None:
+            self._flags = _decode_parts(self.text).flags
+        return self._flags
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_decode = msgspec.json.Decoder(Document).decode
+_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_decode_parts = msgspec.json.Decoder(_Parts).decode
+_decode_whole = msgspec.json.Decoder(_Whole).decode
 
 
-def read(document: Input, limits: Limits, format: Format | None = None) -> Document:
-    """Read a document; without a format, text that starts with a brace is JSON and other text is YAML."""
+def read(document: Input, limits: Limits, format: Format | None = None, *, whole: bool = True) -> Document:
+    """Read a document; without a format, text that starts with a brace is JSON and other text is YAML.
+
+    `whole` tries to decode the flags in the same pass: quickest, unless most of them are known already.
+    """
     text = to_json(document, limits, format)
+    if whole:
+        try:
+            return Document(text, _decode_whole(text), mended=False)
+        except _UNDECODABLE:
+            pass  # something is wrong somewhere: find out what, part by part
     try:
-        parts = _decode(text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+        return Document(text, _decode_parts(text), mended=False)
+    except _UNDECODABLE as error:
         text = _mended(text, error)
-        parts = _decode(text)
-        parts.mended = True
-    parts.text = text
-    return parts
+        return Document(text, _decode_parts(text), mended=True)
 
 
-def _mended(text: bytes, error: Exception) -> bytes:
+def _mended(text: Text, error: Exception) -> bytes:
     """Replace halves of surrogate pairs, as Go does, if they are all that is wrong with the text."""
     try:
         value = json.loads(text, parse_constant=_no_constant)
@@ -81,21 +123,24 @@ def format_of(name: str) -> Format | None:
     return formats.get(name.rpartition(".")[2].lower())
 
 
-def to_json(document: Input, limits: Limits, format: Format | None = None) -> bytes:
-    """Return the document as JSON text, in UTF-8."""
+def to_json(document: Input, limits: Limits, format: Format | None = None) -> Text:
+    """Return the document as JSON text, in UTF-8 or ASCII."""
     if format not in (None, "json", "yaml"):
         raise UsageError(f"unknown format {format!r}: use json or yaml, or None to look at the text")
     if isinstance(document, Mapping):
         return _encode(dict(document), limits)
     if not isinstance(document, str | bytes):
         raise UsageError(f"a document is text, bytes or a mapping, not {type(document).__name__}")
-    text = _utf8(document).removeprefix(_BOM)
+    if isinstance(document, str) and document.isascii():
+        text: Text = document  # the decoder reads it as it is: a copy of a large document is not free
+    else:
+        text = _utf8(document).removeprefix(_BOM)
     _check_size(text, limits)
     start = text.lstrip()[:1]
-    if format == "yaml" or (format is None and start not in (b"{", b"")):
+    if format == "yaml" or (format is None and start not in ("{", b"{", "", b"")):
         from wigwag.flags.yaml import parse_yaml  # YAML costs an import that most processes never need
 
-        return _encode(parse_yaml(text, limits), limits)
+        return _encode(parse_yaml(_utf8(text), limits), limits)
     if not start:
         raise DocumentError('the document is empty; the smallest one is {"flags": {}}')
     return text
@@ -119,7 +164,7 @@ def reason(error: Exception) -> str:
     return f"{message[:1].lower()}{message[1:]}" + (f" at {where.rstrip('`').lstrip('.')}" if where else "")
 
 
-def malformed(text: bytes, error: Exception) -> DocumentError:
+def malformed(text: Text, error: Exception) -> DocumentError:
     """Explain why a text is not a document. Broken text is rare, so a second, slower look at it is affordable."""
     try:
         value = json.loads(text)
@@ -132,7 +177,7 @@ def malformed(text: bytes, error: Exception) -> DocumentError:
     return DocumentError(f"not valid JSON: {reason(error)}")
 
 
-def duplicates(text: bytes) -> list[str]:
+def duplicates(text: Text) -> list[str]:
     """Return the paths of members that appear twice in one object; JSON parsers silently keep the last."""
     seen = False
 
@@ -173,7 +218,7 @@ def _utf8(document: str | bytes) -> bytes:
         raise DocumentError("the document has half a surrogate pair in it, which is no character") from error
 
 
-def _check_size(text: bytes, limits: Limits) -> None:
+def _check_size(text: Text, limits: Limits) -> None:
     if len(text) > limits.document_bytes:
         raise DocumentError(
             f"the document has {len(text)} bytes, more than the limit of {limits.document_bytes} "

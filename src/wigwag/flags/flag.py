@@ -11,12 +11,12 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct
 
 from wigwag.errors import DocumentError
 from wigwag.flags import refs
 from wigwag.flags.compile import Compiler, Program, failing
-from wigwag.flags.document import decode
+from wigwag.flags.document import Definition, decode
 from wigwag.flags.model import Fractional, Limits, Numbers, child, render
 
 if TYPE_CHECKING:
@@ -33,17 +33,6 @@ class Options(Struct, frozen=True):
     fractional: Fractional = "v2"
     numbers: Numbers = "truncate"
     limits: Limits = Limits()
-
-
-class Definition(Struct, gc=False):
-    """What a document says about a flag. Unknown members are ignored."""
-
-    state: str | None = None
-    variants: dict[str, Any] | None = None
-    defaultVariant: str | None = None  # noqa: N815 - the name on the wire
-    targeting: Raw | UnsetType = UNSET
-    metadata: dict[str, Any] | None = None
-    key: str | None = None
 
 
 class Setting(Struct, frozen=True):

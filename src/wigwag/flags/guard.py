@@ -11,26 +11,15 @@ from typing import TYPE_CHECKING, TypeAlias
 from wigwag.flags.model import few
 
 if TYPE_CHECKING:
-    from wigwag.flags.flag import Definition
+    from wigwag.flags.document import Definition
     from wigwag.flags.model import Json, Limits
 
 Fault: TypeAlias = tuple[str, str, str]
 """Code, path (within the flag, or from the root), message."""
 
 KEYLESS: Fault = ("flag-key-missing", ".key", "a flag needs a key that is not empty")
-_FLAT = frozenset((bool, int, float, str, type(None)))
-
-
-def sound(definition: Definition, longest: int) -> bool:
-    """Tell quickly whether a flag without metadata is surely possible; if not, `impossible` looks closely."""
-    variants, default = definition.variants, definition.defaultVariant
-    if definition.metadata is not None or not variants or (default and default not in variants):
-        return False
-    for value in variants.values():
-        kind = value.__class__
-        if kind not in _FLAT or (kind is str and len(value) > longest):
-            return False
-    return True
+FLAT = frozenset((bool, int, float, str, type(None)))
+"""What has no depth."""
 
 
 def impossible(definition: Definition, limits: Limits) -> Fault | None:

@@ -13,6 +13,7 @@ from wigwag.flags.schema import suggest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from wigwag.flags.document import Text
     from wigwag.flags.parse import Layer
 
 _OF_A_DOCUMENT = ("flags", "$evaluators", "metadata", "$schema")
@@ -28,7 +29,7 @@ def member_findings(layer: Layer) -> Iterator[Finding]:
         yield from _unknown(text, child("$.flags", place), _OF_A_FLAG, "a flag")
 
 
-def _unknown(text: bytes | Raw, path: str, known: tuple[str, ...], what: str) -> Iterator[Finding]:
+def _unknown(text: Text | Raw, path: str, known: tuple[str, ...], what: str) -> Iterator[Finding]:
     try:
         members = _members(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

@@ -20,8 +20,9 @@ from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags import document as documents
-from wigwag.flags.flag import Definition, Flag, Options, Setting
-from wigwag.flags.guard import KEYLESS, Fault, beyond, impossible, sound
+from wigwag.flags.document import Definition
+from wigwag.flags.flag import Flag, Options, Setting
+from wigwag.flags.guard import FLAT, KEYLESS, Fault, beyond, impossible
 from wigwag.flags.model import Finding, Severity, child
 from wigwag.flags.schema import rule_errors
 
@@ -34,10 +35,6 @@ _SET_ID = "flagSetId"
 _NONE: dict[str, Flag] = {}
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _definition = msgspec.json.Decoder(Definition).decode
-_definitions: dict[bytes, Callable[[Raw], Any]] = {
-    b"{": msgspec.json.Decoder(dict[str, Definition]).decode,
-    b"[": msgspec.json.Decoder(list[Definition]).decode,
-}
 _texts: dict[bytes, Callable[[Raw], Any]] = {
     b"{": msgspec.json.Decoder(dict[str, Raw]).decode,
     b"[": msgspec.json.Decoder(list[Raw]).decode,
@@ -116,24 +113,31 @@ class _Parser:
         self._texts: dict[str | int, Raw] | None = None
 
     def layer(self, document: Document) -> Layer:
-        if self._previous is None:
-            try:
-                self._load_all(document)
-            except _UNDECODABLE:  # something in there is misshapen: find out what, flag by flag
-                self._load_each(document)
+        if document.definitions is not None and self._previous is None:
+            self._load_all(document.definitions)
         else:
             self._load_each(document)
         return Layer(self._setting, self._sets, tuple(self._problems), document, self._placed, self._texts)
 
-    def _load_all(self, document: Document) -> None:
+    def _load_all(self, definitions: dict[str, Definition] | list[Definition]) -> None:
+        """Add all flags; those that are surely possible, which is nearly every one, in as few steps as can be."""
         setting, metadata = self._setting, self._setting.metadata
         set_id, longest = _set_id(metadata), setting.options.limits.string_length
         flags = self._sets.setdefault(set_id, {})
-        for place, definition in _places(document, _definitions):
-            if place.__class__ is str and place and sound(definition, longest):
-                flags[place] = Flag(place, set_id, definition, metadata, setting, place)
-            else:
-                self._load(place, definition)
+        places: Iterable[tuple[str | int, Definition]]
+        places = definitions.items() if isinstance(definitions, dict) else enumerate(definitions)
+        for place, definition in places:
+            variants, default = definition.variants, definition.defaultVariant
+            if variants and place and definition.metadata is None and (not default or default in variants):
+                for value in variants.values():
+                    kind = value.__class__
+                    if kind not in FLAT or (kind is str and len(value) > longest):
+                        break
+                else:
+                    if place.__class__ is str:
+                        flags[place] = Flag(place, set_id, definition, metadata, setting, place)
+                        continue
+            self._load(place, definition)
 
     def _load_each(self, document: Document) -> None:
         reusable, before = self._reusable(), self._previous.texts if self._previous else {}
@@ -234,25 +238,21 @@ def _set_id(metadata: dict[str, Any]) -> str:
     return set_id if set_id.__class__ is str else ""
 
 
-def _places(document: Document, decoders: dict[bytes, Callable[[Raw], Any]]) -> Iterable[tuple[str | int, Any]]:
-    """Return (place, what a decoder makes of it) for every flag: the name in a map, the index in an array."""
+def _texts_of(document: Document) -> dict[str | int, Raw]:
+    """Return the text of every flag by its place: the name in a map, the index in an array."""
     raw = document.flags
     start = bytes(raw)[:1]
-    if start in decoders:
-        decoded = decoders[start](raw)
-        return decoded.items() if start == b"{" else enumerate(decoded)
     if not start:
         raise DocumentError('$: no `flags`; a document without flags says {"flags": {}}')
-    if start != b"n":
-        raise DocumentError("$.flags: must be an object or an array of flags")
-    return ()
-
-
-def _texts_of(document: Document) -> dict[str | int, Raw]:
+    if start not in _texts:
+        if start != b"n":
+            raise DocumentError("$.flags: must be an object or an array of flags")
+        return {}
     try:
-        return dict(_places(document, _texts))
+        decoded = _texts[start](raw)
     except _UNDECODABLE as error:
         raise DocumentError(f"$.flags: {documents.reason(error)}") from error
+    return decoded if start == b"{" else dict(enumerate(decoded))
 
 
 def _object(raw: Raw, path: str, options: Options) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def load(
     source = source.encode("utf-8", "backslashreplace").decode()  # a file's name may be any bytes
     before = reversed(previous.whole.layers) if previous else ()
     old = next((layer for layer in before if layer.setting.source == source), None)
-    layer = parse(read(document, options.limits, format), source, options, old)
+    layer = parse(read(document, options.limits, format, whole=old is None), source, options, old)
     flags = FlagSet((layer,), clock)
     if strict:
         errors = [finding for finding in flags.problems if finding.severity == "error"]
