@@ -230,6 +230,13 @@ def test_a_body_that_is_too_large_is_refused_in_the_words_of_each_protocol(tmp_p
         assert (status, json.loads(told)) == (413, {"errorDetails": "request body too large"})
 
 
+def test_a_config_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "agent.yaml", "[]")
+    done = start(f"--config={tmp_path / 'agent.yaml'}")
+    assert done.returncode == 2
+    assert "it must be a mapping of options to values" in done.stderr
+
+
 def test_a_misspelt_key_of_the_config_file_is_named(tmp_path: Path) -> None:
     write(tmp_path / "agent.json", {"sorces": []})
     done = start(f"--config={tmp_path / 'agent.json'}", "--port=x")

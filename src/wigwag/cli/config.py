@@ -34,6 +34,9 @@ def read_config(path: str) -> dict[str, Any]:
 def _parsed(path: Path, text: bytes) -> dict[str, Any]:
     if path.suffix.lower() == ".toml":
         return tomllib.loads(text.decode())
-    from wigwag.flags.yaml import parse_yaml  # JSON is YAML too
+    from wigwag.flags.yaml import parse_value  # JSON is YAML too
 
-    return parse_yaml(text, Limits())
+    value = parse_value(text, Limits())
+    if not isinstance(value, dict):
+        raise DocumentError("it must be a mapping of options to values")
+    return value

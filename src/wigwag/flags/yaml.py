@@ -34,18 +34,23 @@ _MERGE = "<<"
 
 def parse_yaml(text: bytes, limits: Limits) -> dict[str, Json]:
     """Return the one document in the text; an empty one has no flags."""
+    value = parse_value(text, limits)
+    if not isinstance(value, dict):
+        hint = "; this looks like the name of a file, and what is wanted is its text" if _like_a_path(value) else ""
+        raise DocumentError(f"$: the document must be a mapping with `flags`, not {kind_of(value)}{hint}")
+    return value
+
+
+def parse_value(text: bytes, limits: Limits) -> Json:
+    """Return whatever value the text is."""
     try:
-        value = _Builder(yaml.parse(text, Loader=_LOADER), limits).document()
+        return _Builder(yaml.parse(text, Loader=_LOADER), limits).document()
     except yaml.YAMLError as error:
         raise DocumentError(f"not valid YAML: {_summary(error)}") from error
     except UnicodeDecodeError as error:
         raise DocumentError("not valid YAML: text that is not UTF-8") from error
     except RecursionError as error:
         raise DocumentError("not valid YAML: nested too deeply") from error
-    if not isinstance(value, dict):
-        hint = "; this looks like the name of a file, and what is wanted is its text" if _like_a_path(value) else ""
-        raise DocumentError(f"$: the document must be a mapping with `flags`, not {kind_of(value)}{hint}")
-    return value
 
 
 def _like_a_path(value: Json) -> bool:

@@ -125,7 +125,10 @@ class Connection(Pipe):
             self.transport.close()
         elif not self.lingers:
             self.machine.drain()
-            self._serve(self.machine)
+            if self.machine.closing and not self.machine.out:
+                self.transport.close()  # idle, and nothing to read why: no reason to linger
+            else:
+                self._serve(self.machine)
 
     def cut(self) -> None:
         """Cancel what is under way; the connection closes with it."""
