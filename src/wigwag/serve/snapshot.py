@@ -49,7 +49,7 @@ class Snapshot:
         if len(selector) > LONGEST_SELECTOR:
             raise SelectorError(f"a selector has at most {LONGEST_SELECTOR} characters")
         wanted = Selector.parse(selector)
-        sets, sources = self._kept.setdefault(("", "names"), _names(self.flags))
+        sets, sources = self.keep("", "names", lambda: _names(self.flags))
         return wanted.value in (sets if wanted.key == FLAG_SET else sources)
 
     def encoded(self, form: str, found: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:

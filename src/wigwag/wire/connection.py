@@ -27,6 +27,8 @@ from wigwag.wire.render import Renderer
 from wigwag.wire.tls import identity
 
 log = logging.getLogger("wigwag.wire")
+GATHERED_BYTES = 16 * 1024
+"""Chunks up to this size are written together with those of other streams."""
 
 
 class Host:
@@ -234,7 +236,10 @@ class Connection(Pipe):
             step = exchange.piece or len(chunk) or 1
             for at in range(0, len(chunk), step):
                 exchange.send(chunk[at : at + step])
-                self.flush()
+                if exchange.piece or step > GATHERED_BYTES:
+                    self.flush()
+                else:
+                    self.flush_soon()
                 await self.writable(exchange)
 
 

@@ -13,6 +13,8 @@ from typing import cast
 from wigwag.wire.exchange import Exchange, Machine
 
 LINGER = 1.0
+MOST_GATHERED = 256
+"""Chunks of streams that wait to be written together."""
 """How long a client may go on sending after we have ended."""
 
 
@@ -31,6 +33,7 @@ class Pipe(asyncio.Protocol):
         """Whether the transport is full; whether the machine has enough to do."""
         self._room: list[asyncio.Future[None]] = []
         self._written, self._seen, self._stalled = 0, -1, 0.0
+        self._gathered = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
@@ -60,6 +63,19 @@ class Pipe(asyncio.Protocol):
         for room in waiting:
             if not room.done():
                 room.set_result(None)
+
+    def flush_soon(self) -> None:
+        """Send with the next turn of the loop: what many streams have to say at one moment leaves in one write."""
+        self._gathered += 1
+        if self._gathered == 1:
+            self.loop.call_soon(self._flush_gathered)
+        elif self._gathered > MOST_GATHERED:
+            self._gathered = 1
+            self.flush()
+
+    def _flush_gathered(self) -> None:
+        self._gathered = 0
+        self.flush()
 
     def flush(self) -> None:
         """Send what the machine has to send."""
