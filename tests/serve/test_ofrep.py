@@ -217,3 +217,10 @@ def test_the_channel_of_an_event_stream_is_quoted() -> None:
     flags = wigwag.load({"flags": {"x": FLAG}, "metadata": {"flagSetId": flag_set}})
     told = json.loads(post(service(flags), BULK, flagd_selector=f"flagSetId={flag_set}").body)
     assert told["eventStreams"][0]["endpoint"]["requestUri"] == "/ofrep/v1/sse?channels=a%20b%26c%3D%22x%22%23"
+
+
+def test_a_channel_that_cannot_be_is_refused_before_the_stream_begins() -> None:
+    handler = service(wigwag.load({"flags": {"x": FLAG}}))
+    answer = handler(Request(b"GET", b"/ofrep/v1/sse", b"channels=" + b"x" * 2000))
+    assert isinstance(answer, Reply)
+    assert (answer.status, json.loads(answer.body)["errorCode"]) == (400, "GENERAL")

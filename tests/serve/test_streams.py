@@ -389,3 +389,12 @@ def test_what_clients_say_of_themselves_makes_short_labels_and_not_too_many() ->
         metrics.stream_opened("s" * 1_000_000, f"{number}" + "z" * 1_000_000)
     assert len(metrics.streams) <= 501
     assert len(metrics.registry.render()) < 1_000_000
+
+
+def test_streams_beyond_the_limit_of_labels_leave_the_gauge_as_they_found_it() -> None:
+    metrics = Metrics()
+    opened = [metrics.stream_opened("s", str(number)) for number in range(600)]
+    assert metrics.streams[("(others)", "(others)")] == 100
+    for labels in opened:
+        metrics.stream_closed(labels, 1.0, "normal_close")
+    assert metrics.streams == {}

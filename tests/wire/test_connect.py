@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.echo import HANDLER, LIMIT, METHODS, post, reply, streamed
-from wigwag.wire.connect import parsed, unbase64
+from wigwag.wire.connect import unbase64
 from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.envelope import wrap
-from wigwag.wire.http import Request
+from wigwag.wire.http import Request, parsed
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Code, RpcError
 

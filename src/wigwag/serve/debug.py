@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import ipaddress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs
 
 import msgspec
 
 from wigwag.errors import WigwagError
-from wigwag.wire.http import Reply
+from wigwag.wire.http import Reply, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,4 +103,4 @@ def _json(status: int, value: Any) -> Reply:
 
 
 def _parameter(request: Request, name: str) -> str:
-    return parse_qs(request.query.decode("latin-1")).get(name, [""])[0]
+    return parsed(request.query).get(name.encode(), b"").decode("utf-8", "replace")

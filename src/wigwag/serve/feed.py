@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from wigwag.serve.snapshot import Snapshot
 
+FOREVER = 86400.0
+"""Seconds of silence that nobody waits for."""
 TIMEOUT = "stream closed due to server-side timeout"
 STOPPING = "stream closed because the server is stopping"
 Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
@@ -60,7 +62,7 @@ class Feed:
         for waiter in waiters:
             _settle(waiter)
 
-    async def steps(self, since: Snapshot, silence: float, deadline: float = 0.0) -> AsyncIterator[Step]:
+    async def steps(self, since: Snapshot, silence: float = FOREVER, deadline: float = 0.0) -> AsyncIterator[Step]:
         """Yield each step after a snapshot, and silence every so many seconds; `deadline` ends it with an error."""
         now = asyncio.get_running_loop().time
         seen = since

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from wigwag.serve.feed import Feed
     from wigwag.wire.rpc import Call
 
-_FOREVER = 86400.0
-
 
 class Health:
     """Serving from the first moment to the last, as flagd's is."""
@@ -31,6 +29,6 @@ class Health:
 
     async def _watch(self, call: Call) -> AsyncIterator[bytes]:
         yield messages.serving(json=call.json)
-        async for _, current in self._feed.steps(self._feed.current(), _FOREVER):
+        async for _, current in self._feed.steps(self._feed.current()):
             if current is None:
                 yield messages.serving(json=call.json, serving=False)

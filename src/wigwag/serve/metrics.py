@@ -68,23 +68,20 @@ class Metrics:
         else:
             self._reasons.add((PROVIDER, found.reason, found.error))
 
-    def stream_opened(self, selector: str, provider_id: str) -> None:
-        """Note that a sync stream began."""
-        key = self._stream_labels(selector, provider_id)
-        self.streams[key] = self.streams.get(key, 0) + 1
+    def stream_opened(self, selector: str, provider_id: str) -> tuple[str, str]:
+        """Note that a sync stream began; return the labels it is counted under, which are short and not too many."""
+        labels = selector[:LONGEST_LABEL], provider_id[:LONGEST_LABEL]
+        if labels not in self.streams and len(self.streams) >= MOST_KINDS:
+            labels = "(others)", "(others)"
+        self.streams[labels] = self.streams.get(labels, 0) + 1
+        return labels
 
-    def stream_closed(self, selector: str, provider_id: str, seconds: float, reason: str) -> None:
+    def stream_closed(self, labels: tuple[str, str], seconds: float, reason: str) -> None:
         """Note that a sync stream ended, and why."""
-        key = self._stream_labels(selector, provider_id)
-        self.streams[key] = self.streams.get(key, 0) - 1
-        if not self.streams[key]:
-            del self.streams[key]
-        self.stream_duration.observe((*key, reason), seconds)
-
-    def _stream_labels(self, selector: str, provider_id: str) -> tuple[str, str]:
-        """Return what clients say of themselves as labels, which are short, and not without number."""
-        key = selector[:LONGEST_LABEL], provider_id[:LONGEST_LABEL]
-        return key if key in self.streams or len(self.streams) < MOST_KINDS else ("(others)", "(others)")
+        self.streams[labels] -= 1
+        if not self.streams[labels]:
+            del self.streams[labels]
+        self.stream_duration.observe((*labels, reason), seconds)
 
     def observing(self, handler: Handler, service: str, route: Callable[[bytes], str]) -> Handler:
         """Return the handler with its requests timed; streams count only until they begin."""

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from wigwag.errors import SelectorError
 from wigwag.serve.context import Enrichment, selector_of
-from wigwag.wire.http import Reply, Stream
+from wigwag.wire.http import Reply, Stream, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,9 +152,14 @@ class Ofrep:
     def _subscribe(self, request: Request) -> Answer:
         if request.method != b"GET":
             return Reply(405, (*_TEXT, (b"allow", b"GET")), b"method not allowed\n")
-        channel = _parameter(request.query, b"channels")
+        channel = parsed(request.query).get(b"channels", b"").decode("utf-8", "replace")
+        selector = f"flagSetId={channel}" if channel else ""
+        try:
+            self._current().select(selector)
+        except SelectorError as error:
+            return _error(400, None, "GENERAL", f"invalid selector: {error}", {})
         last = (request.header(b"last-event-id") or b"").decode("utf-8", "replace")
-        return Stream(200, _EVENTS, self._changes.server_sent(f"flagSetId={channel}" if channel else "", last))
+        return Stream(200, _EVENTS, self._changes.server_sent(selector, last))
 
 
 def ordered_keys(flags: FlagSet) -> tuple[str, ...]:
@@ -166,8 +171,7 @@ def _item(key: str, found: Resolution) -> bytes:
     if found.error is None:
         return _success(key, found)
     _, code, details = _DETAILS.get(found.error, _OTHER)
-    told = {"key": key, "errorCode": code, "errorDetails": details.format(key=key), "metadata": found.metadata}
-    return _encode(told)
+    return _error_body(key, code, details.format(key=key), found.metadata)
 
 
 def _success(key: str, found: Resolution) -> bytes:
@@ -178,8 +182,12 @@ def _success(key: str, found: Resolution) -> bytes:
 
 
 def _error(status: int, key: str | None, code: str, details: str, metadata: dict[str, Any] | None) -> Reply:
+    return Reply(status, _JSON, _error_body(key, code, details, metadata))
+
+
+def _error_body(key: str | None, code: str, details: str, metadata: dict[str, Any] | None) -> bytes:
     told: dict[str, Any] = {"key": key} if key is not None else {}
-    return Reply(status, _JSON, _encode(told | {"errorCode": code, "errorDetails": details, "metadata": metadata}))
+    return _encode(told | {"errorCode": code, "errorDetails": details, "metadata": metadata})
 
 
 def _matches(header: bytes | None, etag: bytes) -> bool:
@@ -188,11 +196,3 @@ def _matches(header: bytes | None, etag: bytes) -> bool:
         return False
     tags = [tag.strip().removeprefix(b"W/") for tag in header.split(b",")]
     return b"*" in tags or etag in tags
-
-
-def _parameter(query: bytes, name: bytes) -> str:
-    for part in query.split(b"&"):
-        key, _, value = part.partition(b"=")
-        if key == name:
-            return unquote_to_bytes(value.replace(b"+", b" ")).decode("utf-8", "replace")
-    return ""

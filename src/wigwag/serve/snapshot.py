@@ -38,11 +38,10 @@ class Snapshot:
 
     def select(self, selector: str) -> FlagSet:
         """Return the flags that a selector names; raises `SelectorError`."""
-        if not selector:
-            return self.flags
-        if not self._matches(selector):
-            return self.flags.nothing(selector)
-        return self.keep(selector, "select", lambda: self.flags.select(selector))
+        return self.keep(selector, "select", lambda: self._selected(selector)) if selector else self.flags
+
+    def _selected(self, selector: str) -> FlagSet:
+        return self.flags.select(selector) if self._matches(selector) else self.flags.nothing(selector)
 
     def _matches(self, selector: str) -> bool:
         """Tell whether a selector names anything that is here; others are clients' inventions, and not remembered."""

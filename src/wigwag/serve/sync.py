@@ -32,13 +32,12 @@ if TYPE_CHECKING:
 
 
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
-_FOREVER = 86400.0
 PATIENCE = 5.0
 """How long a client waits for the first document: one without flags would make it ready with none."""
 
 
 class Sync:
-    """The sync service. `context` is what every document is sent with; None turns GetMetadata off."""
+    """The sync service. `context` is what every document is sent with; `metadata` turns GetMetadata on."""
 
     def __init__(
         self, feed: Feed, metrics: Metrics, context: dict[str, str], *, metadata: bool = True, deadline: float = 0.0
@@ -88,9 +87,9 @@ class Sync:
         self, selector: str, provider_id: str, message: Callable[[Snapshot], bytes]
     ) -> AsyncIterator[bytes]:
         start, ended = monotonic(), "client_disconnect"
-        self._metrics.stream_opened(selector, provider_id)
+        labels = self._metrics.stream_opened(selector, provider_id)
         try:
-            steps = self._feed.steps(await self._feed.first(PATIENCE), _FOREVER, self._deadline)
+            steps = self._feed.steps(await self._feed.first(PATIENCE), deadline=self._deadline)
             yield message(self._feed.current())
             async for previous, current in steps:
                 if current is None:
@@ -101,7 +100,7 @@ class Sync:
             ended = "deadline_exceeded" if error.code is Code.DEADLINE_EXCEEDED else "normal_close"
             raise
         finally:
-            self._metrics.stream_closed(selector, provider_id, monotonic() - start, ended)
+            self._metrics.stream_closed(labels, monotonic() - start, ended)
 
 
 def document(snapshot: Snapshot, selector: str) -> str:

@@ -14,12 +14,11 @@ from binascii import Error as NotBase64
 from collections.abc import AsyncIterator, Iterable, Mapping
 from functools import partial
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
 from wigwag.wire import envelope
-from wigwag.wire.http import Headers, Reply, Request, Stream
+from wigwag.wire.http import Headers, Reply, Request, Stream, parsed
 from wigwag.wire.outcome import chunks
 from wigwag.wire.rpc import Call, Code, RpcError
 
@@ -155,16 +154,6 @@ def _end(call: Call) -> bytes:
 
 def _added(call: Call) -> Headers:
     return (*call.response_headers, *((b"trailer-" + name, value) for name, value in call.response_trailers))
-
-
-def parsed(query: bytes) -> dict[bytes, bytes]:
-    """Return the parameters of a query.
-
-    >>> parsed(b"encoding=json&message=%7B%7D")
-    {b'encoding': b'json', b'message': b'{}'}
-    """
-    pairs = (pair.replace(b"+", b" ").partition(b"=") for pair in query.split(b"&"))
-    return {unquote_to_bytes(name): unquote_to_bytes(value) for name, _, value in pairs}
 
 
 def unbase64(value: bytes) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Protocol
 
 from wigwag.wire import http
-from wigwag.wire.connect import ConnectGet, ConnectStream, ConnectUnary, parsed
+from wigwag.wire.connect import ConnectGet, ConnectStream, ConnectUnary
 from wigwag.wire.grpc import Grpc
 from wigwag.wire.grpcweb import GrpcWeb, GrpcWebText
 from wigwag.wire.limits import WireLimits
@@ -113,7 +113,7 @@ class _Odd:
         if method is None:
             return self._unknown_path(request, content_type)
         if method.safe and method.unary is not None and request.method == b"GET":
-            speaker = self._gets.get(parsed(request.query).get(b"encoding", b""))
+            speaker = self._gets.get(http.parsed(request.query).get(b"encoding", b""))
             return call_unary(speaker, method.unary, request, fields) if speaker is not None else self._unspoken(method)
         if request.method != b"POST":
             return http.Reply(405, ((b"allow", b"GET, POST" if method.safe else b"POST"),))

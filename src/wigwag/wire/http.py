@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeAlias
+from urllib.parse import unquote_to_bytes
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, in order, repeated where they were repeated."""
@@ -39,6 +40,16 @@ class Request:
             if key == name:
                 return value
         return default
+
+
+def parsed(query: bytes) -> dict[bytes, bytes]:
+    """Return the parameters of a query.
+
+    >>> parsed(b"encoding=json&message=%7B%7D")
+    {b'encoding': b'json', b'message': b'{}'}
+    """
+    pairs = (pair.replace(b"+", b" ").partition(b"=") for pair in query.split(b"&"))
+    return {unquote_to_bytes(name): unquote_to_bytes(value) for name, _, value in pairs}
 
 
 class Peer:
