@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -35,6 +36,8 @@ import grpc
 from google.protobuf import struct_pb2
 from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2, evaluation_pb2_grpc
 from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
+
+from bench.wire import Server
 
 ROOT = Path(__file__).parent.parent
 PORTS = "-p {port} -m {management} -g {sync} -r {ofrep}"
@@ -104,31 +107,6 @@ class Agent:
         return int(found[1]) / 1024 if found else 0.0
 
 
-class RawLimit:
-    """Our wire layer with a handler that does nothing."""
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, str(Path(__file__).with_name("wire_server.py"))]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.address = self._line()
-        return self
-
-    def _line(self) -> str:
-        assert self.process.stdout
-        return self.process.stdout.readline().strip()
-
-    def cpu(self) -> float:
-        assert self.process.stdin
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        return float(self._line())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.process.communicate()
-
-
 def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     for each in sockets:
@@ -174,19 +152,21 @@ def cases(server: Agent) -> dict[str, tuple[str, bytes, tuple[str, ...], int]]:
 
 
 def per_request(
-    server: Agent | RawLimit, url: str, body: bytes, options: tuple[str, ...], requests: int
+    server: Agent | Server, url: str, body: bytes, options: tuple[str, ...], requests: int
 ) -> tuple[float, float]:
     """Return the CPU time of one request, in microseconds, and the requests per second."""
     h2load(url, max(requests // 10, 100), body, *options)
     before = server.cpu()
     done, rate = h2load(url, requests, body, *options)
-    return (server.cpu() - before) / max(done, 1) * 1e6, rate
+    if done != requests:
+        sys.exit(f"{requests - done} of {requests} requests to {url} failed")
+    return (server.cpu() - before) / requests * 1e6, rate
 
 
 def compare_requests(ours: Agent, peer: Agent | None, requests: int) -> bool:
     met, theirs = True, cases(peer) if peer else {}
     print(f"{'CPU per request, µs':24}{'wigwag':>10}{'raw limit':>11}{'peer':>10}{'target':>8}{'requests/s':>12}")
-    with RawLimit() as raw:
+    with closing(Server()) as raw:
         for name, (url, body, options, share) in cases(ours).items():
             count = requests // share
             cost, rate = per_request(ours, url, body, options, count)

@@ -44,7 +44,7 @@ class Server:
         self.process.stdin.flush()
         return float(self.line())
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self.process.communicate()
 
 
@@ -80,7 +80,7 @@ def main() -> int:
             server = Server()
             filled = [body.name if option == "BODY" else option for option in options]
             best = min(microseconds(server, requests, filled) for _ in range(3))
-            server.stop()
+            server.close()
             missed += best > TARGET
             print(f"{name:14} {best:6.2f} µs of CPU per request (target {TARGET:.0f})")
     return 1 if missed else 0

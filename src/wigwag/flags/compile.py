@@ -20,6 +20,7 @@ from wigwag.errors import RuleError
 from wigwag.flags.expression import Expr, constant, listing
 from wigwag.flags.model import Limits
 from wigwag.flags.operators.table import BUILDERS, functions
+from wigwag.flags.refs import REF
 from wigwag.flags.scope import RootScope, Run
 from wigwag.flags.specialise import specialise
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
     Path = tuple["Path", str | int] | tuple[()]
     Watch = Callable[[Fn, "Site", Json], Fn]
-
-REF = "$ref"
 
 
 class Program(Struct, frozen=True):

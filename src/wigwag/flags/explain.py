@@ -17,6 +17,7 @@ from wigwag.flags.compile import Program, failing
 from wigwag.flags.evaluate import conclude, tabulate
 from wigwag.flags.model import Resolution, child
 from wigwag.flags.operators.fractional import examine
+from wigwag.flags.refs import REF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -241,7 +242,7 @@ def _label(step: Step) -> str:
     if operator is None:
         return step.error or _text(step.result)
     subject = ""
-    if operator in ("var", "$ref"):
+    if operator in ("var", REF):
         subject = f" {step.details.get('attribute', step.node[operator])}"
     outcome = f"failed: {step.error}" if step.error else _text(step.result)
     return f"{operator}{subject} → {outcome}" + (f"   {step.note}" if step.note else "")
