@@ -12,7 +12,7 @@ from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import LoopClock, sleep_until
 from wigwag.pipeline.parse import parsed
-from wigwag.pipeline.spec import Trouble, Watcher
+from wigwag.pipeline.spec import UNCHANGED, Trouble, Watcher
 from wigwag.pipeline.watch import Manners, Watches
 
 if TYPE_CHECKING:
@@ -268,5 +268,36 @@ def test_the_loops_own_clock_waits_until_the_time_and_not_less() -> None:
         when = clock.now() + 0.01
         await sleep_until(clock, when)
         assert clock.now() >= when
+
+    run(main)
+
+
+def test_what_is_unchanged_is_fresh_again_and_ends_trouble_without_being_delivered_again() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            await bench.fake.push("a", UNCHANGED)
+            assert bench.watches.statuses()[0].state == "starting"  # nothing was said that could still hold
+            await bench.fake.push("a", 1, Trouble("away"))
+            await bench.clock.advance(10)
+            assert bench.watches.statuses()[0].age(bench.clock.now()) == 10
+            await bench.fake.push("a", UNCHANGED)
+            status = bench.watches.statuses()[0]
+            assert (status.state, status.age(bench.clock.now()), status.values) == ("live", 0, 1)
+            assert bench.got == [("a", 1)]
+
+    run(main)
+
+
+def test_a_document_that_is_unchanged_is_as_bad_as_it_was() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.watcher = parsed(bench.fake.watch, lambda spec, text: int(text))
+        async with bench.watching("a"):
+            await bench.fake.push("a", "1", "one", UNCHANGED)
+            assert bench.watches.statuses()[0].state == "failing"
+            await bench.fake.push("a", "2", UNCHANGED)
+            assert bench.watches.statuses()[0].state == "live"
+            assert bench.got == [("a", 1), ("a", 2)]
 
     run(main)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.pipeline.fakes import FakeClock, settle
+from wigwag.pipeline.spec import UNCHANGED
 from wigwag.sources.directory import DirectoryWatch, watch_directory
 from wigwag.sources.file import FileWatch, watch_file
 from wigwag.sources.follow import Means
@@ -73,11 +74,16 @@ class Reader:
     def __init__(self, stream: AsyncIterator[Any], clock: FakeClock) -> None:
         self._stream, self.clock = stream, clock
         self.seen: list[Any] = []
+        self.confirmed = 0
+        """How often it was told that the last value still holds."""
         self._came = asyncio.Event()
 
     async def read(self) -> None:
         try:
             async for item in self._stream:
+                if item is UNCHANGED:
+                    self.confirmed += 1
+                    continue
                 self.seen.append(item)
                 self._came.set()
         finally:

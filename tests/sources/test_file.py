@@ -13,6 +13,7 @@ from tests.sources.disk import Mount, reading, replace, unprivileged
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Trouble, Wanted
 from wigwag.sources.file import FileWatch, watch_file
+from wigwag.sources.follow import Pace
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
@@ -49,6 +50,7 @@ def test_unchanged_content_is_not_yielded_again(tmp_path: Path) -> None:
             assert await reader.nothing()
             await reader.clock.advance(60)
             assert await reader.nothing()
+            assert reader.confirmed == 60 / Pace().poll  # but known to hold
             path.write_bytes(b"2")
             assert await reader.next() == b"2"
 

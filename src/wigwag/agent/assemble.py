@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
-    from wigwag.pipeline.spec import Trouble, Watcher
+    from wigwag.pipeline.spec import Trouble, Unchanged, Watcher
 
 
 class Loader:
@@ -54,7 +54,7 @@ class Loader:
         return flags
 
 
-async def documents(source: Source) -> AsyncIterator[bytes | Trouble]:
+async def documents(source: Source) -> AsyncIterator[bytes | Trouble | Unchanged]:
     """Yield the documents of a source."""
     if source.provider == DEMO:
         yield files("wigwag").joinpath("demo.json").read_bytes()

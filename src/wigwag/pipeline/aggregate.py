@@ -44,7 +44,7 @@ class Aggregate(Generic[S, V]):
 
     def put(self, spec: S, value: V) -> None:
         """Take a value from a watcher."""
-        if spec in self._wanted:
+        if spec in self._wanted and not (spec in self._values and self._values[spec] is value):
             self._values[spec] = value
             self.touch()
 

@@ -1,14 +1,15 @@
 """Parsing at the door: what a watcher yields becomes a typed value before anybody else sees it.
 
 So a document that cannot be parsed is the trouble of its own watch: the last good one stays in force, the status says
-why, the first picture waits for a good one as the spec asks, and no other source notices.
+why, the first picture waits for a good one as the spec asks, and no other source notices. A document that is unchanged
+is as bad as it was.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from wigwag.pipeline.spec import S, Trouble, V
+from wigwag.pipeline.spec import UNCHANGED, S, Trouble, Unchanged, V
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
@@ -22,10 +23,18 @@ T = TypeVar("T")
 def parsed(watcher: Watcher[S, V], parse: Callable[[S, V], T]) -> Watcher[S, T]:
     """Return a watcher that yields what `parse` makes of the values of another; a `ValueError` becomes `Trouble`."""
 
-    async def watch(spec: S) -> AsyncIterator[T | Trouble]:
+    async def watch(spec: S) -> AsyncIterator[T | Trouble | Unchanged]:
+        bad: Trouble | None = None
         async with closing(watcher(spec)) as stream:
             async for item in stream:
-                yield item if isinstance(item, Trouble) else attempt(spec, item)
+                if item is UNCHANGED:
+                    yield bad or item
+                elif isinstance(item, Trouble):
+                    yield item
+                else:
+                    found = attempt(spec, item)
+                    bad = found if isinstance(found, Trouble) else None
+                    yield found
 
     def attempt(spec: S, value: V) -> T | Trouble:
         try:

@@ -6,13 +6,15 @@ older. It may raise or end whenever it likes: starting it again is not its busin
 
 The hard case is a watcher that has nothing to show but must not be started again, because it is what will notice the
 recovery: a file that does not exist yet. It yields `Trouble`. That changes nothing but the status; in particular it is
-never taken for an empty answer.
+never taken for an empty answer. One that has looked and found what it found before yields `UNCHANGED`: then its value
+is as fresh as if it had come again, and nobody has to compare it.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Hashable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Generic, TypeAlias, TypeVar
 
 S = TypeVar("S", bound=Hashable)
@@ -46,6 +48,15 @@ class Trouble:
         return cls(describe(error))
 
 
+class Unchanged(Enum):
+    """Instead of a value: the watcher has just seen that the one before still holds."""
+
+    UNCHANGED = "unchanged"
+
+
+UNCHANGED = Unchanged.UNCHANGED
+
+
 def describe(error: BaseException) -> str:
     """Return one line about an error.
 
@@ -60,4 +71,4 @@ def describe(error: BaseException) -> str:
     return f"{name}: {error}".removesuffix(": ")
 
 
-Watcher: TypeAlias = Callable[[S], AsyncIterator[V | Trouble]]
+Watcher: TypeAlias = Callable[[S], AsyncIterator[V | Trouble | Unchanged]]

@@ -26,6 +26,8 @@ class Status(Generic[S]):
     state: State = "starting"
     answered: float | None = None
     """When the last value came."""
+    confirmed: float | None = None
+    """When it was last known to hold."""
     values: int = 0
     restarts: int = 0
     error: str | None = None
@@ -34,12 +36,16 @@ class Status(Generic[S]):
     """When the last error came."""
 
     def age(self, now: float) -> float | None:
-        """Return how old the last value is, in seconds."""
-        return None if self.answered is None else now - self.answered
+        """Return how long ago the last value was known to hold, in seconds."""
+        return None if self.confirmed is None else now - self.confirmed
 
     def good(self, now: float) -> Status[S]:
         """A value came."""
-        return replace(self._entered("live", now), answered=now, values=self.values + 1)
+        return replace(self._entered("live", now), answered=now, confirmed=now, values=self.values + 1)
+
+    def same(self, now: float) -> Status[S]:
+        """The last value still holds. Before there is one, that means nothing."""
+        return replace(self._entered("live", now), confirmed=now) if self.values else self
 
     def bad(self, error: str, now: float) -> Status[S]:
         """It failed, ended, or has nothing to show."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.limit import Limiter, unlimited
-from wigwag.pipeline.spec import S, Trouble, V, describe
+from wigwag.pipeline.spec import UNCHANGED, S, Trouble, Unchanged, V, describe
 from wigwag.pipeline.status import Status
 
 if TYPE_CHECKING:
@@ -106,12 +106,15 @@ class Watch(Generic[S, V]):
         obey()
         return reason
 
-    def _take(self, item: V | Trouble) -> None:
+    def _take(self, item: V | Trouble | Unchanged) -> None:
         if isinstance(item, Trouble):
             self._suffer(item.reason)
             return
         now = self._manners.clock.now()
         self._well = now if self._well is None else self._well
+        if item is UNCHANGED:
+            self._become(self.status.same(now))
+            return
         self._become(self.status.good(now))
         self._deliver(self.status.spec, item)
 

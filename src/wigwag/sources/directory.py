@@ -23,7 +23,7 @@ from wigwag.sources.read import FLAGS, read, too_large
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from wigwag.pipeline.spec import Trouble
+    from wigwag.pipeline.spec import Trouble, Unchanged
 
 T = TypeVar("T")
 _ATTEMPTS = 100
@@ -45,7 +45,7 @@ class DirectoryWatch:
 def watch_directory(
     spec: DirectoryWatch,
     means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[dict[str, bytes] | Trouble]:
+) -> AsyncIterator[dict[str, bytes] | Trouble | Unchanged]:
     """Yield the contents whenever one of them changes, all of one generation."""
     return follow(_Directory(str(Path(spec.path).absolute()), spec.most), spec.pace, means)
 

@@ -18,7 +18,7 @@ from wigwag.sources.read import read
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wigwag.pipeline.spec import Trouble
+    from wigwag.pipeline.spec import Trouble, Unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class FileWatch:
         return f"file:{self.path}"
 
 
-def watch_file(spec: FileWatch, means: Means = Means()) -> AsyncIterator[bytes | Trouble]:  # noqa: B008 - a frozen value
+def watch_file(spec: FileWatch, means: Means = Means()) -> AsyncIterator[bytes | Trouble | Unchanged]:  # noqa: B008 - a frozen value
     """Yield the content whenever it changes."""
     return follow(_File(str(Path(spec.path).absolute()), spec.most), spec.pace, means)
 

@@ -8,7 +8,8 @@ meanwhile, and it is not so young that its writer may still be at it. Where a di
 ConfigMap), what is read is whole by construction, and a newer one is simply read next.
 
 Beneath it all lies a net: from time to time the marks are compared though nothing was heard, for file systems that tell
-nothing. An error is yielded as `Trouble`; the same content after it is news again, because it ends the trouble.
+nothing. An error is yielded as `Trouble`; the same content after it is news again, because it ends the trouble. Each
+time that the net brings nothing up, what was yielded before is known to hold still.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from time import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from wigwag.pipeline.clock import Clock, LoopClock
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.sources.listen import Listener
 
 if TYPE_CHECKING:
@@ -119,13 +120,10 @@ class Follower(Generic[T]):
         self._listener.satisfied()
         return value
 
-    async def wait(self) -> None:
-        """Wait until there is reason to look."""
-        clock = self._means.clock
-        while True:
-            pause = self._pace.blind if self._listener.blind else self._pace.poll
-            if await self._listener.wait(clock.now() + pause) or self._differs():
-                return
+    async def wait(self) -> bool:
+        """Wait until there is reason to look, or until the net has brought nothing up, which is False."""
+        pause = self._pace.blind if self._listener.blind else self._pace.poll
+        return await self._listener.wait(self._means.clock.now() + pause) or self._differs()
 
     def _arm(self) -> bool:
         """Listen where the path leads, and tell whether it leads through a swapped directory."""
@@ -162,8 +160,8 @@ class Follower(Generic[T]):
             return self._marks is not None
 
 
-async def follow(target: Target[T], pace: Pace, means: Means) -> AsyncIterator[T | Trouble]:
-    """Yield what a target holds whenever it changes."""
+async def follow(target: Target[T], pace: Pace, means: Means) -> AsyncIterator[T | Trouble | Unchanged]:
+    """Yield what a target holds whenever it changes, and from time to time that it does not."""
     last: T | Trouble | None = None
     with closing(Listener(means.clock, pace.settle, means.deaf)) as listener:
         follower = Follower(target, listener, pace, means)
@@ -172,4 +170,6 @@ async def follow(target: Target[T], pace: Pace, means: Means) -> AsyncIterator[T
             if found is not None and found != last:
                 last = found
                 yield found
-            await follower.wait()
+            while not await follower.wait():
+                if last is not None and not isinstance(last, Trouble):
+                    yield UNCHANGED
