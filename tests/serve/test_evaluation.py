@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format, struct_pb2
+from hypothesis import given
+from hypothesis import strategies as st
 from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2 as v1
 from openfeature.schemas.protobuf.flagd.evaluation.v2 import evaluation_pb2 as v2
 from openfeature.schemas.protobuf.schema.v1 import schema_pb2 as old
 
 import wigwag
 from tests.flags.test_conformance import evaluations, read
+from wigwag.serve import messages
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import Changes
@@ -203,3 +206,22 @@ def test_snake_case_names_are_understood_too() -> None:
     table = methods(wigwag.load({"flags": {"x": {"variants": {"v": True}, "defaultVariant": "v"}}}))
     told = json.loads(ask(table, "/flagd.evaluation.v1.Service/ResolveBoolean", b'{"flag_key": "x"}', json=True))
     assert told == {"value": True, "variant": "v", "reason": "STATIC", "metadata": {}}
+
+
+@given(st.text(max_size=200), st.dictionaries(st.text(max_size=20), st.text(max_size=200), max_size=4), st.data())
+def test_a_request_is_read_alike_however_its_fields_are_written(key: str, context: dict[str, str], data: Any) -> None:
+    struct = struct_pb2.Struct()
+    struct.update(context)
+    parts = [
+        v1.ResolveBooleanRequest(flag_key=key).SerializeToString(),
+        v1.ResolveBooleanRequest(context=struct).SerializeToString(),
+        b"\x7a\x03abc",  # field 15, which nobody knows
+    ]
+    chosen = data.draw(st.lists(st.sampled_from(parts), max_size=5))
+    body = b"".join(chosen)
+    official = v1.ResolveBooleanRequest.FromString(body)
+    found = messages.read_resolve(body, json=False)
+    assert found == (
+        official.flag_key,
+        json_format.MessageToDict(official)["context"] if official.context.fields else {},
+    )

@@ -50,7 +50,7 @@ def test_unchanged_content_is_not_yielded_again(tmp_path: Path) -> None:
             assert await reader.nothing()
             await reader.clock.advance(60)
             assert await reader.nothing()
-            assert reader.confirmed == 60 / Pace().poll  # but known to hold
+            assert reader.confirmed >= 60 // Pace().poll - 1  # but known to hold
             path.write_bytes(b"2")
             assert await reader.next() == b"2"
 

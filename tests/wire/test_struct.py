@@ -187,3 +187,24 @@ def test_a_hundred_levels_are_enough() -> None:
         data = blob(1, blob(2, blob(5, data)))
     with pytest.raises(MalformedError, match="deep"):
         struct.decode(data)
+
+
+def test_what_is_remembered_of_attributes_is_bounded_and_never_what_can_change() -> None:
+    nested = struct.encode({"list": ["a"], "map": {"b": 1}})
+    struct.decode(nested)["list"].append("spoilt")
+    struct.decode(nested)["map"]["spoilt"] = True
+    assert struct.decode(nested) == {"list": ["a"], "map": {"b": 1}}
+    for number in range(10_000):
+        assert struct.decode(struct.encode({"user": f"user-{number}"})) == {"user": f"user-{number}"}
+    assert len(struct._known) <= struct._REMEMBERED
+    struct.decode(struct.encode({"long": "x" * 100}))
+    assert not any(len(entry) > struct._REMEMBERED_SIZE for entry in struct._known)
+
+
+def test_a_list_can_hold_what_an_attribute_holds() -> None:
+    """The bytes of an attribute that is remembered mean something else elsewhere."""
+    entry = text(1, "tier") + blob(2, text(3, "gold"))
+    assert struct.decode(blob(1, entry)) == {"tier": "gold"}
+    assert struct.decode_value(blob(6, blob(1, entry))) == plain(
+        struct_pb2.Value.FromString(blob(6, blob(1, entry)))  # not a Value: unknown fields
+    )

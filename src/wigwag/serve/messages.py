@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wigwag.wire.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, text
+from wigwag.wire.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, read_varint, text
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.struct import decode as decode_struct
 from wigwag.wire.struct import encode as encode_struct
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _to_json = msgspec.json.encode
 _from_json = msgspec.json.decode
+_FIELD_1, _FIELD_2 = 0x0A, b"\x12"
+"""The tags of the first two fields, where they hold bytes."""
 
 
 def read_json(body: bytes) -> Json:
@@ -40,6 +42,11 @@ def read_resolve(body: bytes, json: bool) -> tuple[str, Json]:
     if json:
         message = read_json(body)
         return _string(message, "flagKey", "flag_key"), _object(message, "context")
+    size = body[1] if len(body) > 3 else 0x80
+    if size < 0x80 and body[0] == _FIELD_1 and body[2 + size : 3 + size] == _FIELD_2:  # as every client writes it
+        length, start = read_varint(body, 3 + size)
+        if start + length == len(body):
+            return read_text(body[2 : 2 + size]), decode_struct(body[start:])
     key, context = "", b""
     for number, kind, value in fields(body):
         if kind == BYTES:

@@ -45,7 +45,7 @@ def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | 
     odd = _Odd(unary, streams, _get_speakers(limits.body_bytes), otherwise)
 
     def handle(request: http.Request) -> http.Answer | Awaitable[http.Answer]:
-        fields = dict(reversed(request.headers))
+        fields = request.fields
         method = methods.get(request.path)
         if method is not None and request.method == b"POST":
             content_type = fields.get(b"content-type", b"")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from wigwag.wire.http import Headers
+from wigwag.wire.http import Headers, first_values
 from wigwag.wire.limits import WireLimits
 
 Field: TypeAlias = tuple[bytes, bytes]
@@ -27,10 +27,11 @@ LARGEST_ENTRY = 4096
 class Head:
     """The fields of one block; `status` is 0 if they make a request, 431 if they are too many, 400 if malformed."""
 
-    __slots__ = ("headers", "length", "method", "path", "query", "status", "trailing")
+    __slots__ = ("fields", "headers", "length", "method", "path", "query", "status", "trailing")
 
     def __init__(self, status: int = 0, headers: Headers = (), *, trailing: bool = False) -> None:
         self.status, self.headers, self.trailing = status, headers, trailing
+        self.fields = first_values(headers)
         self.method = self.path = self.query = b""
         self.length = -1
         """The content-length, if it is told."""

@@ -8,31 +8,33 @@ awaited. A `Stream` is pulled chunk by chunk as the client takes it, so a slow c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, in order, repeated where they were repeated."""
 
 
-class Request:
-    """One whole request."""
+class Request(Struct, eq=False):
+    """One whole request. (A Struct, because there is one per request, and they are made at C speed.)"""
 
-    __slots__ = ("body", "headers", "method", "path", "peer", "query", "version")
+    method: bytes
+    path: bytes
+    query: bytes = b""
+    headers: Headers = ()
+    body: bytes = b""
+    version: int = 1
+    peer: Peer | None = None
+    known: Mapping[bytes, bytes] | None = None
+    """The first value of each header, if whoever remembers the head has worked that out already."""
 
-    def __init__(
-        self,
-        method: bytes,
-        path: bytes,
-        query: bytes = b"",
-        headers: Headers = (),
-        body: bytes = b"",
-        version: int = 1,
-        peer: Peer | None = None,
-    ) -> None:
-        self.method, self.path, self.query, self.headers = method, path, query, headers
-        self.body, self.version, self.peer = body, version, peer
+    @property
+    def fields(self) -> Mapping[bytes, bytes]:
+        """The first value of each header."""
+        return self.known or first_values(self.headers)
 
     def header(self, name: bytes, default: bytes | None = None) -> bytes | None:
         """Return the first header of that name, which must be in lower case."""
@@ -40,6 +42,11 @@ class Request:
             if key == name:
                 return value
         return default
+
+
+def first_values(headers: Headers) -> Mapping[bytes, bytes]:
+    """Return the first value of each header."""
+    return dict(reversed(headers))
 
 
 def parsed(query: bytes) -> dict[bytes, bytes]:
@@ -61,13 +68,13 @@ class Peer:
         self.address, self.scheme, self.certificate = address, scheme, certificate
 
 
-class Reply:
+class Reply(Struct, eq=False):
     """A whole answer. Trailers go out where the protocol has them: always in HTTP/2, in HTTP/1.1 when asked for."""
 
-    __slots__ = ("body", "headers", "status", "trailers")
-
-    def __init__(self, status: int, headers: Headers = (), body: bytes = b"", trailers: Headers | None = None) -> None:
-        self.status, self.headers, self.body, self.trailers = status, headers, body, trailers
+    status: int
+    headers: Headers = ()
+    body: bytes = b""
+    trailers: Headers | None = None
 
 
 class Stream:

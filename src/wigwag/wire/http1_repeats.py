@@ -7,6 +7,8 @@ may have read the bytes, there is only one way. Chunked bodies and expectations 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from wigwag.wire.http import Headers, Peer, Request
 
 END = b"\r\n\r\n"
@@ -21,7 +23,7 @@ class Repeats:
     __slots__ = ("_known", "_peer")
 
     def __init__(self, peer: Peer) -> None:
-        self._known: dict[bytes, tuple[bytes, bytes, bytes, Headers, int]] = {}
+        self._known: dict[bytes, tuple[bytes, bytes, bytes, Headers, int, Mapping[bytes, bytes]]] = {}
         self._peer = peer
 
     def find(self, data: bytes) -> Request | None:
@@ -30,7 +32,7 @@ class Repeats:
         known = self._known.get(data[:end])
         if known is None or len(data) - end != known[4]:
             return None
-        return Request(known[0], known[1], known[2], known[3], data[end:], 1, self._peer)
+        return Request(known[0], known[1], known[2], known[3], data[end:], 1, self._peer, known[5])
 
     def learn(self, data: bytes, request: Request) -> None:
         """Remember the head of a request that was all of the data."""
@@ -39,4 +41,11 @@ class Repeats:
         if plain and 4 <= end <= LARGEST and len(data) - end == size:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[data[:end]] = (request.method, request.path, request.query, request.headers, size)
+            self._known[data[:end]] = (
+                request.method,
+                request.path,
+                request.query,
+                request.headers,
+                size,
+                request.fields,
+            )

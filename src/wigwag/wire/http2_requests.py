@@ -49,7 +49,7 @@ class Intake(Outlet):
         if head.status or len(self.streams) >= self.limits.streams:
             self._refuse_head(id, flags, head)
             return
-        self.streams[id] = stream = Http2Stream(self, id, head, GRANT, self.now)
+        self.streams[id] = stream = Http2Stream(self, id, head, GRANT, self.now, self.initial)
         if flags & END_STREAM:
             self._complete(stream)
         elif head.length > self.limits.body_bytes:
@@ -62,7 +62,7 @@ class Intake(Outlet):
 
     def _refuse_head(self, id: int, flags: int, head: Head) -> None:
         if head.status == 431:
-            stream = Http2Stream(self, id, head, GRANT, self.now)
+            stream = Http2Stream(self, id, head, GRANT, self.now, self.initial)
             stream.ended = bool(flags & END_STREAM)
             self._refuse(stream, 431)
             self.floods.count(self.now)
@@ -165,5 +165,5 @@ class Intake(Outlet):
         self._held -= stream.size
         if type(body) is not bytes:
             body = bytes(body)
-        stream.request = Request(head.method, head.path, head.query, head.headers, body, 2, self._peer)
+        stream.request = Request(head.method, head.path, head.query, head.headers, body, 2, self._peer, head.fields)
         self.ready.append(stream)

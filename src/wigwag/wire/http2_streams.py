@@ -7,7 +7,9 @@ in the one pass through `reply`; the slow way is for answers larger than a frame
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from wigwag.wire.flow import Outlet
 from wigwag.wire.frames import DATA, END_STREAM, HEAD, Code
@@ -18,40 +20,26 @@ BODYLESS = frozenset({204, 205, 304})
 EMPTY: Headers = ()
 
 
-class Http2Stream:
+class Http2Stream(Struct, eq=False):
     """One exchange on an HTTP/2 connection. What waits for its window is the chunk itself, which streams share."""
 
-    piece = 0
-    __slots__ = (
-        "_at",
-        "_outlet",
-        "_pending",
-        "_tail",
-        "allowed",
-        "body",
-        "ended",
-        "gone",
-        "head",
-        "id",
-        "opened",
-        "request",
-        "size",
-        "stall",
-        "task",
-        "window",
-    )
-
-    def __init__(self, outlet: Outlet, id: int, head: Head, allowed: int, opened: float) -> None:
-        self._outlet, self.id, self.head, self.allowed, self.opened = outlet, id, head, allowed, opened
-        self.window = outlet.initial
-        self.body: bytes | bytearray = b""
-        self.size = self._at = 0
-        self.ended = self.gone = False
-        self.request: Request
-        self.task: Any = None
-        self.stall = (-1, 0.0)
-        self._pending = b""
-        self._tail: Headers | None = None
+    piece: ClassVar[int] = 0
+    _outlet: Outlet
+    id: int
+    head: Head
+    allowed: int
+    opened: float
+    window: int
+    body: bytes | bytearray = b""
+    size: int = 0
+    ended: bool = False
+    gone: bool = False
+    request: Request = None  # type: ignore[assignment]  # not before it is whole
+    task: Any = None
+    stall: tuple[int, float] = (-1, 0.0)
+    _at: int = 0
+    _pending: bytes = b""
+    _tail: Headers | None = None
 
     def reply(self, reply: Reply) -> None:
         if self.gone:

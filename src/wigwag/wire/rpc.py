@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from wigwag.errors import UsageError, WigwagError
 from wigwag.wire.http import Headers, Peer, Request
 
@@ -75,19 +77,8 @@ class RpcError(WigwagError):
         self.code, self.message, self.details, self.metadata = code, message, details, metadata
 
 
-class Call:
+class Call(Struct, eq=False):
     """One call: its message, decompressed, and what came and goes beside it."""
-
-    __slots__ = (
-        "body",
-        "deadline",
-        "error",
-        "fields",
-        "json",
-        "request",
-        "response_headers",
-        "response_trailers",
-    )
 
     body: bytes
     json: bool
@@ -95,21 +86,13 @@ class Call:
     request: Request
     fields: Mapping[bytes, bytes]
     """The first value of each header."""
-    deadline: float | None
+    deadline: float | None = None
     """Seconds from the arrival of the call in which the client wants its answer."""
-    response_headers: list[tuple[bytes, bytes]]
-    response_trailers: list[tuple[bytes, bytes]]
+    response_headers: list[tuple[bytes, bytes]] = []
+    response_trailers: list[tuple[bytes, bytes]] = []
     """Both for the handler to append to, names in lower case."""
-    error: RpcError | None
+    error: RpcError | None = None
     """How a stream ended."""
-
-    def __init__(
-        self, body: bytes, json: bool, request: Request, fields: Mapping[bytes, bytes], deadline: float | None = None
-    ) -> None:
-        self.body, self.json, self.request, self.fields, self.deadline = body, json, request, fields, deadline
-        self.response_headers = []
-        self.response_trailers = []
-        self.error = None
 
     @property
     def headers(self) -> Headers:

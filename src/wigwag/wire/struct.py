@@ -31,6 +31,11 @@ _VALUE = 0x12
 _DOUBLE = Struct("<d")
 _unpack, _pack = _DOUBLE.unpack_from, _DOUBLE.pack
 _EXACT = float(1 << 53)
+_REMEMBERED, _REMEMBERED_SIZE = 2048, 64
+_known: dict[bytes, tuple[str, Json]] = {}
+"""Attributes by their bytes."""
+_CONSTANT = frozenset((str, int, float, bool))
+"""What may be shared, because it cannot change."""
 
 
 class UnencodableError(WigwagError, ValueError):
@@ -68,12 +73,21 @@ def _struct(data: bytes, position: int, end: int, depth: int, into: dict[str, Js
         if stop > 0x7F:
             stop, position = read_varint(data, position - 1)
         stop += position
+        entry = data[position:stop]
+        known = _known.get(entry)
+        if known is not None:
+            into[known[0]] = known[1]
+            position = stop
+            continue
         key_size = data[position + 1] if position < stop else 0x80
         middle = position + 2 + key_size
         if key_size < 0x80 and data[position] == _KEY and middle + 1 < stop and data[middle] == _VALUE:
             size = data[middle + 1]
             if size < 0x80 and middle + 2 + size == stop:
-                into[data[position + 2 : middle].decode()] = _value(data, middle + 2, stop, depth, None)
+                key = data[position + 2 : middle].decode()
+                into[key] = value = _value(data, middle + 2, stop, depth, None)
+                if value.__class__ in _CONSTANT:
+                    _remember(entry, key, value)
                 position = stop
                 continue
         key, value = _entry(data, position, stop, depth)
@@ -82,6 +96,14 @@ def _struct(data: bytes, position: int, end: int, depth: int, into: dict[str, Js
     if position != end:
         raise MalformedError("the message is cut short")
     return into
+
+
+def _remember(entry: bytes, key: str, value: Json) -> None:
+    """Remember an attribute: most of a context's attributes are those of many other contexts."""
+    if len(entry) <= _REMEMBERED_SIZE:
+        if len(_known) >= _REMEMBERED:
+            _known.clear()
+        _known[entry] = key, value
 
 
 def _entry(data: bytes, position: int, end: int, depth: int) -> tuple[str, Json]:
