@@ -11,7 +11,7 @@ from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.limit import Composite, Interval, unlimited
 from wigwag.pipeline.publish import History
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Trouble, Wanted
+from wigwag.pipeline.spec import Restored, Trouble, Wanted
 from wigwag.pipeline.watch import Manners
 
 if TYPE_CHECKING:
@@ -440,5 +440,22 @@ def test_a_pipeline_that_stops_leaves_no_timer_and_no_open_generator() -> None:
         assert bench.clock.pending() == []
         assert bench.fake.running() == []
         gc.collect()
+
+    run(main)
+
+
+def test_restored_values_make_the_first_picture_at_once_and_go_one_by_one() -> None:
+    async def main() -> None:
+        bench = Bench("a", "b", restored={"a": Restored(1, 30.0), "b": Restored(2, 5.0), "gone": Restored(3, 1.0)})
+        async with running(bench.pipeline):
+            assert bench.picture == {"a": 1, "b": 2}
+            await bench.push("a", Trouble("away"))
+            await bench.clock.advance(10)
+            first, second = bench.pipeline.statuses()
+            assert (first.restored, first.age(bench.clock.now()), first.state) == (True, 40.0, "failing")
+            await bench.push("b", 4)
+            assert bench.picture == {"a": 1, "b": 4}
+            first, second = bench.pipeline.statuses()
+            assert (first.restored, second.restored, second.age(bench.clock.now())) == (True, False, 0.0)
 
     run(main)

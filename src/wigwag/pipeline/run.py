@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from wigwag.pipeline.clock import Timer
-    from wigwag.pipeline.spec import Wanted, Watcher
+    from wigwag.pipeline.spec import Restored, Wanted, Watcher
     from wigwag.pipeline.status import Status
 
 P = TypeVar("P")
@@ -64,13 +64,18 @@ class Pipeline(Generic[S, V, P]):
         key: Callable[[P], object] = lambda picture: picture,
         topic: Topic[P] | None = None,
         manners: Manners | None = None,
+        restored: Mapping[S, Restored[V]] | None = None,
     ) -> None:
-        """`key` gives what pictures are compared by: one with an equal key is not published again."""
+        """`key` gives what pictures are compared by: one with an equal key is not published again.
+
+        `restored` values count as answers, so the first picture need not wait for those watches; their status tells.
+        """
         self._initial = tuple(wanted)
         self._derived: tuple[Wanted[S], ...] = ()
         self._watcher, self._assemble, self._derive, self._key = watcher, assemble, derive, key
         self._manners = manners or Manners()
         self._limit = self._manners.limit()
+        self._restored = restored or {}
         self._aggregate = Aggregate[S, V]()
         self._watches: Watches[S, V] | None = None
         self._ended: tuple[Status[S], ...] = ()
@@ -85,10 +90,13 @@ class Pipeline(Generic[S, V, P]):
         """Watch and publish until cancelled. All tasks are children of this call."""
         try:
             async with asyncio.TaskGroup() as group:
+                ages = {spec: found.age for spec, found in self._restored.items()}
                 self._watches = Watches(
-                    group, self._watcher, self._aggregate.put, lambda: self.turns.set(None), self._manners
+                    group, self._watcher, self._aggregate.put, lambda: self.turns.set(None), self._manners, ages
                 )
                 self._adopt()
+                for spec, found in self._restored.items():
+                    self._aggregate.put(spec, found.value)
                 self._aggregate.touch()
                 while True:
                     await self._aggregate.changed()

@@ -48,6 +48,15 @@ class Trouble:
         return cls(describe(error))
 
 
+@dataclass(frozen=True, slots=True)
+class Restored(Generic[V]):
+    """A value from before this process, to go on with until its watch answers."""
+
+    value: V
+    age: float
+    """Seconds since it was last known to hold."""
+
+
 class Unchanged(Enum):
     """Instead of a value: the watcher has just seen that the one before still holds."""
 

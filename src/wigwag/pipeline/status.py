@@ -39,6 +39,11 @@ class Status(Generic[S]):
         """Return how long ago the last value was known to hold, in seconds."""
         return None if self.confirmed is None else now - self.confirmed
 
+    @property
+    def restored(self) -> bool:
+        """Whether the value is one from before: the watch itself has not answered yet."""
+        return self.confirmed is not None and not self.values
+
     def good(self, now: float) -> Status[S]:
         """A value came."""
         return replace(self._entered("live", now), answered=now, confirmed=now, values=self.values + 1)

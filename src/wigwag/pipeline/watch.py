@@ -24,7 +24,7 @@ from wigwag.pipeline.spec import UNCHANGED, S, Trouble, Unchanged, V, describe
 from wigwag.pipeline.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from wigwag.pipeline.spec import Watcher
 
@@ -71,10 +71,12 @@ class Watch(Generic[S, V]):
         deliver: Callable[[S, V], None],
         turned: Callable[[], None],
         manners: Manners,
+        age: float | None = None,
     ) -> None:
         self._watcher, self._deliver, self._turned, self._manners = watcher, deliver, turned, manners
         self._well: float | None = None
-        self.status = Status(spec, manners.clock.now())
+        now = manners.clock.now()
+        self.status = Status(spec, now, confirmed=None if age is None else now - age)
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -140,9 +142,11 @@ class Watches(Generic[S, V]):
         deliver: Callable[[S, V], None],
         turned: Callable[[], None],
         manners: Manners,
+        ages: Mapping[S, float] | None = None,
     ) -> None:
+        """`ages` has how old the values are that some watches begin with."""
         self._group, self._watcher, self._deliver = group, watcher, deliver
-        self._turned, self._manners = turned, manners
+        self._turned, self._manners, self._ages = turned, manners, ages or {}
         self._running: dict[S, tuple[Watch[S, V], asyncio.Task[None]]] = {}
 
     def want(self, specs: Iterable[S]) -> None:
@@ -158,5 +162,5 @@ class Watches(Generic[S, V]):
         return tuple(watch.status for watch, _ in self._running.values())
 
     def _start(self, spec: S) -> tuple[Watch[S, V], asyncio.Task[None]]:
-        watch = Watch(spec, self._watcher, self._deliver, self._turned, self._manners)
+        watch = Watch(spec, self._watcher, self._deliver, self._turned, self._manners, self._ages.get(spec))
         return watch, self._group.create_task(watch.run(), name=f"watch {spec}")
