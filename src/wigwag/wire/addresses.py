@@ -1,0 +1,108 @@
+"""From a name to a connected socket: what the name resolves to is what is judged, and then connected to.
+
+A name that is looked up once to be judged and again to be connected to can change in between (DNS rebinding); here the
+judged address itself is dialled. The families take turns, and no address may use up the time of the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from itertools import chain, zip_longest
+from typing import NamedTuple, TypeAlias, cast
+
+_LINK_LOCAL = (ip_network("169.254.0.0/16"), ip_network("fe80::/10"), ip_network("fd00:ec2::254/128"))
+_EMBEDDING = (ip_network("::/96"), ip_network("64:ff9b::/96"))
+_LEAST = 1.0
+
+
+class Address(NamedTuple):
+    """One address of a host, as the system's resolver gave it."""
+
+    family: int
+    socket: tuple[str | int, ...]
+
+    @property
+    def ip(self) -> str:
+        """The address as text, without an interface."""
+        return str(self.socket[0]).partition("%")[0]
+
+
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
+
+
+async def resolve(host: str, port: int) -> Sequence[Address]:
+    """Ask the system; raise `OSError` if it knows nothing."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [Address(family, cast("tuple[str | int, ...]", address)) for family, _, _, _, address in found]
+
+
+def anywhere(_ip: str) -> bool:
+    """Allow every address."""
+    return True
+
+
+def link_local(ip: str) -> bool:
+    """Tell whether an address reaches this link only, or is where clouds hand out credentials, in any disguise.
+
+    >>> [link_local(ip) for ip in ("169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe")]
+    [True, True, True, True]
+    >>> [link_local(ip) for ip in ("127.0.0.1", "10.0.0.1", "2001:db8::1")]
+    [False, False, False]
+    """
+    address = ip_address(ip)
+    return any(found in network for found in (address, *_embedded(address)) for network in _LINK_LOCAL)
+
+
+def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
+    """Return the IPv4 addresses that an IPv6 address stands for."""
+    if isinstance(address, IPv4Address):
+        return []
+    last = [IPv4Address(int(address) & 0xFFFFFFFF)] if any(address in network for network in _EMBEDDING) else []
+    return [found for found in (address.ipv4_mapped, address.sixtofour, *last) if found is not None]
+
+
+async def dial(addresses: Iterable[Address], seconds: float) -> tuple[socket.socket, str]:
+    """Connect to the first address that answers, and tell which; raise the last `OSError` if none does."""
+    left = in_turns(addresses)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    problem: OSError = OSError("there is no address to connect to")
+    while left:
+        address = left.pop(0)
+        share = max((end - loop.time()) / (len(left) + 1), _LEAST)
+        try:
+            async with asyncio.timeout(share):
+                return await _connect(address), address.ip
+        except TimeoutError:
+            problem = TimeoutError(f"{address.ip} does not answer")
+        except OSError as error:
+            problem = error
+    raise problem
+
+
+async def _connect(address: Address) -> socket.socket:
+    made = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        await asyncio.get_running_loop().sock_connect(made, address.socket)
+    except BaseException:
+        made.close()
+        raise
+    return made
+
+
+def in_turns(addresses: Iterable[Address]) -> list[Address]:
+    """Let the families alternate, the system's favourite first.
+
+    >>> four, six = Address(2, ("10.0.0.1", 1)), Address(10, ("::1", 1, 0, 0))
+    >>> [address.ip for address in in_turns([six, six, four])]
+    ['::1', '10.0.0.1', '::1']
+    """
+    families: dict[int, list[Address]] = {}
+    for address in addresses:
+        families.setdefault(address.family, []).append(address)
+    return [address for address in chain(*zip_longest(*families.values())) if address is not None]
