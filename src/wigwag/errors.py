@@ -5,6 +5,7 @@
     ├── DocumentError    a flag document was rejected as a whole; `findings` says what and where
     ├── StartError       a process cannot start: a port in use, a certificate that cannot be read
     ├── SelectorError    a flag selector that means nothing
+    ├── StateError       the last good flags cannot be kept on disk, or what is there cannot be used
     └── RuleError        a targeting rule cannot be evaluated; the flag answers PARSE_ERROR
 
 Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.
@@ -49,6 +50,15 @@ class SelectorError(WigwagError, ValueError):
     """A flag selector that means nothing."""
 
     code = "GENERAL"
+
+
+class StateError(WigwagError, ValueError):
+    """The last good flags cannot be kept on disk, or what is there cannot be used."""
+
+    def __init__(self, message: str, version: int | None = None) -> None:
+        super().__init__(message)
+        self.version = version
+        """The version of the format, if that is what is wrong."""
 
 
 class RuleError(WigwagError):

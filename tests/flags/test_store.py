@@ -184,3 +184,21 @@ def test_a_merged_set_lists_the_problems_of_every_source() -> None:
         ("one", "$.flags.a.variants"),
         ("two", "$.flags.b.variants"),
     ]
+
+
+def test_a_bad_neighbour_does_not_change_which_flag_set_answers() -> None:
+    flags = [{"key": "k", **flag("inner"), "metadata": {"flagSetId": "x"}}, {"key": "k", **flag("outer")}]
+    document = {"flags": flags, "metadata": {"flagSetId": "y"}}
+    alone = wigwag.load(document)
+    for more in [{"key": "bad", "variants": []}], [{"key": "good", **flag()}]:
+        grown = {**document, "flags": flags + more}
+        for previous in None, alone:
+            assert wigwag.load(grown, previous=previous).resolve("k").value == alone.resolve("k").value
+
+
+@pytest.mark.parametrize("part", ["metadata", "$evaluators"])
+def test_a_change_from_1_to_true_in_what_flags_share_is_one(part: str) -> None:
+    flags = {"a": {"state": "ENABLED", "variants": {"1": "one", "true": "yes"}, "targeting": {"$ref": "x"}}}
+    before, after = ({"flags": flags, "$evaluators": {"x": 1}, part: {"x": value}} for value in (1, True))
+    old = wigwag.load(before)
+    assert wigwag.load(after, previous=old) == wigwag.load(after) != old

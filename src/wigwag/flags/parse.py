@@ -35,6 +35,7 @@ _SET_ID = "flagSetId"
 _NONE: dict[str, Flag] = {}
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _definition = msgspec.json.Decoder(Definition).decode
+_canonical = msgspec.json.Encoder(order="deterministic").encode
 _texts: dict[bytes, Callable[[Raw], Any]] = {
     b"{": msgspec.json.Decoder(dict[str, Raw]).decode,
     b"[": msgspec.json.Decoder(list[Raw]).decode,
@@ -100,7 +101,17 @@ def parse(document: Document, source: str, options: Options, previous: Layer | N
         _object(document.evaluators, "$.$evaluators", options),
         options,
     )
-    return _Parser(setting, previous).layer(document)
+    return _Parser(_shared(setting, previous) if previous else setting, previous).layer(document)
+
+
+def _shared(setting: Setting, previous: Layer) -> Setting:
+    """Take over what is exactly as it was: flags that are taken over then share it. To Python, 1 and true are equal."""
+    old = previous.setting
+    metadata, evaluators = (
+        before if _canonical(before) == _canonical(now) else now
+        for before, now in ((old.metadata, setting.metadata), (old.evaluators, setting.evaluators))
+    )
+    return replace(setting, metadata=metadata, evaluators=evaluators)
 
 
 class _Parser:
@@ -142,13 +153,14 @@ class _Parser:
     def _load_each(self, document: Document) -> None:
         reusable, before = self._reusable(), self._previous.texts if self._previous else {}
         self._texts, self._placed = _texts_of(document), {}
+        self._sets.setdefault(_set_id(self._setting.metadata), {})  # first, as in `_load_all`: the last set answers
         for place, text in self._texts.items():
             flag = reusable.get(place)
             if flag is not None and before[place] == text:
                 self._add(flag, place)
                 continue
             try:
-                definition = _definition(text)
+                definition = _definition(bytes(text))  # a copy, or its rule would keep the whole document in memory
             except _UNDECODABLE as error:
                 self._quarantine(place, _misshapen(child("$.flags", place), error), *self._identity(place, text))
             else:
@@ -157,9 +169,9 @@ class _Parser:
     def _reusable(self) -> dict[str | int, Flag]:
         """The flags that are as they were if their text is, by place: nothing that they inherit has changed."""
         old, new = self._previous, self._setting
-        if old is None or (old.setting.metadata, old.setting.options) != (new.metadata, new.options):
+        if old is None or old.setting.metadata is not new.metadata or old.setting.options != new.options:
             return {}
-        if old.setting.evaluators == new.evaluators:
+        if old.setting.evaluators is new.evaluators:
             return old.placed
         return {place: flag for place, flag in old.placed.items() if not _may_refer(old.texts[place])}
 

@@ -13,9 +13,9 @@ import stat
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def read(path: str, most: int, directory: int | None = None) -> bytes:
+def read(path: str, most: int, directory: int | None = None, flags: int = FLAGS) -> bytes:
     """Return the content of a file; `OSError` if it cannot be read, is no regular file, or holds more than `most`."""
-    handle = os.open(path, FLAGS, dir_fd=directory)
+    handle = os.open(path, flags, dir_fd=directory)
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):
