@@ -23,7 +23,7 @@ DEMO = "demo"
 def read_document(source: str) -> tuple[bytes, Format | None]:
     """Return the text of a document, and its format if the name tells."""
     if source == "-":
-        return _standard_input(), None
+        return read_standard_input(), None
     if is_demo(source):
         return files("wigwag").joinpath("demo.json").read_bytes(), "json"
     path = Path(source.removeprefix("file:"))
@@ -59,7 +59,8 @@ def parse_context(text: str) -> dict[str, Any]:
     return context
 
 
-def _standard_input() -> bytes:
+def read_standard_input() -> bytes:
+    """Read standard input, but not much more than the largest document."""
     try:
         return sys.stdin.buffer.read(_most())
     except OSError as error:

@@ -20,6 +20,8 @@ STATIC = "STATIC"
 TARGETING_MATCH = "TARGETING_MATCH"
 DEFAULT = "DEFAULT"
 DISABLED = "DISABLED"
+STALE = "STALE"
+"""Only a server says this, of flags that it could not bring up to date."""
 ERROR = "ERROR"
 
 FLAG_NOT_FOUND = "FLAG_NOT_FOUND"

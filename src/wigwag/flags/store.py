@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags.document import read
 from wigwag.flags.flag import Options
 from wigwag.flags.flagset import FlagSet
 from wigwag.flags.parse import parse
+from wigwag.flags.selector import FLAG_SET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -67,6 +69,25 @@ def load(
             more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
             raise DocumentError(f"{errors[0]}{more}", errors)
     return flags
+
+
+def update(before: FlagSet, after: FlagSet) -> FlagSet:
+    """Take a document as one about the flag sets that it names only; those of before that it does not name stay.
+
+    >>> import wigwag
+    >>> def one(name): return {"metadata": {"flagSetId": name}, "flags": {name: {"variants": {"on": 1}}}}
+    >>> update(wigwag.load(one("blue")), wigwag.load(one("red"))).keys()
+    ('blue', 'red')
+    >>> update(wigwag.load(one("blue")), wigwag.load({"metadata": {"flagSetId": "blue"}, "flags": {}})).keys()
+    ()
+    """
+    (old,), (new,) = before.layers, after.layers
+    named = {set_id for set_id, flags in new.sets.items() if flags}
+    if isinstance(told := new.setting.metadata.get(FLAG_SET), str):
+        named.add(told)
+    kept = {set_id: flags for set_id, flags in old.sets.items() if set_id not in named}
+    said = {set_id: flags for set_id, flags in new.sets.items() if set_id in named}
+    return FlagSet((replace(new, sets={**kept, **said}, _placed=new.placed),), after.clock)
 
 
 def merge(sets: Iterable[FlagSet], clock: Callable[[], float]) -> FlagSet:

@@ -14,6 +14,7 @@ from wigwag.wire.rpc import Code, RpcError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, AsyncIterator
 
+    from wigwag.serve.history import History
     from wigwag.serve.snapshot import Snapshot
 
 FOREVER = 86400.0
@@ -27,8 +28,8 @@ Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
 class Feed:
     """Snapshots, the latest first. There is always a current one; before the first is published it is the empty one."""
 
-    def __init__(self, empty: Snapshot, *, published: bool = True) -> None:
-        self._snapshot, self._published = empty, published
+    def __init__(self, empty: Snapshot, *, published: bool = True, history: History | None = None) -> None:
+        self._snapshot, self.published, self.history = empty, published, history
         self._closed = False
         self._waiters: set[asyncio.Future[None]] = set()
 
@@ -38,7 +39,7 @@ class Feed:
 
     async def first(self, patience: float) -> Snapshot:
         """Return the current snapshot; before any is published, wait for one, but not for ever."""
-        if not self._published and not self._closed:
+        if not self.published and not self._closed:
             await self._wait(asyncio.get_running_loop().time() + patience)
         return self._snapshot
 
@@ -49,7 +50,9 @@ class Feed:
 
     def advance(self, snapshot: Snapshot) -> None:
         """Make this the current snapshot and wake whoever waits for it."""
-        self._snapshot, self._published = snapshot, True
+        self._snapshot, self.published = snapshot, True
+        if self.history is not None:
+            self.history.add(snapshot)
         self._wake()
 
     def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from wigwag.observe import Registry
     from wigwag.serve.debug import Debug
@@ -26,14 +26,14 @@ class Management:
 
     def handler(self) -> Handler:
         """Return the function that answers requests."""
-        pages: dict[bytes, Callable[[Request], Reply]] = {
+        pages: dict[bytes, Callable[[Request], Reply | Awaitable[Reply]]] = {
             b"/healthz": lambda request: Reply(200, _TEXT),
             b"/readyz": lambda request: Reply(200 if self._ready() else 412, _TEXT),
             b"/metrics": lambda request: Reply(200, _METRICS, self._registry.render().encode()),
             **self._debug.pages(),
         }
 
-        def handle(request: Request) -> Reply:
+        def handle(request: Request) -> Reply | Awaitable[Reply]:
             page = pages.get(request.path)
             if page is None:
                 return Reply(404, _TEXT, b"404 page not found\n")

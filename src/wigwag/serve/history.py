@@ -1,0 +1,190 @@
+"""The last snapshots that were published, to look at, to evaluate on and to compare.
+
+A snapshot that is no longer current is kept as little more than a row of references: flags that did not change are the
+same objects in all of them, so a hundred thousand flags cost a few megabytes per snapshot, not fifty. What it
+remembered of itself (tables, encoded answers, documents) goes. It is made whole again when somebody asks for it.
+
+The hard case is a change of every flag, which shares nothing. So old flags that nothing else needs are counted, and
+there are hardly ever more of them than flags in force: all of the past costs about as much as the present.
+
+An id may come back (A, B, A): a name means the newest snapshot that has it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import nsmallest
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from wigwag.errors import UsageError
+from wigwag.flags.document import read
+from wigwag.flags.flagset import FlagSet
+from wigwag.flags.model import Limits, few
+from wigwag.flags.parse import Layer
+from wigwag.serve.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.flags.flag import Flag, Setting
+    from wigwag.flags.model import Finding
+
+SHORTEST = 6
+"""Characters of an id that are enough, if no other id begins with them."""
+FREE = 10_000
+"""Old flags that may be kept however few are in force: some twenty megabytes."""
+_REFERENCES = 256
+"""How many references to flags weigh as much as a flag."""
+_FIRST = 10
+
+
+class Changes(Struct, frozen=True):
+    """What a snapshot has changed: how many flags, and the keys of the first."""
+
+    added: int
+    removed: int
+    changed: int
+    keys: tuple[str, ...]
+
+    def __str__(self) -> str:
+        counts = ((self.added, "added"), (self.removed, "removed"), (self.changed, "changed"))
+        return ", ".join(f"{count} {what}" for count, what in counts if count) or "no flag changed"
+
+
+class Row:
+    """The flags of each layer, in a row, and what they need to be a layer again."""
+
+    __slots__ = ("_clock", "_layers")
+
+    def __init__(self, flags: FlagSet) -> None:
+        self._clock: Callable[[], float] = flags.clock
+        self._layers: tuple[tuple[Setting, tuple[Finding, ...], tuple[Flag, ...]], ...] = tuple(
+            (layer.setting, layer.problems, tuple(layer.flags())) for layer in flags.layers
+        )
+
+    def __len__(self) -> int:
+        return sum(len(flags) for _, _, flags in self._layers)
+
+    def ids(self) -> set[int]:
+        """Return what tells which flags are here."""
+        return set(map(id, chain.from_iterable(flags for _, _, flags in self._layers)))
+
+    def without(self, ids: set[int]) -> list[Flag]:
+        """Return the flags that are not among others."""
+        return [flag for _, _, flags in self._layers for flag in flags if id(flag) not in ids]
+
+    def in_force(self, keys: set[str]) -> dict[tuple[str, str], Flag]:
+        """Return the flags of these keys that are in force, by flag set and key."""
+        found = (flag for _, _, flags in self._layers for flag in flags if flag.key in keys)  # the last one wins
+        return {(flag.set_id, flag.key): flag for flag in found}
+
+    def flags(self, id: str) -> FlagSet:
+        """Make them whole. The documents are gone, and with them what only they can tell, such as repeated members."""
+        nothing = read(b'{"flags":{}}', Limits())
+        layers = [Layer(setting, _sets(flags), problems, nothing) for setting, problems, flags in self._layers]
+        found = FlagSet(layers, self._clock)
+        found.id = id  # known already, and not cheap
+        return found
+
+
+class Entry(Struct, eq=False):
+    """A snapshot that was published."""
+
+    number: int
+    id: str
+    published: float
+    size: int
+    changes: Changes
+    """Against the one before it, whether that is still kept or not."""
+    row: Row
+    weight: int = 0
+    """How many flags are kept for this one alone."""
+
+
+class History:
+    """At most so many snapshots, the newest first."""
+
+    def __init__(self, most: int, free: int = FREE) -> None:
+        self.most, self._free = most, free
+        self._entries: deque[Entry] = deque()
+        self._current: Snapshot | None = None
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Remember a snapshot that has just become the current one."""
+        row, nothing = Row(snapshot.flags), Row(FlagSet((), snapshot.flags.clock))
+        last = self._entries[0] if self._entries else None
+        fresh, gone = _apart(last.row if last else nothing, row)
+        changes = _changes(last.row if last else nothing, row, {flag.key for flag in fresh + gone})
+        if last:
+            last.weight = len(gone) + len(last.row) // _REFERENCES
+        self._entries.appendleft(
+            Entry(snapshot.number, snapshot.id, snapshot.published, len(snapshot.flags), changes, row)
+        )
+        self._current = snapshot
+        while len(self._entries) > self.most or self._too_heavy():
+            self._entries.pop()
+
+    def _too_heavy(self) -> bool:
+        size = len(self._entries[0].row)
+        kept = sum(entry.weight for entry in self._entries)
+        return len(self._entries) > 1 and kept > self._free + size + size // 4
+
+    def entries(self) -> tuple[Entry, ...]:
+        """Return all that are kept, the newest first."""
+        return tuple(self._entries)
+
+    def find(self, name: str) -> Snapshot:
+        """Return a snapshot by its id, the first characters of it, its number, or as `current` or `previous`."""
+        found = self._named(name)
+        if isinstance(found, str):
+            raise UsageError(f"{found}; there is {self._listed()}")
+        if self._current is not None and found is self._entries[0]:
+            return self._current
+        return Snapshot(found.row.flags(found.id), number=found.number, published=found.published)
+
+    def _named(self, name: str) -> Entry | str:
+        """Return the entry that is meant, or why there is none."""
+        if name in ("current", "previous"):
+            place = ("current", "previous").index(name)
+            return self._entries[place] if place < len(self._entries) else f"no {name} snapshot is kept"
+        if name.isdecimal():
+            for entry in self._entries:
+                if str(entry.number) == name:
+                    return entry
+        starting = {entry.id: entry for entry in reversed(self._entries) if entry.id.startswith(name.lower())}
+        if not starting or not name:
+            return f"no snapshot {name[:64]!r} is kept"
+        if len(name) < SHORTEST:
+            return f"{name!r} is too short: write at least {SHORTEST} characters of an id"
+        return next(iter(starting.values())) if len(starting) == 1 else f"{name!r} may mean several snapshots"
+
+    def _listed(self) -> str:
+        """Say what there is."""
+        named = [f"{entry.id[:12]} (number {entry.number})" for entry in self._entries]
+        return few(["current", "previous"][: len(named)] + named, 20)
+
+
+def _apart(old: Row, new: Row) -> tuple[list[Flag], list[Flag]]:
+    """Return the flags that only the new one has, and those that only the old one has."""
+    before, after = old.ids(), new.ids()
+    return new.without(before), old.without(after)
+
+
+def _changes(before: Row, after: Row, keys: set[str]) -> Changes:
+    """Count what differs among the flags of some keys: those for which not all is the same object."""
+    old, new = before.in_force(keys), after.in_force(keys)
+    added, removed = new.keys() - old.keys(), old.keys() - new.keys()
+    changed = {name for name in new.keys() & old.keys() if old[name].digest != new[name].digest}
+    first = nsmallest(_FIRST, added | removed | changed)
+    return Changes(len(added), len(removed), len(changed), tuple(key for _, key in first))
+
+
+def _sets(flags: tuple[Flag, ...]) -> dict[str, dict[str, Flag]]:
+    """Return flags by flag set and key, in the order in which the sets were."""
+    sets: dict[str, dict[str, Flag]] = {}
+    for flag in flags:
+        sets.setdefault(flag.set_id, {})[flag.key] = flag
+    return sets
