@@ -163,7 +163,7 @@ def test_a_half_written_certificate_changes_nothing(authority: Authority, loop: 
 NAMES = [
     ((x509.DNSName("client.test"), x509.UniformResourceIdentifier("spiffe://a/b")), "spiffe://a/b"),
     ((x509.DNSName("client.test"), x509.DNSName("second.test")), "client.test"),
-    ((), "common"),
+    ((), "CN=common"),
 ]
 
 

@@ -79,9 +79,12 @@ def context(tls: Tls) -> SSLContext:
 
 
 def identity(connection: SSLObject) -> str | None:
-    """Return whom a verified client certificate names: a URI (SPIFFE), a DNS name, a mailbox, or the common name."""
+    """Return whom a verified client certificate names: a URI (SPIFFE), a DNS name, a mailbox, or `CN=` and a name.
+
+    A common name may be any text, so it is marked: none can pass for a URI that somebody else was given.
+    """
     found: dict[str, Any] = connection.getpeercert() or {}
     names = dict(reversed(found.get("subjectAltName", ())))
-    common = {key: value for part in found.get("subject", ()) for key, value in part}
+    common = {key: f"CN={value}" for part in found.get("subject", ()) for key, value in part}
     ranked = (names.get("URI"), names.get("DNS"), names.get("email"), common.get("commonName"))
     return next((name for name in ranked if name), None)

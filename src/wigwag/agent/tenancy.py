@@ -1,0 +1,167 @@
+"""Tenancy at the edge: the options about it, and the files behind `--auth-tokens`, become one `Access` or none.
+
+The rules and the token files they name are a small pipeline of their own: followed like flags, and like flags kept when
+a file breaks. Until the rules have been read once the agent lets nobody in and is not ready; it never serves openly
+because a file is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+
+from wigwag.errors import UsageError
+from wigwag.observe import Gauge
+from wigwag.pipeline.parse import parsed
+from wigwag.pipeline.run import Pipeline
+from wigwag.pipeline.spec import Wanted
+from wigwag.serve.access import Access, Policy
+from wigwag.serve.context import selector_of
+from wigwag.serve.ofrep import named, wanted
+from wigwag.serve.refusals import Refusals
+from wigwag.serve.throttle import Slots, Throttle
+from wigwag.serve.tokens import Draft, Rules, compile_rules, read_rules, read_tokens
+from wigwag.sources.file import FileWatch, watch_file
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+    from wigwag.agent.options import AgentOptions
+    from wigwag.observe import Registry
+    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.wire.http import Handler
+    from wigwag.wire.rpc import Call, Methods
+
+LARGEST_RULES, LARGEST_TOKENS = 8 << 20, 1 << 16
+TOKEN_GRACE_SECONDS = 1.0
+"""How long the first rules wait for a token file; then its rule goes without."""
+log = logging.getLogger("wigwag.agent")
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFile:
+    """A file of rules, or one of tokens by the name that a rule calls it."""
+
+    path: str
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"token file {self.path}" if self.name else f"access rules {self.path}"
+
+
+class Loaded(Struct, frozen=True):
+    """The rules in force, and the files that their tokens are in."""
+
+    rules: Rules
+    files: tuple[AccessFile, ...]
+
+
+Value: TypeAlias = tuple[Draft, ...] | tuple[bytes, ...]
+
+
+class Tenancy:
+    """What the options ask of requests; `access` is None if that is nothing."""
+
+    def __init__(self, options: AgentOptions, registry: Registry) -> None:
+        policy = policy_of(options)
+        self.access = Access(policy, Refusals(registry)) if policy != Policy() else None
+        self._pipeline: Pipeline[AccessFile, Value, Loaded] | None = None
+        if policy.known:
+            _warn(options)
+            rules = AccessFile(options.auth_tokens)
+            self._pipeline = Pipeline(
+                [Wanted(rules)], parsed(_contents, _read), assemble, _files, key=lambda loaded: loaded.rules
+            )
+            registry.add(
+                Gauge("wigwag_access_file_up", "Whether a file of rules or tokens is good.", self._up, ("file",))
+            )
+
+    def calls(self, methods: Methods, selection: Callable[[Call], str | None] = selector_of) -> Methods:
+        """Return methods behind the door, if there is one."""
+        return methods if self.access is None else self.access.methods(methods, selection)
+
+    def ofrep(self, handler: Handler) -> Handler:
+        """Return the handler of OFREP behind the door, if there is one."""
+        return handler if self.access is None else self.access.handler(handler, wanted, named)
+
+    def ready(self) -> bool:
+        """Tell whether there are rules, if there have to be."""
+        return self._pipeline is None or (self.access is not None and self.access.rules is not None)
+
+    async def run(self) -> None:
+        """Follow the rules, if there are any, until cancelled."""
+        if self._pipeline is not None and self.access is not None:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._pipeline.run())
+                tasks.create_task(self._adopt(self._pipeline, self.access))
+                tasks.create_task(self._log(self._pipeline))
+
+    async def _adopt(self, pipeline: Pipeline[AccessFile, Value, Loaded], access: Access) -> None:
+        async for loaded in pipeline.topic:
+            access.adopt(loaded.rules)
+            known = {"tokens": len(loaded.rules.tokens), "certificates": len(loaded.rules.certificates)}
+            log.info("access rules loaded", extra={"fields": known})
+
+    async def _log(self, pipeline: Pipeline[AccessFile, Value, Loaded]) -> None:
+        """Log each file when its state or its error changes."""
+        told: dict[AccessFile, tuple[str, str | None]] = {}
+        async for _ in pipeline.turns:
+            for status in pipeline.statuses():
+                news = status.state, status.error if status.state == "failing" else None
+                if status.state == "failing" and told.get(status.spec) != news:
+                    log.warning("%s: %s; what was read before stays in force", status.spec, status.error)
+                told[status.spec] = news
+
+    def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        statuses = self._pipeline.statuses() if self._pipeline is not None else ()
+        return (((status.spec.path,), float(status.state == "live")) for status in statuses)
+
+
+def policy_of(options: AgentOptions) -> Policy:
+    """Return what the options ask of requests."""
+    rate, burst, streams = options.rate_limit, options.rate_burst, options.max_streams_per_client
+    if burst and not rate:
+        raise UsageError("--rate-burst needs --rate-limit")
+    return Policy(
+        known=bool(options.auth_tokens),
+        selector=options.require_selector,
+        throttle=Throttle(rate, burst or rate) if rate else None,
+        slots=Slots(streams) if streams else None,
+    )
+
+
+def assemble(values: Mapping[AccessFile, Value]) -> Loaded:
+    """Put the tokens that are in files into the rules."""
+    drafts = [draft for value in values.values() for draft in value if isinstance(draft, Draft)]
+    (rules,) = (file for file in values if not file.name)
+    paths = {draft.file: str(Path(rules.path).parent / draft.file) for draft in drafts if draft.file}
+    tokens = {file.name: _digests(value) for file, value in values.items() if file.name}
+    return Loaded(compile_rules(drafts, tokens), tuple(AccessFile(path, name) for name, path in paths.items()))
+
+
+def _digests(value: Value) -> tuple[bytes, ...]:
+    return tuple(item for item in value if isinstance(item, bytes))
+
+
+async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
+    return [Wanted(file, grace=TOKEN_GRACE_SECONDS) for file in loaded.files]
+
+
+def _contents(file: AccessFile) -> AsyncIterator[bytes | Trouble | Unchanged]:
+    return watch_file(FileWatch(file.path, LARGEST_TOKENS if file.name else LARGEST_RULES))
+
+
+def _read(file: AccessFile, content: bytes) -> Value:
+    return read_tokens(content) if file.name else read_rules(content)
+
+
+def _warn(options: AgentOptions) -> None:
+    plain = "on OFREP" if options.server_cert_path else "on every port"
+    log.warning("tokens are not encrypted %s: let only trusted networks, or a proxy with TLS, reach it", plain)
+    if options.debug_endpoints:
+        log.warning("--debug-endpoints shows all flags to whoever reaches the management port; no token is asked for")
