@@ -1,7 +1,9 @@
-"""What a running process tells about itself: counters and histograms in Prometheus form, and the set-up of logging.
+"""What a running process tells about itself: counters and histograms, and the set-up of logging.
 
-Instruments are plain objects that belong to whoever made them; a `Registry` only knows how to write them out. Label
-values come from outside, so each instrument holds a bounded number of label sets; what exceeds it is counted together.
+Instruments are plain objects that belong to whoever made them; a `Registry` only knows how to read them, and how to
+write them out for Prometheus. They are named as OpenTelemetry names them; the name in Prometheus form follows from that
+and from the unit. Label values come from outside, so each instrument holds a bounded number of label sets; what exceeds
+it is counted together.
 """
 
 from __future__ import annotations
@@ -10,30 +12,48 @@ import json
 import logging
 import sys
 from bisect import bisect_left
-from typing import TYPE_CHECKING, Any, Protocol
+from operator import add
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    Labels = tuple[str, ...]
-    Samples = Iterable[tuple[Labels, float]]
+    Samples = Iterable[tuple["Labels", float]]
 
+Labels: TypeAlias = tuple[str, ...]
 MOST_LABEL_SETS = 2000
 _OVERFLOW = "otel_metric_overflow"
+_SUFFIXES = {"s": "_seconds", "ms": "_milliseconds", "By": "_bytes"}
+"""What the unit adds to a name in Prometheus form."""
+
+
+class Reading(Struct, frozen=True):
+    """An instrument at one moment. A sample of a histogram is the count of each bucket, and at last the sum."""
+
+    kind: Literal["counter", "updown", "gauge", "histogram"]
+    name: str
+    help: str
+    unit: str
+    labels: Labels
+    samples: list[tuple[Labels, Any]]
+    bounds: tuple[float, ...] = ()
 
 
 class Instrument(Protocol):
-    """Anything that can be written out."""
+    """Anything that can be read."""
 
-    def lines(self) -> Iterator[str]:
-        """Return the lines of the Prometheus text format."""
+    def read(self) -> Reading:
+        """Return how it stands now."""
+        ...
 
 
 class Counter:
     """A number that only grows, for each set of labels."""
 
-    def __init__(self, name: str, help: str, labels: Sequence[str] = ()) -> None:
-        self._name, self._help, self._labels = name, help, tuple(labels)
+    def __init__(self, name: str, help: str, labels: Sequence[str] = (), unit: str = "") -> None:
+        self._name, self._help, self._labels, self._unit = name, help, tuple(labels), unit
         self.values: dict[Labels, float] = {}
 
     def add(self, labels: Labels = (), amount: float = 1) -> None:
@@ -46,25 +66,41 @@ class Counter:
                 labels = (_OVERFLOW,) * len(labels)
             values[labels] = values.get(labels, 0) + amount
 
-    def lines(self) -> Iterator[str]:
-        yield from _samples(self._name, self._help, "counter", self._labels, self.values.items())
+    def read(self) -> Reading:
+        return Reading("counter", self._name, self._help, self._unit, self._labels, list(self.values.items()))
 
 
 class Gauge:
-    """A number, or one for each set of labels, that is asked for when somebody looks."""
+    """A number, or one for each set of labels, that is asked for when somebody looks.
 
-    def __init__(self, name: str, help: str, read: Callable[[], Samples], labels: Sequence[str] = ()) -> None:
-        self._name, self._help, self._labels, self._read = name, help, tuple(labels), read
+    With `adds`, the numbers of several processes add up to something: OpenTelemetry calls that an up-down counter.
+    """
 
-    def lines(self) -> Iterator[str]:
-        yield from _samples(self._name, self._help, "gauge", self._labels, self._read())
+    def __init__(
+        self,
+        name: str,
+        help: str,
+        read: Callable[[], Samples],
+        labels: Sequence[str] = (),
+        unit: str = "",
+        *,
+        adds: bool = False,
+    ) -> None:
+        self._name, self._help, self._labels, self._unit = name, help, tuple(labels), unit
+        self._read, self._kind = read, "updown" if adds else "gauge"
+
+    def read(self) -> Reading:
+        return Reading(self._kind, self._name, self._help, self._unit, self._labels, list(self._read()))  # type: ignore[arg-type]
 
 
 class Histogram:
     """How observations are spread, for each set of labels."""
 
-    def __init__(self, name: str, help: str, bounds: Sequence[float], labels: Sequence[str] = ()) -> None:
-        self._name, self._help, self._labels, self._bounds = name, help, tuple(labels), tuple(bounds)
+    def __init__(
+        self, name: str, help: str, bounds: Sequence[float], labels: Sequence[str] = (), unit: str = ""
+    ) -> None:
+        self._name, self._help, self._labels, self._unit = name, help, tuple(labels), unit
+        self._bounds = tuple(bounds)
         self._cells: dict[Labels, list[float]] = {}
 
     def observe(self, labels: Labels, value: float) -> None:
@@ -83,15 +119,31 @@ class Histogram:
 
         return observe
 
-    def lines(self) -> Iterator[str]:
-        yield from _head(self._name, self._help, "histogram")
-        for labels, cells in self._cells.items():
-            running = 0.0
-            for bound, count in zip((*self._bounds, "+Inf"), cells, strict=False):
-                running += count
-                yield f"{self._name}_bucket{_rendered((*self._labels, 'le'), (*labels, str(bound)))} {running:g}"
-            yield f"{self._name}_sum{_rendered(self._labels, labels)} {cells[-1]!r}"
-            yield f"{self._name}_count{_rendered(self._labels, labels)} {running:g}"
+    def read(self) -> Reading:
+        samples = [(labels, tuple(cells)) for labels, cells in self._cells.items()]
+        return Reading("histogram", self._name, self._help, self._unit, self._labels, samples, self._bounds)
+
+
+class View:
+    """A histogram by some of its labels, and perhaps in another unit; what lacks the first of them is left out."""
+
+    def __init__(
+        self, of: Histogram, name: str, help: str, labels: Sequence[str], unit: str = "", scale: float = 1
+    ) -> None:
+        self._of, self._name, self._help, self._labels = of, name, help, tuple(labels)
+        self._unit, self._scale = unit, scale
+
+    def read(self) -> Reading:
+        whole = self._of.read()
+        places = [whole.labels.index(name) for name in self._labels]
+        merged: dict[Labels, tuple[float, ...]] = {}
+        for values, cells in whole.samples:
+            labels = tuple(values[place] for place in places)
+            if labels[0]:
+                merged[labels] = tuple(map(add, merged.get(labels, (0.0,) * len(cells)), cells))
+        samples = [(labels, (*cells[:-1], cells[-1] * self._scale)) for labels, cells in merged.items()]
+        bounds = tuple(bound * self._scale for bound in whole.bounds)
+        return Reading("histogram", self._name, self._help, self._unit, self._labels, samples, bounds)
 
 
 class Registry:
@@ -101,24 +153,45 @@ class Registry:
         self._instruments = list(instruments)
 
     def add(self, *instruments: Instrument) -> None:
-        """Write these out too."""
+        """Know these, too."""
         self._instruments += instruments
+
+    def read(self) -> list[Reading]:
+        """Return how all of them stand now."""
+        return [instrument.read() for instrument in self._instruments]
 
     def render(self) -> str:
         """Return the Prometheus text format."""
-        return "\n".join(line for instrument in self._instruments for line in instrument.lines()) + "\n"
+        return "\n".join(line for reading in self.read() for line in _lines(reading)) + "\n"
 
 
-def _samples(name: str, help: str, kind: str, labels: Labels, samples: Samples) -> Iterator[str]:
+def _lines(reading: Reading) -> Iterator[str]:
+    name, labels = _flat(reading.name) + _SUFFIXES.get(reading.unit, ""), tuple(map(_flat, reading.labels))
+    kind = "gauge" if reading.kind == "updown" else reading.kind
     full = f"{name}_total" if kind == "counter" else name
-    yield from _head(full, help, kind)
-    for values, number in list(samples):
-        yield f"{full}{_rendered(labels, values)} {number:.17g}"
+    yield f"# HELP {full} {reading.help}"
+    yield f"# TYPE {full} {kind}"
+    for values, sample in reading.samples:
+        if kind == "histogram":
+            yield from _buckets(name, labels, values, sample, reading.bounds)
+        else:
+            yield f"{full}{_rendered(labels, values)} {sample:.17g}"
 
 
-def _head(name: str, help: str, kind: str) -> Iterator[str]:
-    yield f"# HELP {name} {help}"
-    yield f"# TYPE {name} {kind}"
+def _buckets(
+    name: str, labels: Labels, values: Labels, cells: tuple[float, ...], bounds: tuple[float, ...]
+) -> Iterator[str]:
+    running = 0.0
+    for bound, count in zip((*bounds, "+Inf"), cells, strict=False):
+        running += count
+        yield f"{name}_bucket{_rendered((*labels, 'le'), (*values, str(bound)))} {running:g}"
+    yield f"{name}_sum{_rendered(labels, values)} {cells[-1]!r}"
+    yield f"{name}_count{_rendered(labels, values)} {running:g}"
+
+
+def _flat(name: str) -> str:
+    """Return a name as Prometheus spells it."""
+    return name.replace(".", "_")
 
 
 def _rendered(names: Labels, values: Labels) -> str:

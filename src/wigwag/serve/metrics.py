@@ -1,20 +1,24 @@
-"""What the agent counts, under the names that flagd's metrics have in Prometheus form."""
+"""What the agent counts, under the names that flagd gives it."""
 
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from wigwag.observe import Counter, Gauge, Histogram, Registry
+from wigwag.observe import Counter, Gauge, Histogram, Registry, View
+from wigwag.serve.outcomes import NAMES as RPC
+from wigwag.serve.outcomes import no_rpc
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.flags.model import Resolution
-    from wigwag.wire.http import Answer, Handler, Request
+    from wigwag.serve.outcomes import RpcLabels
+    from wigwag.wire.http import Answer, Handler, Headers, Request
 
     Note = Callable[[Request, Answer, float], None]
+    Observe = Callable[[float], None]
 
 PROVIDER = "flagd"
 MOST_KINDS = 500
@@ -22,7 +26,14 @@ LONGEST_LABEL = 128
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BYTES = tuple(100 * 10**power for power in range(8))
 _STREAM_SECONDS = (30, 60, 120, 300, 480, 600, 1200, 1800, 3600, 10800)
-_HTTP = ("service_name", "http_route", "http_request_method", "http_response_status_code", "url_scheme")
+_HTTP = ("service.name", "http.route", "http.request.method", "http.response.status_code", "url.scheme")
+
+
+class Recorder(Protocol):
+    """Who is told of evaluations."""
+
+    def evaluated(self, key: str, found: Resolution) -> None:
+        """Take note of one."""
 
 
 class Metrics:
@@ -30,35 +41,56 @@ class Metrics:
 
     def __init__(self) -> None:
         self._impressions = Counter(
-            "feature_flag_flagd_impression",
+            "feature_flag.flagd.impression",
             "Evaluations of a flag, by key, variant and reason.",
-            ("feature_flag_key", "feature_flag_provider_name", "feature_flag_reason", "feature_flag_result_variant"),
+            ("feature_flag.key", "feature_flag.provider.name", "feature_flag.reason", "feature_flag.result.variant"),
+            "{impression}",
         )
         self._reasons = Counter(
-            "feature_flag_flagd_result_reason",
+            "feature_flag.flagd.result.reason",
             "Evaluations by reason.",
-            ("feature_flag_provider_name", "feature_flag_reason", "error_type"),
+            ("feature_flag.provider.name", "feature_flag.reason", "error.type"),
+            "{reason}",
         )
-        self._duration = Histogram("http_server_request_duration_seconds", "Duration of requests.", _SECONDS, _HTTP)
-        self._size = Histogram("http_server_response_body_size_bytes", "Size of answers.", _BYTES, _HTTP)
+        self._duration = Histogram("requests", "", _SECONDS, (*_HTTP, *RPC))
+        self._size = Histogram("answers", "", _BYTES, (*_HTTP, *RPC))
         self.active = 0
         self.streams: dict[tuple[str, str], int] = {}
         self.stream_duration = Histogram(
-            "feature_flag_flagd_sync_stream_duration_seconds",
+            "feature_flag.flagd.sync.stream.duration",
             "How long sync streams were open.",
             _STREAM_SECONDS,
             ("selector", "provider_id", "reason"),
+            "s",
         )
-        self.registry = Registry([self._impressions, self._reasons, self._duration, self._size, self.stream_duration])
+        self.registry = Registry([self._impressions, self._reasons, *self._views(), self.stream_duration])
         self.registry.add(
-            Gauge("http_server_active_requests", "Requests under way.", lambda: [((), self.active)]),
             Gauge(
-                "feature_flag_flagd_sync_active_streams",
+                "http.server.active_requests",
+                "Requests under way.",
+                lambda: [((), self.active)],
+                unit="{request}",
+                adds=True,
+            ),
+            Gauge(
+                "feature_flag.flagd.sync.active_streams",
                 "Open sync streams.",
                 self.streams.items,
                 ("selector", "provider_id"),
+                "{stream}",
+                adds=True,
             ),
         )
+
+    def _views(self) -> list[View]:
+        """Requests are noted once; HTTP and remote procedure calls are two ways to look at them."""
+        seconds, sizes = self._duration, self._size
+        return [
+            View(seconds, "http.server.request.duration", "Duration of requests.", _HTTP, "s"),
+            View(sizes, "http.server.response.body.size", "Size of answers.", _HTTP, "By"),
+            View(seconds, "rpc.server.duration", "Duration of calls.", RPC, "ms", 1000),
+            View(sizes, "rpc.server.response.size", "Size of the answers to calls.", RPC, "By"),
+        ]
 
     def evaluated(self, key: str, found: Resolution) -> None:
         """Count one evaluation."""
@@ -83,9 +115,15 @@ class Metrics:
             del self.streams[labels]
         self.stream_duration.observe((*labels, reason), seconds)
 
-    def observing(self, handler: Handler, service: str, route: Callable[[bytes], str]) -> Handler:
+    def observing(
+        self,
+        handler: Handler,
+        service: str,
+        route: Callable[[bytes], str],
+        outcome: Callable[[str, Answer], RpcLabels] = no_rpc,
+    ) -> Handler:
         """Return the handler with its requests timed; streams count only until they begin."""
-        note = self._notes(service, route)
+        note = self._notes(service, route, outcome)
 
         def handle(request: Request) -> object:
             start = perf_counter()
@@ -106,15 +144,18 @@ class Metrics:
         note(request, found, perf_counter() - start)
         return found
 
-    def _notes(self, service: str, route: Callable[[bytes], str]) -> Note:
-        """Return what notes a request. Routes, methods and states are few, so their observers are kept."""
-        known: dict[tuple[str, bytes, int, str], tuple[Callable[[float], None], Callable[[float], None]]] = {}
+    def _notes(self, service: str, route: Callable[[bytes], str], outcome: Callable[[str, Answer], RpcLabels]) -> Note:
+        """Return what notes a request. Routes, methods and outcomes are few, so their observers are kept."""
+        known: dict[tuple[str, bytes, int, str, Headers], tuple[Observe, Observe]] = {}
+        telling = outcome is not no_rpc
 
         def note(request: Request, answer: Answer, seconds: float) -> None:
-            kind = route(request.path), request.method, answer.status, request.peer.scheme if request.peer else "http"
+            scheme = request.peer.scheme if request.peer else "http"
+            kind = route(request.path), request.method, answer.status, scheme, answer.headers if telling else ()
             observers = known.get(kind)
             if observers is None:
-                labels = (service, kind[0], kind[1].decode("latin-1"), str(kind[2]), kind[3])
+                http = service, kind[0], kind[1].decode("latin-1"), str(kind[2]), scheme
+                labels = http + outcome(kind[0], answer)
                 observers = self._duration.observer(labels), self._size.observer(labels)
                 if len(known) < MOST_KINDS:
                     known[kind] = observers

@@ -1,0 +1,26 @@
+"""What the agent pushes, from its options and the environment. What OTEL_* variables mean is in `wigwag.telemetry`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from wigwag.telemetry.settings import Asked, decide
+from wigwag.telemetry.start import Telemetry, start
+
+if TYPE_CHECKING:
+    from wigwag.agent.options import AgentOptions
+    from wigwag.serve.metrics import Metrics
+
+
+def telemetry(options: AgentOptions, metrics: Metrics) -> Telemetry:
+    """Start what is asked for."""
+    asked = Asked(
+        metrics_exporter=options.metrics_exporter,
+        collector=options.otel_collector_uri,
+        certificate=options.otel_cert_path,
+        key=options.otel_key_path,
+        authority=options.otel_ca_path,
+        reload_seconds=options.otel_reload_interval,
+    )
+    return start(decide(asked, os.environ), metrics.registry, metrics)

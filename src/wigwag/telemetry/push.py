@@ -1,0 +1,65 @@
+"""Metrics on a timer: read in the loop, where they are counted, and delivered by a courier.
+
+One delivery is under way at a time. While it lasts nothing is read, so that a slow collector gets fewer readings and
+nothing piles up: each reading is the whole sum since the start, and the next one makes up for those that are missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wigwag.pipeline.clock import sleep_until
+from wigwag.telemetry.convert import converted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from opentelemetry.sdk.resources import Resource
+
+    from wigwag.observe import Registry
+    from wigwag.pipeline.clock import Clock
+    from wigwag.telemetry.courier import Courier
+    from wigwag.telemetry.deliver import Delivery
+
+
+class Push:
+    """Pushes the metrics of a registry."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        resource: Resource,
+        delivery: Delivery,
+        courier: Courier,
+        interval: float,
+        time_ns: Callable[[], int],
+    ) -> None:
+        self._registry, self._resource, self._delivery, self._courier = registry, resource, delivery, courier
+        self._interval, self._time_ns, self._start = interval, time_ns, time_ns()
+
+    async def run(self, clock: Clock) -> None:
+        """Push at every interval, for ever."""
+        due = clock.now()
+        while True:
+            due = max(due + self._interval, clock.now())
+            await sleep_until(clock, due)
+            await self.once()
+
+    async def once(self) -> bool:
+        """Push how things stand; tell whether it arrived."""
+        readings, now = self._registry.read(), self._time_ns()
+        return await self._courier.send(
+            lambda: self._delivery.deliver(converted(readings, self._resource, self._start, now))
+        )
+
+    async def finish(self, seconds: float) -> None:
+        """Push a last time, for as long as this, and give up."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.once()
+        except TimeoutError:
+            pass
+        finally:
+            self._courier.dismiss()
+            self._delivery.close()
