@@ -39,6 +39,7 @@ class Outlet:
         "last",
         "limits",
         "max_frame",
+        "now",
         "out",
         "ready",
         "shrink",
@@ -48,7 +49,7 @@ class Outlet:
     )
 
     def __init__(self, limits: WireLimits, encoder: HeaderEncoder, now: float) -> None:
-        self.limits, self.encoder, self.floods = limits, encoder, Floods(limits, now)
+        self.limits, self.encoder, self.floods, self.now = limits, encoder, Floods(limits, now), now
         self.out: list[bytes] = []
         self.streams: dict[int, Http2Stream] = {}
         self.blocked: dict[int, Http2Stream] = {}

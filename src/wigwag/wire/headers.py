@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Callable
 
 from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
 from wigwag.wire.frames import Code, LinkError
-from wigwag.wire.heads import POISON, PSEUDO, Field, Head, head
+from wigwag.wire.heads import NAMED, POISON, Field, Head, head
 from wigwag.wire.limits import WireLimits
 
 STATIC: tuple[Field, ...] = (POISON, *HeaderTable.STATIC_TABLE)
@@ -65,7 +66,7 @@ def text(block: bytes, at: int) -> tuple[bytes, int]:
 
 def checked(name: bytes, value: bytes) -> Field:
     """Return the field, or the poison that makes every block with it malformed."""
-    if (name in PSEUDO or NAME.fullmatch(name)) and not BAD_VALUE.search(value):
+    if (name in NAMED or NAME.fullmatch(name)) and not BAD_VALUE.search(value):
         return name, value
     return POISON
 
@@ -73,10 +74,10 @@ def checked(name: bytes, value: bytes) -> Field:
 class HeaderDecoder:
     """The decoding end of one connection."""
 
-    __slots__ = ("_capacity", "_changed", "_entries", "_known", "_limits", "_size", "_sizes")
+    __slots__ = ("_capacity", "_changed", "_entries", "_known", "_limits", "_read", "_size", "_sizes")
 
-    def __init__(self, limits: WireLimits) -> None:
-        self._limits = limits
+    def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = head) -> None:
+        self._limits, self._read = limits, read
         self._known: dict[bytes, Head] = {}
         self._entries: deque[Field] = deque()
         self._sizes: deque[int] = deque()
@@ -94,7 +95,7 @@ class HeaderDecoder:
             raise out_of_step("a header block is cut off") from None
         except HPACKError as error:
             raise out_of_step("a Huffman string is broken") from error
-        known = head(fields, self._limits, len(block))
+        known = self._read(fields, self._limits, len(block))
         if self._changed or len(self._known) >= REMEMBERED:
             self._known.clear()
         if not self._changed and len(block) <= REMEMBERED_SIZE:

@@ -1,4 +1,4 @@
-"""What a decoded header block says: the head of a request, or trailers, or why it is neither.
+"""What a decoded header block says: the head of a request or of an answer, or trailers, or why it is none of them.
 
 Whether a block is well formed (RFC 9113 §8) depends on nothing but its fields, so it is decided once and remembered
 with the block. Each field was checked when it was a literal; here they only have to fit together. `:authority` becomes
@@ -18,6 +18,7 @@ POISON: Field = (b"", b"")
 """Stands for a field that must not be: no field has an empty name."""
 PSEUDO = frozenset({b":method", b":scheme", b":path", b":authority"})
 HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
+NAMED = PSEUDO | {b":status"}
 SPECIAL = PSEUDO | HOP_BY_HOP | {b"", b"te", b"content-length", b"host", b":status", b":protocol"}
 
 LARGEST_ENTRY = 4096
@@ -55,6 +56,19 @@ def head(fields: list[Field], limits: WireLimits, size: int) -> Head:
         else:
             plain.append(field)
     return _request(pseudo, special, plain) if pseudo else Head(400, tuple(plain), trailing=True)
+
+
+def answer(fields: list[Field], limits: WireLimits, size: int) -> Head:
+    """Return the head of an answer, whose first header is its `:status`, or trailers."""
+    if len(fields) > limits.header_count or _too_large(fields, limits, size):
+        return Head(431)
+    status = fields[0][1] if fields and fields[0][0] == b":status" else b""
+    rest = fields[1:] if status else fields
+    if any(name in NAMED or name in HOP_BY_HOP or not name for name, _ in rest):
+        return Head(400)
+    if status and not (len(status) == 3 and status.isdigit()):
+        return Head(400)
+    return Head(0, tuple(fields), trailing=not status)
 
 
 def _too_large(fields: list[Field], limits: WireLimits, size: int) -> bool:

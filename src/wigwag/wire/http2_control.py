@@ -27,7 +27,7 @@ from wigwag.wire.frames import (
 )
 
 if TYPE_CHECKING:
-    from wigwag.wire.http2 import Http2
+    from wigwag.wire.flow import Outlet
 
 TINY = 64
 """Bytes of window that are not worth a frame."""
@@ -41,7 +41,7 @@ def need(condition: bool, code: Code, reason: str) -> None:
         raise LinkError(code, reason)
 
 
-def on_priority(machine: Http2, _flags: int, stream: int, payload: bytes) -> None:
+def on_priority(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """PRIORITY: deprecated, checked and ignored."""
     need(stream != 0, Code.PROTOCOL_ERROR, "PRIORITY of no stream")
     machine.floods.count(machine.now)
@@ -51,7 +51,7 @@ def on_priority(machine: Http2, _flags: int, stream: int, payload: bytes) -> Non
         raise StreamError(stream, Code.PROTOCOL_ERROR)
 
 
-def on_reset(machine: Http2, _flags: int, stream: int, payload: bytes) -> None:
+def on_reset(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """RST_STREAM: the client gives a request up. Counted only if that wastes work (CVE-2023-44487)."""
     need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "RST_STREAM is not four bytes long")
     need(0 < stream <= machine.last or machine.draining, Code.PROTOCOL_ERROR, "RST_STREAM of an idle stream")
@@ -60,7 +60,7 @@ def on_reset(machine: Http2, _flags: int, stream: int, payload: bytes) -> None:
         machine.floods.count(machine.now)
 
 
-def on_settings(machine: Http2, flags: int, stream: int, payload: bytes) -> None:
+def on_settings(machine: Outlet, flags: int, stream: int, payload: bytes) -> None:
     """SETTINGS: what the client can take."""
     need(stream == 0, Code.PROTOCOL_ERROR, "SETTINGS of a stream")
     need(len(payload) % 6 == 0 and not (flags & ACK and payload), Code.FRAME_SIZE_ERROR, "SETTINGS of a wrong size")
@@ -72,7 +72,7 @@ def on_settings(machine: Http2, flags: int, stream: int, payload: bytes) -> None
         machine.pump()
 
 
-def apply(machine: Http2, key: int, value: int) -> None:
+def apply(machine: Outlet, key: int, value: int) -> None:
     """Apply one setting."""
     if key == Setting.HEADER_TABLE_SIZE:
         machine.shrink |= value < TABLE_SIZE
@@ -86,7 +86,7 @@ def apply(machine: Http2, key: int, value: int) -> None:
         shift(machine, value)
 
 
-def shift(machine: Http2, initial: int) -> None:
+def shift(machine: Outlet, initial: int) -> None:
     """Change the window of every stream by what the initial window changes, below zero if need be."""
     difference, machine.initial = initial - machine.initial, initial
     for stream in machine.streams.values():
@@ -94,12 +94,12 @@ def shift(machine: Http2, initial: int) -> None:
         need(stream.window <= MAX_WINDOW, Code.FLOW_CONTROL_ERROR, "a stream's window is too large")
 
 
-def on_push(_machine: Http2, _flags: int, _stream: int, _payload: bytes) -> None:
+def on_push(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:
     """PUSH_PROMISE: clients have nothing to push."""
     raise LinkError(Code.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
 
 
-def on_ping(machine: Http2, flags: int, stream: int, payload: bytes) -> None:
+def on_ping(machine: Outlet, flags: int, stream: int, payload: bytes) -> None:
     """PING: answered, unless there are too many."""
     need(stream == 0, Code.PROTOCOL_ERROR, "PING of a stream")
     need(len(payload) == 8, Code.FRAME_SIZE_ERROR, "PING is not eight bytes long")
@@ -110,14 +110,14 @@ def on_ping(machine: Http2, flags: int, stream: int, payload: bytes) -> None:
     machine.out.append(frame(PING, ACK, 0, payload))
 
 
-def on_goaway(machine: Http2, _flags: int, stream: int, payload: bytes) -> None:
+def on_goaway(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """GOAWAY: the client leaves once it has its answers."""
     need(stream == 0, Code.PROTOCOL_ERROR, "GOAWAY of a stream")
     need(len(payload) >= 8, Code.FRAME_SIZE_ERROR, "GOAWAY is cut off")
     machine.drain()
 
 
-def on_window_update(machine: Http2, _flags: int, stream: int, payload: bytes) -> None:
+def on_window_update(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """WINDOW_UPDATE: the client takes more. Windows opened byte by byte are counted (CVE-2019-9511)."""
     need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not four bytes long")
     size = int.from_bytes(payload, "big") & MAX_WINDOW
@@ -130,7 +130,7 @@ def on_window_update(machine: Http2, _flags: int, stream: int, payload: bytes) -
         widen(machine, stream, size)
 
 
-def widen(machine: Http2, id: int, size: int) -> None:
+def widen(machine: Outlet, id: int, size: int) -> None:
     """Let one stream send more."""
     stream = machine.streams.get(id)
     if stream is None:
@@ -144,17 +144,17 @@ def widen(machine: Http2, id: int, size: int) -> None:
         pass
 
 
-def on_stray(_machine: Http2, _flags: int, _stream: int, _payload: bytes) -> None:
+def on_stray(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:
     """CONTINUATION outside of a header block."""
     raise LinkError(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
 
 
-def unknown(machine: Http2, _flags: int, _stream: int, _payload: bytes) -> None:
+def unknown(machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:
     """Ignore a frame of a kind that we do not know, as everybody must."""
     machine.floods.count(machine.now)
 
 
-CONTROLS: dict[int, Callable[[Http2, int, int, bytes], None]] = {
+CONTROLS: dict[int, Callable[[Outlet, int, int, bytes], None]] = {
     PRIORITY: on_priority,
     RST_STREAM: on_reset,
     SETTINGS: on_settings,

@@ -27,11 +27,11 @@ SKIPPED = 32
 class Intake(Outlet):
     """The receiving half of a connection, above frames."""
 
-    __slots__ = ("_decoder", "_held", "_peer", "_received", "_skipped", "now")
+    __slots__ = ("_decoder", "_held", "_peer", "_received", "_skipped")
 
     def __init__(self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float) -> None:
         super().__init__(limits, encoder, now)
-        self._peer, self._decoder, self.now = peer, HeaderDecoder(limits), now
+        self._peer, self._decoder = peer, HeaderDecoder(limits)
         self._received = self._held = 0
         self._skipped: list[range] = []
 

@@ -1,0 +1,228 @@
+"""A server of gRPC: the flag documents that flagd's sync service streams, from flagd, its proxy, or another agent.
+
+    connect ─▶ SyncFlags ─▶ document … ─▶ (a ping is answered: still the same) … ─▶ the stream ends ─▶ again, or raise
+
+Every message is a whole document. While a stream is silent, an answered keep-alive ping shows that the last document
+still holds. `sync.v1`, which only flagd-proxy and old servers have, is tried when `flagd.sync.v1` is not implemented;
+its `state` is ALL in practice. Should it be a delta, the whole is fetched: nothing here adds up changes. The context
+that a server may send beside a document (`sync_context`) is meant for in-process providers, and is ignored.
+
+The hard case is how a stream ends. Servers end streams that are old (`--stream-deadline`), and load balancers
+connections that are; nothing has failed then, and asking again at once is right. A stream that ends soon after it began
+is another matter: asked again at once, such a server would be asked for ever. So one that lived long enough is followed
+by another one at once; one that the server ended in good order by another one after a pause that grows; and anything
+else is raised: how to go on then is decided where all sources are started.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from base64 import b64encode
+from dataclasses import dataclass, field, replace
+from random import random
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError
+from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
+from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.watch import closing
+from wigwag.sources.document import Document
+from wigwag.sources.targets import check_authority, parse_target
+from wigwag.wire.grpc_client import MAX_MESSAGE, open_channel
+from wigwag.wire.http2_client_dial import Endpoint
+from wigwag.wire.http2_client_link import KeepAlive
+from wigwag.wire.protobuf import fields, text
+from wigwag.wire.rpc import Code, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from wigwag.wire.grpc_client import Answers, Channel
+    from wigwag.wire.http import Headers
+
+SERVICES = ("flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService")
+SELECTOR = b"flagd-selector"
+DELTAS, PING = (2, 3, 4), 5
+"""States of a message of the old service: ADD, UPDATE and DELETE; and a message that says nothing."""
+LONG = 10.0
+"""Seconds after which the end of a stream is nothing unusual."""
+PAUSES = Backoff(first=0.2, most=LONG)
+"""Between streams that end well, but soon."""
+FETCH_SECONDS = 30.0
+_NAME = re.compile(r"[0-9a-z_.\-]+")
+_VALUE = re.compile(r"[ -~]*")
+_RESERVED = {"te", "host", "connection", "keep-alive", "upgrade", "transfer-encoding", "content-type", "user-agent"}
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GrpcWatch:
+    """The documents of a sync service."""
+
+    target: str
+    """As gRPC writes it; see `targets`."""
+    tls: bool = False
+    cert_path: str = ""
+    """The authorities of the server's certificate, in PEM; empty: those of the system."""
+    provider_id: str = ""
+    selector: str = ""
+    max_message: int = MAX_MESSAGE
+    """The largest document, in bytes. (flagd's default is 4 MiB.)"""
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Sent as metadata. They may be secret, so they are shown nowhere."""
+    keep_alive: float = 30.0
+    """Seconds of silence after which the server is asked for a sign of life; 0: never."""
+    authority: str = ""
+    """What the server is called, if not what the target says."""
+
+    def __str__(self) -> str:
+        return f"grpc:{self.target}" + (f" ({self.selector})" if self.selector else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Where time and chance come from."""
+
+    clock: Clock = LoopClock()
+    random: Callable[[], float] = random
+    patience: float = 10.0
+    """Seconds to connect to one address; after a ping, twice as long."""
+
+
+def check(spec: GrpcWatch) -> Endpoint:
+    """Return where a spec leads; `UsageError` says what is wrong with it."""
+    target = parse_target(spec.target)
+    if spec.cert_path and not spec.tls:
+        raise UsageError(f"{spec}: certPath is for TLS only; set tls to true (grpcs://), or leave certPath out")
+    if spec.max_message < 1 or spec.keep_alive < 0:
+        raise UsageError(f"{spec}: maxMsgSize must be positive, and a keep-alive interval not negative")
+    if spec.authority:
+        check_authority(spec.authority)
+    for name, value in spec.headers:
+        _check_header(spec, name.lower(), value)
+    return Endpoint(target.places, spec.authority or target.authority, spec.tls, spec.cert_path)
+
+
+def _check_header(spec: GrpcWatch, name: str, value: str) -> None:
+    if not _NAME.fullmatch(name) or name in _RESERVED or name.startswith("grpc-"):
+        raise UsageError(f"{spec}: the header {name!r} cannot be sent as metadata; leave it out")
+    if not name.endswith("-bin") and (not _VALUE.fullmatch(value) or value != value.strip()):
+        raise UsageError(f"{spec}: the value of the header {name!r} must be printable ASCII, or its name end in -bin")
+
+
+async def watch_grpc(
+    spec: GrpcWatch,
+    means: Means = Means(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[Document | Trouble | Unchanged]:
+    """Yield every document that the server sends, and UNCHANGED when a ping shows that the last one holds."""
+    source, clock, short = _Source(spec, means), means.clock, 0
+    while True:
+        began, answered, error = clock.now(), False, None
+        try:
+            async with closing(source.session()) as session:
+                async for item in session:
+                    answered |= isinstance(item, Document)
+                    yield item
+        except RpcError as caught:
+            error = RpcError(caught.code, f"{caught.code.name}: {caught.message}")
+        lived = clock.now() - began
+        if not answered or (lived < LONG and error is not None and error.code is not Code.DEADLINE_EXCEEDED):
+            raise error or RpcError(Code.UNAVAILABLE, "the server ended the stream without sending a document")
+        log.info("%s: the stream ended after %.1f s (%s); asking again", spec, lived, error or "OK")
+        short = short + 1 if lived < LONG else 0
+        await sleep_until(clock, clock.now() + PAUSES.pause(max(0, short - 1), means.random))
+
+
+class _Source:
+    """One spec, and what was learnt about its server."""
+
+    def __init__(self, spec: GrpcWatch, means: Means) -> None:
+        self._spec, self._means = spec, means
+        self._endpoint = replace(check(spec), patience=means.patience)
+        self._service, self._every = SERVICES[0], spec.keep_alive
+        self._metadata, self._request = _metadata(spec), text(1, spec.provider_id) + text(2, spec.selector)
+
+    async def session(self) -> AsyncIterator[Document | Trouble | Unchanged]:
+        """Connect and follow one stream to its end."""
+        keep_alive = KeepAlive(self._every, 2 * self._means.patience)
+        async with open_channel(self._endpoint, keep_alive, self._means.clock) as channel:
+            try:
+                async with closing(self._either(channel)) as items:
+                    async for item in items:
+                        yield item
+            finally:
+                self._every *= 2 if channel.scolded else 1
+
+    async def _either(self, channel: Channel) -> AsyncIterator[Document | Trouble | Unchanged]:
+        """Follow the service that worked before; if the server does not have it, the other one."""
+        missing: RpcError | None = None
+        for service in sorted(SERVICES, key=lambda each: each != self._service):
+            try:
+                async with closing(self._follow(channel, service)) as items:
+                    async for item in items:
+                        self._service = service
+                        yield item
+            except RpcError as error:
+                if error.code is not Code.UNIMPLEMENTED:
+                    raise
+                missing = missing or error
+            else:
+                return
+        raise missing or RpcError(Code.UNIMPLEMENTED)
+
+    async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Trouble | Unchanged]:
+        with channel.stream(
+            f"/{service}/SyncFlags", self._request, self._metadata, max_message=self._spec.max_message
+        ) as answers:
+            first = True
+            async with closing(answers.beats()) as beats:
+                async for message in beats:
+                    item = (
+                        await self._read(channel, service, message) if message is not None else _still(answers, first)
+                    )
+                    first &= not isinstance(item, Document)
+                    if item is not None:
+                        yield item
+
+    async def _read(self, channel: Channel, service: str, message: bytes) -> Document | Unchanged:
+        content, state = _synced(message)
+        if service == SERVICES[0] or state not in (PING, *DELTAS):
+            return Document(content, "json")
+        if state == PING:
+            return UNCHANGED
+        whole = await channel.unary(
+            f"/{service}/FetchAllFlags",
+            self._request,
+            self._metadata,
+            deadline=FETCH_SECONDS,
+            max_message=self._spec.max_message,
+        )
+        return Document(_synced(whole)[0], "json")
+
+
+def _synced(message: bytes) -> tuple[bytes, int]:
+    """Read `SyncFlagsResponse`: 1 flag_configuration, and 2 state, which only the old service has."""
+    content, state = b"", 0
+    for number, _, value in fields(message):
+        if number == 1 and isinstance(value, bytes):
+            content = value
+        elif number == 2 and isinstance(value, int):
+            state = value
+    return content, state
+
+
+def _still(answers: Answers, first: bool) -> Trouble | Unchanged | None:
+    """Return what an answered ping means: nothing, if something newer is on its way."""
+    if first:
+        return Trouble("the server is connected, but has not sent a document yet")
+    return None if answers.partial else UNCHANGED
+
+
+def _metadata(spec: GrpcWatch) -> Headers:
+    """Return the headers of a request; the selector is in one of them for servers of today, in the body for others."""
+    found = [(name.lower().encode(), value.encode()) for name, value in spec.headers]
+    if spec.selector and _VALUE.fullmatch(spec.selector) and SELECTOR not in dict(found):
+        found.append((SELECTOR, spec.selector.encode()))
+    return tuple((name, b64encode(value) if name.endswith(b"-bin") else value) for name, value in found)

@@ -1,0 +1,151 @@
+"""Targets of gRPC, as flagd and gRPC write them: where to connect, and what the server there is called. Pure.
+
+    host:port  [::1]:port  dns:host:port  dns:///host:port  passthrough:///host:port    a name, resolved by the system
+    ipv4:1.2.3.4:5,6.7.8.9:5   ipv6:[::1]:5                                             addresses, tried in order
+    unix:path  unix:///path  unix-abstract:name  uds:path                               a unix socket
+    envoy://proxy:port/service                                                          a proxy, asked for a service
+
+A name or an address without a port has 443, as in gRPC. What a server is called (`:authority`, and the name that its
+certificate must have) is the target as written; `localhost` at a unix socket; the service behind an Envoy. The DNS
+server in `dns://server/host` is not asked: the system's resolver is. `xds:` needs a control plane, and is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from wigwag.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.wire.http2_client_dial import Place
+
+DEFAULT_PORT = 443
+_ADDRESS = re.compile(r"(?:\[(?P<six>[\w:.%\-]+)\]|(?P<host>[\w.\-]*))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
+_BARE_SIX = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w\-]+)?", re.ASCII)
+_AUTHORITY = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]+")
+
+
+class Target(NamedTuple):
+    """A target, understood."""
+
+    places: tuple[Place, ...]
+    authority: str
+
+
+def parse_target(text: str) -> Target:
+    """Return what a target means; `UsageError` if it means nothing.
+
+    >>> parse_target("flags:8015")
+    Target(places=(('flags', 8015),), authority='flags:8015')
+    >>> parse_target("unix:///run/flags.sock")
+    Target(places=('/run/flags.sock',), authority='localhost')
+    >>> parse_target("envoy://localhost:9211/flags.service")
+    Target(places=(('localhost', 9211),), authority='flags.service')
+    """
+    scheme, colon, rest = text.partition(":")
+    read = _SCHEMES.get(scheme.lower()) if colon else None
+    if read is not None:
+        return read(text, rest)
+    if "://" in text:
+        known = ", ".join(f"{name}:" for name in _SCHEMES if name not in _REFUSED)
+        raise UsageError(f"gRPC target {text!r}: unknown scheme; write host:port, or one of {known}")
+    return _name(text, text)
+
+
+def check_authority(text: str) -> None:
+    """Refuse what cannot be the name of a server."""
+    if not _AUTHORITY.fullmatch(text):
+        raise UsageError(f"{text!r} cannot be the name of a server; write host or host:port")
+
+
+def _name(target: str, rest: str) -> Target:
+    place = _place(target, rest, DEFAULT_PORT)
+    return Target((place,), f"localhost{rest}" if rest[:1] == ":" and rest[1:].isdigit() else _bracketed(rest))
+
+
+def _dns(target: str, rest: str) -> Target:
+    """`dns:host`, `dns:///host` and `dns://server/host`."""
+    return _name(target, _endpoint(rest))
+
+
+def _passthrough(target: str, rest: str) -> Target:
+    endpoint = _endpoint(rest)
+    return Target((_place(target, endpoint, None),), endpoint)
+
+
+def _endpoint(rest: str) -> str:
+    return rest[2:].partition("/")[2] if rest.startswith("//") else rest
+
+
+def _addresses(target: str, rest: str) -> Target:
+    parts = rest.split(",")
+    return Target(tuple(_place(target, part, DEFAULT_PORT) for part in parts), _bracketed(parts[0]))
+
+
+def _unix(target: str, rest: str) -> Target:
+    path = rest.removeprefix("//")
+    if not path or "\0" in path:
+        raise UsageError(f"gRPC target {target!r}: which socket? Write unix:PATH or unix:///ABSOLUTE/PATH")
+    return Target((path,), "localhost")
+
+
+def _strictly_unix(target: str, rest: str) -> Target:
+    if rest.startswith("//") and not rest.startswith("///"):
+        raise UsageError(f"gRPC target {target!r}: a path after unix:// is absolute; write unix:///PATH or unix:PATH")
+    return _unix(target, rest)
+
+
+def _abstract(target: str, rest: str) -> Target:
+    return Target(("\0" + _unix(target, rest).places[0],), "localhost")  # type: ignore[operator]
+
+
+def _envoy(target: str, rest: str) -> Target:
+    proxy, _, service = rest.removeprefix("//").partition("/")
+    if not rest.startswith("//") or not proxy or not _AUTHORITY.fullmatch(service):
+        raise UsageError(f"gRPC target {target!r}: write envoy://PROXY:PORT/SERVICE")
+    return Target((_place(target, proxy, None),), service)
+
+
+def _xds(target: str, _rest: str) -> Target:
+    raise UsageError(
+        f"gRPC target {target!r}: xDS is not supported; name the server itself (dns:HOST:PORT), "
+        "or an Envoy that knows it (envoy://PROXY:PORT/SERVICE)"
+    )
+
+
+def _prefixed(target: str, rest: str) -> Target:
+    raise UsageError(f"gRPC target {target!r}: write it without its prefix, as {rest.removeprefix('//')!r}")
+
+
+def _place(target: str, text: str, default: int | None) -> tuple[str, int]:
+    """Return host and port of an address; without a host, it is this one."""
+    found = _ADDRESS.fullmatch(_bracketed(text))
+    if found is None or not text:
+        raise UsageError(f"gRPC target {target!r}: {text!r} is no address; write HOST:PORT or [IPV6]:PORT")
+    port = int(found["port"]) if found["port"] else default
+    if port is None or not 0 < port < 1 << 16:
+        raise UsageError(f"gRPC target {target!r}: the port of {text!r} must be a number from 1 to 65535")
+    return found["six"] or found["host"] or "localhost", port
+
+
+def _bracketed(text: str) -> str:
+    return f"[{text}]" if _BARE_SIX.fullmatch(text) else text
+
+
+_REFUSED = ("xds", "grpc", "grpcs")
+_SCHEMES: dict[str, Callable[[str, str], Target]] = {
+    "dns": _dns,
+    "passthrough": _passthrough,
+    "ipv4": _addresses,
+    "ipv6": _addresses,
+    "unix": _strictly_unix,
+    "unix-abstract": _abstract,
+    "uds": _unix,
+    "envoy": _envoy,
+    "xds": _xds,
+    "grpc": _prefixed,
+    "grpcs": _prefixed,
+}
