@@ -111,7 +111,7 @@ def test_the_scripts_are_there_and_can_be_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_one_file_with_options_and_help(name: str) -> None:
-    module = importlib.import_module(f"wigwag.cli.{name}")
+    module = importlib.import_module(f"wigwag.cli.{name.replace('-', '_')}")
     assert module.HELP[0].islower()
     assert f"wigwag {name}" in module.DESCRIPTION
     assert module.Options.__dataclass_params__.frozen

@@ -1,4 +1,4 @@
-"""The npm packages of `tests/clients/js`, installed once for each lock file, and a node that can run them.
+"""The npm packages of a folder such as `tests/clients/js`, installed once for each lock file, and a node to run them.
 
 Where there is no node, no npm or no registry, the tests are skipped; in CI, where there must be all three, they fail.
 """
@@ -19,8 +19,9 @@ from typing import NoReturn
 
 import pytest
 
-SOURCE = Path(__file__).parent / "js"
-CACHE = Path(__file__).parent.parent.parent / ".cache" / "js"
+TESTS = Path(__file__).parent.parent
+SOURCE = TESTS / "clients" / "js"
+CACHE = TESTS.parent / ".cache" / "js"
 MANIFEST = ("package.json", "package-lock.json", ".npmrc")
 OLDEST_NODE = (20, 18)
 """The first with an EventSource."""
@@ -36,22 +37,22 @@ UNREACHABLE = re.compile(
 
 def unavailable(why: str) -> NoReturn:
     """Skip what needs the packages; in CI, fail."""
-    reason = f"NO JAVASCRIPT CLIENT WAS TESTED: {why}"
+    reason = f"NOTHING THAT NEEDS JAVASCRIPT WAS TESTED: {why}"
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
 
 
-def installed(say: Callable[[str], None]) -> Path:
+def installed(say: Callable[[str], None], source: Path = SOURCE) -> Path:
     """Return the folder of node_modules, with the packages in it."""
     require_node()
-    folder = CACHE / sha256((SOURCE / "package-lock.json").read_bytes()).hexdigest()[:16]
+    folder = CACHE / sha256((source / "package-lock.json").read_bytes()).hexdigest()[:16]
     complete = folder / "complete"
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder / "lock"):
         if not complete.exists():
-            say("installing the JavaScript clients with npm …")
-            install(folder)
+            say(f"installing what tests/{source.relative_to(TESTS)} needs with npm …")
+            install(folder, source)
             complete.touch()
     return folder / "node_modules"
 
@@ -66,9 +67,9 @@ def require_node() -> None:
         unavailable(f"node {said.strip()} is older than {OLDEST_NODE[0]}.{OLDEST_NODE[1]}")
 
 
-def install(folder: Path) -> None:
+def install(folder: Path, source: Path) -> None:
     for name in MANIFEST:
-        shutil.copy(SOURCE / name, folder / name)
+        shutil.copy(source / name, folder / name)
     done = subprocess.run([*INSTALL, *PATIENCE], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         unreachable = UNREACHABLE.search(done.stderr)

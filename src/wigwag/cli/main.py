@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BROKEN_PIPE = 141
-COMMANDS = ("start", "eval", "lint", "version")
+COMMANDS = ("start", "check-config", "eval", "lint", "diff", "version")
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 
@@ -62,7 +62,7 @@ def _run(arguments: Sequence[str]) -> int:
 def _rewritten(arguments: Sequence[str]) -> list[str]:
     """Let `--switch=false` mean what it means to Go programs, for the command that is called."""
     if arguments and arguments[0] in COMMANDS:
-        return plain_booleans(arguments, import_module(f"wigwag.cli.{arguments[0]}").Options)
+        return plain_booleans(arguments, module_of(arguments[0]).Options)
     return list(arguments)
 
 
@@ -77,6 +77,11 @@ def _options(command: Any, parsed: argparse.Namespace) -> Any:
     return collect(command.Options, parsed, os.environ, prefix, config)
 
 
+def module_of(command: str) -> Any:
+    """Return the module of a command."""
+    return import_module(f"wigwag.cli.{command.replace('-', '_')}")
+
+
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     formatter: Any = argparse.RawDescriptionHelpFormatter
@@ -84,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"wigwag {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        module = import_module(f"wigwag.cli.{name}")
+        module = module_of(name)
         sub = commands.add_parser(
             name, help=module.HELP, description=module.DESCRIPTION, formatter_class=formatter, allow_abbrev=False
         )
