@@ -21,6 +21,7 @@ from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
 from wigwag.serve.metrics import Metrics
+from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Request
 from wigwag.wire.rpc import Call, Code, Method, RpcError
@@ -33,7 +34,7 @@ ZEROS: dict[str, Any] = {"boolean": False, "string": "", "integer": 0, "float": 
 
 def methods(flags: wigwag.FlagSet, enrichment: Enrichment = Enrichment()) -> dict[bytes, Method]:  # noqa: B008
     feed = Feed(Snapshot(flags))
-    return Evaluation(feed.current, enrichment, Metrics(), Changes(feed)).methods()
+    return Evaluation(feed.current, enrichment, Resolver(Metrics()), Changes(feed)).methods()
 
 
 def ask(

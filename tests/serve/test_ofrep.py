@@ -14,6 +14,7 @@ from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
 from wigwag.serve.metrics import Metrics
 from wigwag.serve.ofrep import EventStreams, Ofrep
+from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Reply, Request
 
@@ -24,7 +25,9 @@ FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVari
 def service(flags: wigwag.FlagSet, **options: Any) -> Handler:
     feed = Feed(Snapshot(flags))
     enrichment = options.pop("enrichment", Enrichment())
-    return Ofrep(feed.current, enrichment, options.pop("metrics", Metrics()), Changes(feed), **options).handler()
+    return Ofrep(
+        feed.current, enrichment, Resolver(options.pop("metrics", Metrics())), Changes(feed), **options
+    ).handler()
 
 
 def post(handler: Handler, path: str, body: Any = None, method: str = "POST", **headers: str) -> Reply:

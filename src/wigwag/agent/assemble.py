@@ -7,26 +7,26 @@ the source, not a value: whatever it said last stays in force.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from importlib.resources import files
 from itertools import count
 from typing import TYPE_CHECKING
 
 import wigwag
-from wigwag.agent.sources import DEMO, Source
 from wigwag.errors import StartError
-from wigwag.flags.document import format_of
+from wigwag.flags.store import update
 from wigwag.pipeline.parse import parsed
 from wigwag.serve.snapshot import Snapshot
-from wigwag.sources.file import FileWatch, watch_file
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
+    from wigwag.agent.documents import Documents
+    from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
-    from wigwag.pipeline.spec import Trouble, Unchanged, Watcher
+    from wigwag.pipeline.spec import Watcher
+    from wigwag.sources.document import Document
+
+    Load = Callable[[Source, Document], FlagSet]
 
 
 class Loader:
@@ -35,35 +35,41 @@ class Loader:
     def __init__(self, fractional: Fractional, *, strict: bool) -> None:
         self._fractional: Fractional = fractional
         self._strict = strict
-        self._previous: dict[Source, FlagSet] = {}
+        self.flags: dict[Source, FlagSet] = {}
+        """What each source said last; to begin with, what it said in an earlier life."""
+        self._documents: dict[Source, Document] = {}
 
-    def watcher(self) -> Watcher[Source, FlagSet]:
-        """Return what yields the flags of a source each time they change."""
-        return parsed(documents, self._load)
+    def watcher(
+        self, documents: Callable[[Source], Documents], around: Callable[[Load], Load] = lambda load: load
+    ) -> Watcher[Source, FlagSet]:
+        """Return what yields the flags of a source each time they change; `around` may wrap each load."""
+        return parsed(documents, around(self._load))
 
-    def _load(self, source: Source, document: bytes) -> FlagSet:
-        flags = wigwag.load(
-            document,
-            self._fractional,
-            strict=self._strict,
-            source=source.name,
-            format=format_of(source.name),
-            previous=self._previous.get(source),
-        )
-        self._previous[source] = flags
+    def _load(self, source: Source, document: Document) -> FlagSet:
+        previous = self.flags.get(source)
+        if previous is not None and document == self._documents.get(source):
+            return previous  # as after a reconnect: nobody need compare flags that are the same object
+        flags = self.parse(source, document, previous, strict=self._strict)
+        if source.settings.incremental and previous is not None:
+            flags = update(previous, flags)
+        self.flags[source], self._documents[source] = flags, document
         return flags
 
+    def parse(
+        self, source: Source, document: Document, previous: FlagSet | None = None, *, strict: bool = False
+    ) -> FlagSet:
+        """Load a document as one of a source."""
+        return wigwag.load(
+            document.content,
+            self._fractional,
+            strict=strict,
+            source=source.name,
+            format=document.format,
+            previous=previous,
+        )
 
-async def documents(source: Source) -> AsyncIterator[bytes | Trouble | Unchanged]:
-    """Yield the documents of a source."""
-    if source.provider == DEMO:
-        yield files("wigwag").joinpath("demo.json").read_bytes()
-        await asyncio.Event().wait()  # it never changes
-    async for document in watch_file(FileWatch(source.name)):
-        yield document
 
-
-def assembler(now: Callable[[], float] = time.time) -> Callable[[Mapping[Source, FlagSet]], Snapshot]:
+def assembler(now: Callable[[], float]) -> Callable[[Mapping[Source, FlagSet]], Snapshot]:
     """Return the function that merges the flags of all sources, in order of their priority, and numbers the result."""
     numbers = count(1)
 
@@ -72,7 +78,8 @@ def assembler(now: Callable[[], float] = time.time) -> Callable[[Mapping[Source,
             raise StartError("no source has answered yet")  # nothing is not the same as no flags
         ordered = sorted(values, key=lambda source: source.position)
         flags = wigwag.merge([values[source] for source in ordered])
-        return Snapshot(flags, number=next(numbers), published=now())
+        origins = tuple(source for source in ordered for _ in values[source].layers)
+        return Snapshot(flags, number=next(numbers), published=now(), origins=origins)
 
     return assemble
 

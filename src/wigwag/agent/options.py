@@ -10,11 +10,6 @@ from wigwag.options import as_it_is, duration, natural, option, port_number, pos
 if TYPE_CHECKING:
     from wigwag.flags.model import Fractional
 
-IGNORED = ("otel_cert_path", "otel_key_path", "otel_ca_path", "otel_reload_interval")
-"""Accepted because flagd accepts them; flagd itself no longer reads them."""
-NOT_YET = ("metrics_exporter", "otel_collector_uri")
-"""Accepted, but without effect until telemetry can be exported."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
@@ -51,8 +46,31 @@ class AgentOptions:
     cors_origin: tuple[str, ...] = option(
         (), "an origin that browsers may call from; * for all, none by default", short="-C", metavar="ORIGIN"
     )
+    require_selector: bool = option(False, "refuse requests that do not select flags")
+    auth_tokens: str = option(
+        "", "a file of rules: which token or client certificate may use which selectors", metavar="FILE"
+    )
+    rate_limit: int = option(0, "requests per second of one client; 0 for no limit", metavar="N", convert=natural)
+    rate_burst: int = option(
+        0, "requests at once of one client; 0 for as many as --rate-limit", metavar="N", convert=natural
+    )
+    max_streams_per_client: int = option(0, "open streams of one client; 0 for no limit", metavar="N", convert=natural)
     strict: bool = option(False, "reject a document with a bad flag instead of quarantining the flag")
     fractional: Fractional = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
+    stale_after: float = option(
+        0.0,
+        "call flags STALE whose source was not heard of for this long; 0 for never",
+        metavar="DURATION",
+        convert=duration,
+    )
+    readiness: str = option(
+        "served",
+        "when /readyz says so: once every required source has answered or its last good flags are `served`,"
+        " or only while none is stale (`fresh`)",
+        choices=("served", "fresh"),
+    )
+    response_metadata: bool = option(False, "tell the snapshot's id and age with every evaluation")
+    state_dir: str = option("", "keep the last good flags here, and start with them", metavar="DIR")
     stream_deadline: float = option(
         0.0, "end event and sync streams after this long; 0 for never", metavar="DURATION", convert=duration
     )
@@ -72,17 +90,18 @@ class AgentOptions:
         120, "seconds after which an inactive client refetches", metavar="SECONDS", convert=positive
     )
     ofrep_sse_public_url: str = option("", "where clients reach the event stream, if not here", metavar="URL")
+    snapshots: int = option(10, "how many snapshots to keep, the current one among them", metavar="N", convert=positive)
     debug_endpoints: bool = option(False, "serve /debug on the management port to other machines, too")
     log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
     debug: bool = option(False, "log more", short="-x")
     config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
     metrics_exporter: str = option(
-        "", "otel to push metrics; without it they are served on the management port", short="-t", metavar="NAME"
+        "", "otel to push metrics, too, and not only serve them on the management port", short="-t", metavar="NAME"
     )
-    otel_collector_uri: str = option("", "where to push telemetry", short="-o", metavar="URI")
-    otel_cert_path: str = option("", "accepted, unused (as in flagd)", short="-D", metavar="PATH")
-    otel_key_path: str = option("", "accepted, unused (as in flagd)", short="-K", metavar="PATH")
-    otel_ca_path: str = option("", "accepted, unused (as in flagd)", short="-A", metavar="PATH")
+    otel_collector_uri: str = option("", "push traces there, and metrics if so told", short="-o", metavar="URI")
+    otel_cert_path: str = option("", "certificate to show to the collector, in PEM", short="-D", metavar="PATH")
+    otel_key_path: str = option("", "its private key", short="-K", metavar="PATH")
+    otel_ca_path: str = option("", "the authority of the collector's certificate", short="-A", metavar="PATH")
     otel_reload_interval: float = option(
-        3600.0, "accepted, unused (as in flagd)", short="-I", metavar="DURATION", convert=duration
+        3600.0, "how often to read these files again", short="-I", metavar="DURATION", convert=duration
     )

@@ -18,7 +18,9 @@ from wigwag.serve.events import Changes
 from wigwag.serve.health import Health
 from wigwag.serve.manage import Management
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
-from wigwag.serve.sync import Sync
+from wigwag.serve.outcomes import rpc_labels
+from wigwag.serve.resolve import Resolver
+from wigwag.serve.sync import Sync, selection
 from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
@@ -27,11 +29,14 @@ from wigwag.wire.tls import Tls
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from wigwag.agent.freshness import Freshness
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.report import Report
     from wigwag.agent.sources import Source
+    from wigwag.agent.tenancy import Tenancy
     from wigwag.serve.feed import Feed
     from wigwag.serve.metrics import Metrics
+    from wigwag.telemetry.start import Telemetry
     from wigwag.wire.http import Handler
 
 _UNLIMITED = 1 << 31
@@ -50,13 +55,27 @@ class Port(Struct, frozen=True):
     limits: WireLimits
 
 
-def ports(options: AgentOptions, sources: Sequence[Source], feed: Feed, metrics: Metrics, report: Report) -> list[Port]:
+class Parts(Struct, frozen=True):
+    """What the services of an agent share."""
+
+    sources: Sequence[Source]
+    feed: Feed
+    metrics: Metrics
+    freshness: Freshness
+    report: Report
+    tenancy: Tenancy
+    telemetry: Telemetry
+
+
+def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     """Return all ports of the agent."""
+    feed, metrics, report, tenancy, telemetry = parts.feed, parts.metrics, parts.report, parts.tenancy, parts.telemetry
+    resolver = Resolver(telemetry.recorder, parts.freshness, metadata=options.response_metadata)
     changes = Changes(feed, options.stream_deadline)
     enrichment = Enrichment(options.context_value, options.context_from_header)
-    limits, tls, host = _limits(options), _tls(options), options.bind or _loopback(sources)
+    limits, tls, host = _limits(options), read_tls(options), options.bind or _loopback(parts.sources)
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
-    methods = Evaluation(feed.current, enrichment, metrics, changes).methods()
+    methods = telemetry.methods(tenancy.calls(Evaluation(feed.current, enrichment, resolver, changes).methods()))
     sync = Sync(
         feed,
         metrics,
@@ -64,9 +83,9 @@ def ports(options: AgentOptions, sources: Sequence[Source], feed: Feed, metrics:
         metadata=not options.disable_sync_metadata,
         deadline=options.stream_deadline,
     )
-    ofrep = Ofrep(feed.current, enrichment, metrics, changes, streams, limits.body_bytes).handler()
-    debug = Debug(feed.current, report.sources, enrichment, everybody=options.debug_endpoints)
-    management = Management(report.ready, metrics.registry, debug).handler()
+    ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
+    debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
+    management = Management(lambda: report.ready() and tenancy.ready(), metrics.registry, debug).handler()
     origins = options.cors_origin
     # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
     outer = replace(limits, body_bytes=2 * limits.body_bytes)
@@ -75,7 +94,10 @@ def ports(options: AgentOptions, sources: Sequence[Source], feed: Feed, metrics:
             "evaluation",
             "--port",
             "--socket-path",
-            with_cors(metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods)), origins),
+            with_cors(
+                metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels),
+                origins,
+            ),
             _listener(host, options.port, options.socket_path, tls),
             outer,
         ),
@@ -91,7 +113,7 @@ def ports(options: AgentOptions, sources: Sequence[Source], feed: Feed, metrics:
             "sync",
             "--sync-port",
             "--sync-socket-path",
-            rpc_handler(sync.methods(), limits),
+            rpc_handler(tenancy.calls(sync.methods(), selection), limits),
             _listener(host, options.sync_port, options.sync_socket_path, tls),
             outer,
         ),
@@ -99,7 +121,7 @@ def ports(options: AgentOptions, sources: Sequence[Source], feed: Feed, metrics:
             "OFREP",
             "--ofrep-port",
             "",
-            with_cors(metrics.observing(ofrep, "ofrep", _ofrep_route), origins),
+            with_cors(metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route), origins),
             _listener(host, options.ofrep_port),
             outer,
         ),
@@ -126,7 +148,8 @@ def _limits(options: AgentOptions) -> WireLimits:
     )
 
 
-def _tls(options: AgentOptions) -> Tls | None:
+def read_tls(options: AgentOptions) -> Tls | None:
+    """Return what the options say about TLS; None: it is not wanted."""
     if bool(options.server_cert_path) != bool(options.server_key_path):
         raise UsageError("TLS needs both --server-cert-path and --server-key-path")
     if not options.server_cert_path:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from wigwag.flags.flagset import layer_problems
 from wigwag.observe import Gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Hashable, Iterator
 
+    from wigwag.agent.freshness import Freshness
     from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
+    from wigwag.flags.model import Finding
     from wigwag.observe import Registry
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
@@ -26,8 +29,19 @@ _SOURCE = ("source", "priority")
 class Report:
     """What can be said about a running agent."""
 
-    def __init__(self, pipeline: Pipeline[Source, FlagSet, Snapshot], feed: Feed, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline[Source, FlagSet, Snapshot],
+        feed: Feed,
+        now: Callable[[], float],
+        freshness: Freshness,
+        *,
+        required: frozenset[Source],
+        only_fresh: bool = False,
+    ) -> None:
+        """`only_fresh`: not ready while a required source is stale."""
         self._pipeline, self._feed, self._now = pipeline, feed, now
+        self._freshness, self._required, self._only_fresh = freshness, required, only_fresh
         self._told: dict[Source, tuple[str, str | None]] = {}
         self._ready = self._stopping = False
 
@@ -36,17 +50,24 @@ class Report:
         self._stopping = True
 
     def ready(self) -> bool:
-        """Tell whether every source has answered once; once they have, it stays so."""
-        statuses = self._pipeline.statuses()
-        self._ready = self._ready or bool(statuses and all(status.values for status in statuses))
-        return self._ready and not self._stopping
+        """Tell whether every required source has answered once, or its flags from before are served.
+
+        Once that is so, it stays so, unless being ready takes fresh flags.
+        """
+        statuses = [status for status in self._pipeline.statuses() if status.spec in self._required]
+        answered = self._feed.published and all(status.confirmed is not None for status in statuses)
+        self._ready = self._ready or answered
+        stale = self._only_fresh and not self._required.isdisjoint(self._freshness.stale)
+        return self._ready and not stale and not self._stopping
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the state of each source as plain JSON."""
-        problems = self._feed.current().flags.problems
+        snapshot = self._feed.current()
+        problems = snapshot.keep("", "problems", lambda: _problems(snapshot))
         return [
             _told(status, self._now())
-            | {"problems": [problem.to_dict() for problem in problems if problem.source == status.spec.name]}
+            | {"stale": status.spec in self._freshness.stale, "required": status.spec in self._required}
+            | {"problems": [problem.to_dict() for problem in problems.get(status.spec, ())]}
             for status in self._pipeline.statuses()
         ]
 
@@ -55,6 +76,7 @@ class Report:
         registry.add(
             Gauge("wigwag_source_up", "Whether a source is live.", self._up, _SOURCE),
             Gauge("wigwag_source_age_seconds", "Age of what a source said last.", self._ages, _SOURCE),
+            Gauge("wigwag_source_stale", "Whether the flags of a source are stale.", self._stale, _SOURCE),
             Gauge("wigwag_source_restarts", "How often a source was started again.", self._restarts, _SOURCE),
             Gauge(
                 "wigwag_snapshot_info", "The published snapshot.", lambda: [((self._feed.current().id,), 1)], ("id",)
@@ -67,6 +89,10 @@ class Report:
     def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
         return ((_labels(status), float(status.state == "live")) for status in self._pipeline.statuses())
 
+    def _stale(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        statuses = self._pipeline.statuses()
+        return ((_labels(status), float(status.spec in self._freshness.stale)) for status in statuses)
+
     def _ages(self) -> Iterator[tuple[tuple[str, ...], float]]:
         ages = ((_labels(status), status.age(self._now())) for status in self._pipeline.statuses())
         return ((labels, age) for labels, age in ages if age is not None)
@@ -75,9 +101,11 @@ class Report:
         return ((_labels(status), float(status.restarts)) for status in self._pipeline.statuses())
 
     def _quarantined(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        for priority, layer in enumerate(self._feed.current().flags.layers):
-            count = sum(problem.severity == "error" for problem in layer.problems)
-            yield (layer.setting.source, str(priority)), float(count)
+        layers = dict(self._feed.current().layers())
+        for status in self._pipeline.statuses():
+            layer = layers.get(status.spec)
+            if layer is not None:
+                yield _labels(status), float(sum(problem.severity == "error" for problem in layer.problems))
 
     async def log_sources(self) -> None:
         """Log each source when its state or its error changes."""
@@ -100,6 +128,11 @@ class Report:
             known = problems
 
 
+def _problems(snapshot: Snapshot) -> dict[Hashable, tuple[Finding, ...]]:
+    """What is wrong with the document of each source; two of the same name have each their own."""
+    return {origin: tuple(layer_problems(layer)) for origin, layer in snapshot.layers()}
+
+
 def _labels(status: Status[Source]) -> tuple[str, str]:
     return status.spec.name, str(status.spec.position)
 
@@ -115,10 +148,12 @@ def _told(status: Status[Source], now: float) -> dict[str, Any]:
     return {
         "source": status.spec.name,
         "provider": status.spec.provider,
+        "selector": status.spec.settings.selector,
         "priority": status.spec.position,
         "state": status.state,
         "ageSeconds": status.age(now),
         "updates": status.values,
+        "restored": status.restored,
         "restarts": status.restarts,
         "error": status.error if status.state == "failing" else None,
         "lastError": status.error,

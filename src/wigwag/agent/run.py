@@ -11,32 +11,40 @@ from typing import TYPE_CHECKING, Any
 
 import wigwag
 from wigwag.agent.assemble import Loader, assembler, content
-from wigwag.agent.options import IGNORED, NOT_YET, AgentOptions
-from wigwag.agent.ports import Port, ports
+from wigwag.agent.documents import prepare
+from wigwag.agent.freshness import Freshness
+from wigwag.agent.lastgood import LastGood
+from wigwag.agent.means import Means
+from wigwag.agent.ports import Parts, Port, ports
 from wigwag.agent.report import Report
 from wigwag.agent.sources import DEMO, parse_sources
+from wigwag.agent.telemetry import telemetry
+from wigwag.agent.tenancy import Tenancy
 from wigwag.errors import StartError
 from wigwag.observe import set_up_logging
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
-from wigwag.pipeline.watch import Manners
 from wigwag.serve.feed import Feed
+from wigwag.serve.history import History
 from wigwag.serve.metrics import Metrics
 from wigwag.serve.snapshot import Snapshot
 from wigwag.version import __version__
-from wigwag.wire.server import Server, serve
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from wigwag.agent.means import Serve
+    from wigwag.agent.options import AgentOptions
     from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
+    from wigwag.wire.server import Server
 
 GRACE_SECONDS = 5.0
-CUT_SHORT = 130
+LEAST_GRACE_SECONDS = 1.0
+"""What is left of it to deliver the last telemetry, at least."""
 SOURCE_GRACE_SECONDS = 5.0
-CUT_SHORT = 130
 """How long the flags of other sources wait for one that does not answer."""
+CUT_SHORT = 130
 log = logging.getLogger("wigwag.agent")
 DEMO_HINTS = """
   The demo flags are served. Three things to try:
@@ -55,9 +63,6 @@ def run_agent(options: AgentOptions) -> int:
     """Run the agent until it is told to stop; return the exit code."""
     set_up_logging(options.log_format, debug=options.debug)
     logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
-    for name in (*IGNORED, *NOT_YET):
-        if getattr(options, name) != getattr(AgentOptions(), name):
-            log.warning("--%s is accepted but has no effect", name.replace("_", "-"))
     try:
         _run(_until_told(options))
     except BaseExceptionGroup as group:
@@ -101,22 +106,39 @@ async def _until_told(options: AgentOptions) -> None:
 class Agent:
     """The agent, assembled from its options. `addresses` says where each port is once it is started."""
 
-    def __init__(self, options: AgentOptions) -> None:
-        self._options = options
+    def __init__(self, options: AgentOptions, means: Means | None = None) -> None:
+        self._options, self._means = options, means or Means()
         self.sources = parse_sources(options.uri, options.sources)
-        loader = Loader(options.fractional, strict=options.strict)
-        manners = Manners()
+        prepare(self.sources, log.warning)
+        means, manners = self._means, self._means.manners
+        self._clock = manners.clock
+        self._loader = loader = Loader(options.fractional, strict=options.strict)
+        self.last_good = LastGood(options.state_dir, manners.clock, means.wall, means.state)
+        restored = self.last_good.restore(self.sources, loader)
+        loader.flags |= {source: found.value for source, found in restored.items()}
+        self.metrics = Metrics()
+        self.telemetry = telemetry(options, self.metrics)
         self.pipeline: Pipeline[Source, FlagSet, Snapshot] = Pipeline(
-            [Wanted(source, grace=SOURCE_GRACE_SECONDS) for source in self.sources],
-            loader.watcher(),
-            assembler(),
+            [Wanted(source, source.required, SOURCE_GRACE_SECONDS) for source in self.sources],
+            loader.watcher(means.documents, self.telemetry.loading),
+            assembler(means.wall),
             key=content,
             manners=manners,
+            restored=restored,
         )
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}})), published=False)
-        self.metrics = Metrics()
-        self.report = Report(self.pipeline, self.feed, manners.clock.now)
+        self.feed = Feed(Snapshot(wigwag.load({"flags": {}})), published=False, history=History(options.snapshots))
+        self.freshness = Freshness(self.pipeline, manners.clock, options.stale_after)
+        self.report = Report(
+            self.pipeline,
+            self.feed,
+            manners.clock.now,
+            self.freshness,
+            required=frozenset(source for source in self.sources if source.required),
+            only_fresh=options.readiness == "fresh",
+        )
         self.report.register(self.metrics.registry)
+        self.last_good.register(self.metrics.registry)
+        self.tenancy = Tenancy(options, self.metrics.registry)
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -130,6 +152,10 @@ class Agent:
                     self.feed.follow(self.pipeline.topic),
                     self.report.log_sources(),
                     self.report.log_snapshots(),
+                    self.freshness.run(),
+                    self.last_good.run(self.pipeline, self._loader.flags),
+                    self.tenancy.run(),
+                    self.telemetry.run(self._clock),
                 )
             ]
             try:
@@ -137,12 +163,16 @@ class Agent:
             finally:
                 for task in running:
                     task.cancel()
+                await self.last_good.close()
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             servers = []
-            for port in ports(self._options, self.sources, self.feed, self.metrics, self.report):
-                server = await stack.enter_async_context(_Opening(port))
+            parts = Parts(
+                self.sources, self.feed, self.metrics, self.freshness, self.report, self.tenancy, self.telemetry
+            )
+            for port in ports(self._options, parts):
+                server = await stack.enter_async_context(_Opening(port, self._means.serve))
                 servers.append(server)
                 self.addresses[port.name] = server.addresses
             self._announce()
@@ -151,7 +181,9 @@ class Agent:
             log.info("stopping")
             self.report.stopping()
             self.feed.close()
+            end = self._clock.now() + GRACE_SECONDS
             await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in servers))
+            await self.telemetry.finish(max(end - self._clock.now(), LEAST_GRACE_SECONDS))
 
     def _announce(self) -> None:
         fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
@@ -165,7 +197,7 @@ class Agent:
 class _Opening:
     """A server that says in plain words why it cannot be opened."""
 
-    def __init__(self, port: Port) -> None:
+    def __init__(self, port: Port, serve: Serve) -> None:
         self._port = port
         self._serving = serve(port.handler, [port.listener], port.limits)
 

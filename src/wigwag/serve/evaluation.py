@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Resolution
     from wigwag.serve.context import Enrichment
     from wigwag.serve.events import Changes
-    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.resolve import Resolver
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.rpc import Call, Unary
 
@@ -47,16 +47,16 @@ class Evaluation:
     """Evaluates flags of the current snapshot for remote callers."""
 
     def __init__(
-        self, current: Callable[[], Snapshot], enrichment: Enrichment, metrics: Metrics, changes: Changes
+        self, current: Callable[[], Snapshot], enrichment: Enrichment, resolver: Resolver, changes: Changes
     ) -> None:
-        self._current, self._enrichment, self._metrics, self._changes = current, enrichment, metrics, changes
+        self._current, self._enrichment, self._resolver, self._changes = current, enrichment, resolver, changes
 
     def methods(self) -> dict[bytes, Method]:
         """Return all methods of all three services."""
         found: dict[bytes, Method] = {}
         for service in (V2, V1, OLD):
             for name, kind in _METHODS.items():
-                found[f"/{service}/Resolve{name}".encode()] = Method(unary=self._resolver(service, kind), safe=True)
+                found[f"/{service}/Resolve{name}".encode()] = Method(unary=self._resolving(service, kind), safe=True)
             if service != V2:
                 found[f"/{service}/ResolveAll".encode()] = Method(unary=self._all(service), safe=True)
             found[f"/{service}/EventStream".encode()] = Method(
@@ -64,8 +64,8 @@ class Evaluation:
             )
         return found
 
-    def _resolver(self, service: str, type: str) -> Unary:
-        current, enrich, evaluated = self._current, self._enrichment.apply, self._metrics.evaluated
+    def _resolving(self, service: str, type: str) -> Unary:
+        current, enrich, resolver = self._current, self._enrichment.apply, self._resolver
         optional, with_headers = service == V2, service != OLD
         read, forms = messages.read_resolve, (f"{service} {type}", f"{service} {type} json")
 
@@ -73,13 +73,12 @@ class Evaluation:
             key, context = read(call.body, call.json)
             snapshot = current()
             flags = select(snapshot, call)
-            found = flags.resolve(key, type, None, enrich(context, call, headers=with_headers))
-            evaluated(key, found)
+            found = resolver.resolve(snapshot, flags, key, type, enrich(context, call, headers=with_headers))
             if found.error is not None:
                 raise failure(found)
             if found.variant is None:
                 return self._valueless(service, type, found, call.json)
-            return snapshot.encoded(forms[call.json], found, lambda found: encode(found, call.json))
+            return resolver.encoded(snapshot, forms[call.json], found, lambda found: encode(found, call.json))
 
         def encode(found: Resolution, json: bool) -> bytes:
             return messages.resolved(
@@ -101,24 +100,24 @@ class Evaluation:
 
         def resolve_all(call: Call) -> bytes:
             context = messages.read_context(call.body, call.json)
-            flags = select(self._current(), call)
+            snapshot = self._current()
+            flags = select(snapshot, call)
             context = dict(self._enrichment.apply(context, call, headers=with_metadata))
             found = {}
             for flag in flags.flags():
-                answer = self._any(flags, flag, context)
+                answer = self._any(snapshot, flags, flag, context)
                 if answer is not None:
                     found[flag.key] = answer
             return messages.resolved_all(found, flags.reflected if with_metadata else None, json=call.json)
 
         return resolve_all
 
-    def _any(self, flags: FlagSet, flag: Flag, context: dict[str, object]) -> AnyFlag | None:
+    def _any(self, snapshot: Snapshot, flags: FlagSet, flag: Flag, context: dict[str, object]) -> AnyFlag | None:
         """Evaluate a flag as the type of its default variant; without one, or with an array, it is left out."""
         kind = _ANY_TYPES.get(flag.variants.get(flag.default_variant or "").__class__)
         if kind is None:
             return None
-        found = flags.resolve(flag.key, kind, None, context)
-        self._metrics.evaluated(flag.key, found)
+        found = self._resolver.resolve(snapshot, flags, flag.key, kind, context)
         if found.error is not None or found.variant is None:
             reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
             return AnyFlag(reason, "", kind, _ZEROS[kind], found.metadata)

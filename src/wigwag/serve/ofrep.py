@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
     from wigwag.serve.events import Changes
-    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.resolve import Resolver
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.http import Answer, Handler, Headers, Request
 
@@ -64,13 +64,13 @@ class Ofrep:
         self,
         current: Callable[[], Snapshot],
         enrichment: Enrichment,
-        metrics: Metrics,
+        resolver: Resolver,
         changes: Changes,
         streams: EventStreams = EventStreams(),  # noqa: B008 - a frozen value
         largest: int = 1 << 31,
     ) -> None:
         self._largest = largest
-        self._current, self._enrichment, self._metrics = current, enrichment, metrics
+        self._current, self._enrichment, self._resolver = current, enrichment, resolver
         self._changes, self._streams = changes, streams
 
     def handler(self) -> Handler:
@@ -84,11 +84,10 @@ class Ofrep:
                 return Reply(405, (*_TEXT, (b"allow", b"POST")), b"method not allowed\n")
             if len(request.body) > self._largest:
                 return Reply(413, _JSON, b'{"errorDetails":"request body too large"}')
-            key = path[len(BULK) :]
-            if key in (b"", b"/"):
+            if path[len(BULK) :] in (b"", b"/"):
                 return self._bulk(request)
-            if key.startswith(b"/"):
-                return self._single(request, unquote_to_bytes(key[1:]).decode("utf-8", "replace"))
+            if key := named(request):
+                return self._single(request, key)
         if path == SSE and self._streams.enabled:
             return self._subscribe(request)
         return Reply(404, _TEXT, b"404 page not found\n")
@@ -102,12 +101,11 @@ class Ofrep:
             flags = snapshot.select(selector_of(request))
         except SelectorError as error:
             return _error(400, key, "GENERAL", f"invalid selector: {error}", {})
-        found = flags.resolve(key, None, None, context)
-        self._metrics.evaluated(key, found)
+        found = self._resolver.resolve(snapshot, flags, key, None, context)
         if found.error is not None:
             status, code, details = _DETAILS.get(found.error, _OTHER)
             return _error(status, key, code, details.format(key=key), found.metadata)
-        return Reply(200, _JSON, snapshot.encoded("ofrep", found, lambda found: _success(key, found)))
+        return Reply(200, _JSON, self._resolver.encoded(snapshot, "ofrep", found, lambda found: _success(key, found)))
 
     def _bulk(self, request: Request) -> Reply:
         context = self._context(request)
@@ -126,11 +124,10 @@ class Ofrep:
         return Reply(200, (*_JSON, (b"etag", etag)), body)
 
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
-        evaluated, items = self._metrics.evaluated, []
+        resolver, items = self._resolver, []
         for key in snapshot.keep(selector, "keys", lambda: ordered_keys(flags)):
-            found = flags.resolve(key, None, None, context)
-            evaluated(key, found)
-            items.append(snapshot.encoded("ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
+            found = resolver.resolve(snapshot, flags, key, None, context)
+            items.append(resolver.encoded(snapshot, "ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
         tail = snapshot.keep(selector, "tail", lambda: self._tail(flags))
         return b'{"flags":[' + b",".join(items) + b"]," + tail
 
@@ -152,14 +149,25 @@ class Ofrep:
     def _subscribe(self, request: Request) -> Answer:
         if request.method != b"GET":
             return Reply(405, (*_TEXT, (b"allow", b"GET")), b"method not allowed\n")
-        channel = parsed(request.query).get(b"channels", b"").decode("utf-8", "replace")
-        selector = f"flagSetId={channel}" if channel else ""
+        selector = wanted(request)
         try:
             self._current().select(selector)
         except SelectorError as error:
             return _error(400, None, "GENERAL", f"invalid selector: {error}", {})
         last = (request.header(b"last-event-id") or b"").decode("utf-8", "replace")
         return Stream(200, _EVENTS, self._changes.server_sent(selector, last))
+
+
+def wanted(request: Request) -> str:
+    """Return the selector of a request: the channel of an event stream, else the header."""
+    channel = parsed(request.query).get(b"channels", b"").decode("utf-8", "replace") if request.path == SSE else ""
+    return f"flagSetId={channel}" if channel else selector_of(request)
+
+
+def named(request: Request) -> str:
+    """Return the key of the flag that a request names; empty if it names none."""
+    prefix, _, key = request.path.partition(BULK + b"/")
+    return "" if prefix else unquote_to_bytes(key).decode("utf-8", "replace")
 
 
 def ordered_keys(flags: FlagSet) -> tuple[str, ...]:

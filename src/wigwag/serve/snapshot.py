@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
 from wigwag.errors import SelectorError
+from wigwag.flags.model import STALE
 from wigwag.flags.selector import FLAG_SET, Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterator
 
+    from wigwag.flags.flag import Flag
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
+    from wigwag.flags.parse import Layer
 
 T = TypeVar("T")
 LONGEST_SELECTOR = 1024
@@ -24,12 +29,16 @@ LONGEST_SELECTOR = 1024
 class Snapshot:
     """Immutable, but for what it remembers of its own content."""
 
-    __slots__ = ("_encoded", "_kept", "flags", "number", "published")
+    __slots__ = ("_encoded", "_kept", "_origins", "_stale", "flags", "number", "published")
 
-    def __init__(self, flags: FlagSet, *, number: int = 0, published: float = 0.0) -> None:
-        self.flags, self.number, self.published = flags, number, published
+    def __init__(
+        self, flags: FlagSet, *, number: int = 0, published: float = 0.0, origins: tuple[Hashable, ...] = ()
+    ) -> None:
+        """`origins` has where each layer of the flags came from."""
+        self.flags, self.number, self.published, self._origins = flags, number, published, origins
         self._kept: dict[tuple[str, Hashable], Any] = {}
         self._encoded: dict[tuple[str, int], tuple[Resolution, bytes]] = {}
+        self._stale: dict[int, tuple[Resolution, Resolution]] = {}
 
     @property
     def id(self) -> str:
@@ -50,6 +59,25 @@ class Snapshot:
         wanted = Selector.parse(selector)
         sets, sources = self.keep("", "names", lambda: _names(self.flags))
         return wanted.value in (sets if wanted.key == FLAG_SET else sources)
+
+    def origin(self, flag: Flag) -> Hashable:
+        """Return where a flag came from."""
+        origins: dict[tuple[str, str], Hashable] = self.keep("", "origins", self._origins_by_flag)
+        return origins.get((flag.set_id, flag.key))
+
+    def layers(self) -> Iterator[tuple[Hashable, Layer]]:
+        """Return each layer of the flags with where it came from; two may have the same name."""
+        return zip(self._origins, self.flags.layers, strict=False)
+
+    def _origins_by_flag(self) -> dict[tuple[str, str], Hashable]:
+        return {(flag.set_id, flag.key): origin for origin, layer in self.layers() for flag in layer.flags()}
+
+    def stale(self, found: Resolution) -> Resolution:
+        """Return a resolution that has a variant as one from a stale source: the same object each time."""
+        kept = self._stale.get(id(found))
+        if kept is None:
+            kept = self._stale[id(found)] = found, replace(found, reason=STALE)
+        return kept[1]
 
     def encoded(self, form: str, found: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:
         """Return a resolution in a form, encoded once if it has a variant: those are prepared, and few."""

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
+METADATA = f"/{SERVICE}/GetMetadata".encode()
 PATIENCE = 5.0
 """How long a client waits for the first document: one without flags would make it ready with none."""
 
@@ -51,7 +52,7 @@ class Sync:
         for service, encode in ((SERVICE, self._with_context), (OLD, messages.synced_of_old)):
             found[f"/{service}/SyncFlags".encode()] = Method(stream=self._stream(service, encode))
             found[f"/{service}/FetchAllFlags".encode()] = Method(unary=self._fetch)
-        found[f"/{SERVICE}/GetMetadata".encode()] = Method(unary=self._get_metadata)
+        found[METADATA] = Method(unary=self._get_metadata)
         return found
 
     def _with_context(self, document: str, *, json: bool) -> bytes:
@@ -112,6 +113,11 @@ def document(snapshot: Snapshot, selector: str) -> str:
 def _differ(previous: Snapshot, current: Snapshot, selector: str) -> bool:
     before, after = previous.select(selector), current.select(selector)
     return before is not after and before.id != after.id
+
+
+def selection(call: Call) -> str | None:
+    """Return the selector that a call comes with; None if it asks for no flags."""
+    return None if call.request.path == METADATA else _wanted(call)[1]
 
 
 def _wanted(call: Call) -> tuple[str, str]:

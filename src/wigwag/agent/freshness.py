@@ -1,0 +1,78 @@
+"""Which sources are stale: their flags are from before this process, or have not been known to hold for too long.
+
+Nothing happens to stale flags but that they are called so. Evaluations look at one attribute; who keeps it true waits
+for news of the sources, or for the time at which the next one grows stale.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from wigwag.pipeline.clock import heard
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+    from wigwag.agent.sources import Source
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.pipeline.clock import Clock
+    from wigwag.pipeline.run import Pipeline
+    from wigwag.pipeline.status import Status
+    from wigwag.serve.snapshot import Snapshot
+
+LOOK_SECONDS = 0.5
+"""How soon it is noticed that a stale source is fresh again."""
+_NEVER = 86400.0
+log = logging.getLogger("wigwag.agent")
+
+
+def stale(statuses: Iterable[Status[Source]], now: float, limit: float) -> tuple[frozenset[Source], float]:
+    """Return which sources are stale, and how many seconds that surely stays so; a limit of 0 is none."""
+    found, pause = set(), _NEVER
+    for status in statuses:
+        age = status.age(now)
+        if status.restored or (limit and age is not None and age > limit):
+            found.add(status.spec)
+            pause = min(pause, LOOK_SECONDS)
+        elif limit and age is not None:
+            pause = min(pause, max(limit - age, LOOK_SECONDS / 10))
+    return frozenset(found), pause
+
+
+class Freshness:
+    """What is stale now."""
+
+    def __init__(self, pipeline: Pipeline[Source, FlagSet, Snapshot], clock: Clock, limit: float) -> None:
+        self._pipeline, self._clock, self._limit = pipeline, clock, limit
+        self._news = asyncio.Event()
+        self._stale: frozenset[Source] = frozenset()
+        self.stale: frozenset[Hashable] = frozenset()
+
+    def age(self, origin: Hashable) -> float | None:
+        """Return how long ago the flags of a source were known to hold, in seconds."""
+        ages = (status.age(self._clock.now()) for status in self._pipeline.statuses() if status.spec == origin)
+        return next(ages, None)
+
+    async def run(self) -> None:
+        """Keep it true until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            while True:
+                await heard(self._clock, self._news, self._clock.now() + self.look())
+
+    def look(self) -> float:
+        """See what is stale now; return how many seconds that stays so."""
+        before, (found, pause) = self._stale, stale(self._pipeline.statuses(), self._clock.now(), self._limit)
+        if found != before:
+            self._stale, self.stale = found, frozenset(found)
+            for source in found - before:
+                log.warning("source %s: its flags are stale, and say so", source.name)
+            for source in before - found:
+                log.info("source %s: its flags are fresh again", source.name)
+        return pause
+
+    async def _listen(self) -> None:
+        async for _ in self._pipeline.turns:
+            self._news.set()

@@ -1,0 +1,42 @@
+"""What an agent takes from the machine it runs on: time and chance, documents, a disk, ports.
+
+Everything else about an agent is decided by its options. So whoever gives it other means (a clock that stands still,
+sources that fail when told to) runs the agent itself, and not something wired like it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from time import time
+from typing import TYPE_CHECKING
+
+from wigwag.agent.documents import documents
+from wigwag.agent.state import StateDir
+from wigwag.pipeline.watch import Manners
+from wigwag.wire.server import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from wigwag.agent.documents import Documents
+    from wigwag.agent.sources import Source
+    from wigwag.wire.http import Handler
+    from wigwag.wire.limits import WireLimits
+    from wigwag.wire.listen import Listener
+    from wigwag.wire.server import Server
+
+    Serve = Callable[[Handler, Sequence[Listener], WireLimits], AbstractAsyncContextManager[Server]]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """The means of an agent; by default, the real ones."""
+
+    manners: Manners = field(default_factory=Manners)
+    wall: Callable[[], float] = time
+    """The time in Unix seconds."""
+    documents: Callable[[Source], Documents] = documents
+    state: Callable[[str], StateDir] = StateDir.open
+    """Opens the directory in which the last good flags are kept."""
+    serve: Serve = serve
