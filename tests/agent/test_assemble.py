@@ -7,10 +7,10 @@ from typing import Any
 
 from tests.pipeline.fakes import run
 from wigwag.agent.assemble import Loader
-from wigwag.agent.lastgood import key_of
-from wigwag.agent.sources import Settings, Source, parse_sources
+from wigwag.agent.state.lastgood import key_of
 from wigwag.pipeline.spec import Trouble
 from wigwag.sources.document import Document
+from wigwag.sources.source import Settings, Source, parse_sources
 
 
 def document(**sets: list[str]) -> Document:

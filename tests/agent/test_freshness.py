@@ -12,13 +12,13 @@ import wigwag
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.agent.assemble import assembler
 from wigwag.agent.freshness import Freshness, stale
-from wigwag.agent.sources import Source
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import UNCHANGED, Restored, Trouble, Wanted
 from wigwag.pipeline.status import Status
 from wigwag.pipeline.watch import Manners
 from wigwag.serve.metrics import Metrics
 from wigwag.serve.resolve import AGE, SNAPSHOT, Resolver
+from wigwag.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

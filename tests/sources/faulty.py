@@ -25,7 +25,7 @@ from cryptography.x509.oid import NameOID
 from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.watch import closing
 from wigwag.sources.http import HttpWatch, Means, watch_http
-from wigwag.wire.addresses import Address
+from wigwag.wire.client.addresses import Address
 
 FLAGS = b'{"flags":{}}'
 DROP = False

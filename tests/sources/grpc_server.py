@@ -12,7 +12,7 @@ import grpc
 from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2, sync_service_pb2_grpc
 
-from tests.wire.grpc_client_server import Scripted
+from tests.wire.client.server import Scripted
 from wigwag.wire.envelope import wrap
 from wigwag.wire.protobuf import integer, text
 

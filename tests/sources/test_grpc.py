@@ -16,15 +16,15 @@ from h2.exceptions import ProtocolError
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.disk import Reader, reading_stream
 from tests.sources.grpc_server import NEW, OLD, document, one
-from tests.wire.grpc_client_server import GRPC, Script, Scripted, bytes_only, scripted
+from tests.wire.client.server import GRPC, Script, Scripted, bytes_only, scripted
 from wigwag.errors import UsageError
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Trouble, Wanted, describe
 from wigwag.pipeline.watch import Manners
 from wigwag.sources.document import Document
 from wigwag.sources.grpc import GrpcWatch, Means, check, watch_grpc
+from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS
 from wigwag.wire.envelope import wrap
-from wigwag.wire.grpc_client_answer import TRICKLE_SECONDS
 from wigwag.wire.protobuf import fields
 from wigwag.wire.rpc import Code, RpcError
 

@@ -21,8 +21,8 @@ from wigwag.sources.document import Document
 from wigwag.sources.http import HttpWatch, bounds, format_of, watch_http
 from wigwag.sources.oauth import OAuth
 from wigwag.sources.schedule import Schedule, fnv32a
-from wigwag.wire.client_http1 import Limits
-from wigwag.wire.client_url import parse_url
+from wigwag.wire.client.http1 import Limits
+from wigwag.wire.client.url import parse_url
 
 
 def test_it_yields_the_document_at_once_news_when_they_come_and_otherwise_that_nothing_changed() -> None:

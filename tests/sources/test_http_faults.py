@@ -37,8 +37,8 @@ from tests.sources.faulty import (
 )
 from wigwag.pipeline.spec import UNCHANGED, Trouble
 from wigwag.sources.document import Document
-from wigwag.wire.addresses import Address
-from wigwag.wire.client_http1 import Limits
+from wigwag.wire.client.addresses import Address
+from wigwag.wire.client.http1 import Limits
 
 HASTY = Limits(head=2.0, total=2.0)
 SLOW = ("slow drip", "silence")

@@ -11,7 +11,7 @@ from tests.pipeline.fakes import run
 from tests.sources.faulty import FLAGS, Asked, Server, answer, names, redirect, serving, watching, whole
 from wigwag.pipeline.spec import UNCHANGED
 from wigwag.sources.document import Document
-from wigwag.wire.addresses import resolve
+from wigwag.wire.client.addresses import resolve
 
 
 def chain(hops: int) -> Any:

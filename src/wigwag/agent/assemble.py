@@ -19,12 +19,12 @@ from wigwag.serve.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from wigwag.agent.documents import Documents
-    from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
     from wigwag.pipeline.spec import Watcher
     from wigwag.sources.document import Document
+    from wigwag.sources.kinds import Documents
+    from wigwag.sources.source import Source
 
     Load = Callable[[Source, Document], FlagSet]
 

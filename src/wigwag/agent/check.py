@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 import wigwag
-from wigwag.agent.documents import documents, prepare
 from wigwag.agent.ports import read_tls
 from wigwag.agent.tenancy import LARGEST_RULES, policy_of
 from wigwag.errors import DocumentError, StartError, UsageError
@@ -25,6 +24,7 @@ from wigwag.pipeline.spec import Trouble, Unchanged, describe
 from wigwag.pipeline.watch import closing
 from wigwag.serve.tokens import read_rules
 from wigwag.sources.document import Document
+from wigwag.sources.kinds import documents, prepare
 from wigwag.sources.read import read
 from wigwag.wire.tls import context
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from wigwag.agent.options import AgentOptions
-    from wigwag.agent.sources import Source
     from wigwag.flags.model import Finding
+    from wigwag.sources.source import Source
 
 _PORTS = ("port", "management_port", "sync_port", "ofrep_port")
 _SOCKETS = {"port": "socket_path", "sync_port": "sync_socket_path"}

@@ -15,12 +15,12 @@ from wigwag.pipeline.clock import heard
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
     from wigwag.pipeline.clock import Clock
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
     from wigwag.serve.snapshot import Snapshot
+    from wigwag.sources.source import Source
 
 LOOK_SECONDS = 0.5
 """How soon it is noticed that a stale source is fresh again."""

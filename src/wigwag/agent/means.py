@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING
 
-from wigwag.agent.documents import documents
-from wigwag.agent.state import StateDir
+from wigwag.agent.state.directory import StateDir
 from wigwag.pipeline.watch import Manners
+from wigwag.sources.kinds import documents
 from wigwag.wire.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from wigwag.agent.documents import Documents
-    from wigwag.agent.sources import Source
+    from wigwag.sources.kinds import Documents
+    from wigwag.sources.source import Source
     from wigwag.wire.http import Handler
     from wigwag.wire.limits import WireLimits
     from wigwag.wire.listen import Listener

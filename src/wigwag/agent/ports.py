@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wigwag.agent.sources import DEMO
 from wigwag.errors import StartError, UsageError
 from wigwag.serve.context import Enrichment
 from wigwag.serve.cors import with_cors
@@ -21,6 +20,7 @@ from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
 from wigwag.serve.outcomes import rpc_labels
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.sync import Sync, selection
+from wigwag.sources.source import DEMO
 from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from wigwag.agent.freshness import Freshness
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.report import Report
-    from wigwag.agent.sources import Source
     from wigwag.agent.tenancy import Tenancy
     from wigwag.serve.feed import Feed
     from wigwag.serve.metrics import Metrics
+    from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
     from wigwag.wire.http import Handler
 

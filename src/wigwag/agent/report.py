@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
     from wigwag.agent.freshness import Freshness
-    from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Finding
     from wigwag.observe import Registry
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from wigwag.pipeline.status import Status
     from wigwag.serve.feed import Feed
     from wigwag.serve.snapshot import Snapshot
+    from wigwag.sources.source import Source
 
 log = logging.getLogger("wigwag.agent")
 _SOURCE = ("source", "priority")

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import wigwag
 from wigwag.agent.assemble import Loader, assembler, content
-from wigwag.agent.documents import prepare
 from wigwag.agent.freshness import Freshness
-from wigwag.agent.lastgood import LastGood
 from wigwag.agent.means import Means
 from wigwag.agent.ports import Parts, Port, ports
 from wigwag.agent.report import Report
-from wigwag.agent.sources import DEMO, parse_sources
+from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
 from wigwag.agent.tenancy import Tenancy
 from wigwag.errors import StartError
@@ -28,6 +26,8 @@ from wigwag.serve.feed import Feed
 from wigwag.serve.history import History
 from wigwag.serve.metrics import Metrics
 from wigwag.serve.snapshot import Snapshot
+from wigwag.sources.kinds import prepare
+from wigwag.sources.source import DEMO, parse_sources
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from wigwag.agent.means import Serve
     from wigwag.agent.options import AgentOptions
-    from wigwag.agent.sources import Source
     from wigwag.flags.flagset import FlagSet
+    from wigwag.sources.source import Source
     from wigwag.wire.server import Server
 
 GRACE_SECONDS = 5.0

@@ -49,7 +49,7 @@ def run(options: Options) -> int:
     import asyncio
 
     from wigwag.agent.check import faults, reach, repeated
-    from wigwag.agent.sources import parse_sources
+    from wigwag.sources.source import parse_sources
 
     if options.timeout <= 0:
         raise UsageError("--timeout: a source needs some time to answer; write a duration such as 10s")

@@ -22,10 +22,10 @@ from wigwag.flags.dump import Dumped, restore
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from wigwag.agent.sources import Source
     from wigwag.flags.document import Format
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
+    from wigwag.sources.source import Source
 
 T = TypeVar("T")
 AGENT = "agent://"
@@ -93,10 +93,10 @@ async def _read_once(uri: str) -> Side:
     """Return the first document of a source."""
     import asyncio
 
-    from wigwag.agent.documents import prepare
-    from wigwag.agent.source_uris import shown
-    from wigwag.agent.sources import parse_sources
     from wigwag.pipeline.spec import describe
+    from wigwag.sources.kinds import prepare
+    from wigwag.sources.source import parse_sources
+    from wigwag.sources.uris import shown
     from wigwag.wire.rpc import RpcError
 
     try:
@@ -111,9 +111,9 @@ async def _read_once(uri: str) -> Side:
 
 
 async def _first(source: Source) -> Side:
-    from wigwag.agent.documents import documents
     from wigwag.pipeline.spec import Trouble, Unchanged
     from wigwag.pipeline.watch import closing
+    from wigwag.sources.kinds import documents
 
     async with closing(documents(source)) as stream:
         async for item in stream:
@@ -126,10 +126,10 @@ async def _first(source: Source) -> Side:
 
 async def _ask(name: str) -> tuple[Dumped, ...]:
     """Ask an agent for the flags of a snapshot; without a name, for those in force."""
-    from wigwag.wire.client import Client
-    from wigwag.wire.client_http1 import Call, Limits
-    from wigwag.wire.client_proxies import Proxies
-    from wigwag.wire.client_url import parse_url
+    from wigwag.wire.client.client import Client
+    from wigwag.wire.client.http1 import Call, Limits
+    from wigwag.wire.client.proxies import Proxies
+    from wigwag.wire.client.url import parse_url
 
     host, snapshot = _agent(name)
     url = parse_url(f"http://{host}/debug/flags?format=sources&snapshot={quote(snapshot, safe='')}")

@@ -22,7 +22,6 @@ from wigwag.wire.rpc import Code, Method, RpcError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.flags.flag import Flag
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
     from wigwag.serve.context import Enrichment
@@ -104,20 +103,21 @@ class Evaluation:
             flags = select(snapshot, call)
             context = dict(self._enrichment.apply(context, call, headers=with_metadata))
             found = {}
-            for flag in flags.flags():
-                answer = self._any(snapshot, flags, flag, context)
+            for key in flags.keys():  # of several sets' flags, the one that answers: they may differ in type
+                answer = self._any(snapshot, flags, key, context)
                 if answer is not None:
-                    found[flag.key] = answer
+                    found[key] = answer
             return messages.resolved_all(found, flags.reflected if with_metadata else None, json=call.json)
 
         return resolve_all
 
-    def _any(self, snapshot: Snapshot, flags: FlagSet, flag: Flag, context: dict[str, object]) -> AnyFlag | None:
+    def _any(self, snapshot: Snapshot, flags: FlagSet, key: str, context: dict[str, object]) -> AnyFlag | None:
         """Evaluate a flag as the type of its default variant; without one, or with an array, it is left out."""
-        kind = _ANY_TYPES.get(flag.variants.get(flag.default_variant or "").__class__)
+        flag = flags.flag(key)
+        kind = _ANY_TYPES.get(flag.variants.get(flag.default_variant or "").__class__) if flag else None
         if kind is None:
             return None
-        found = self._resolver.resolve(snapshot, flags, flag.key, kind, context)
+        found = self._resolver.resolve(snapshot, flags, key, kind, context)
         if found.error is not None or found.variant is None:
             reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
             return AnyFlag(reason, "", kind, _ZEROS[kind], found.metadata)

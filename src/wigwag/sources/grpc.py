@@ -30,16 +30,16 @@ from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.targets import check_authority, parse_target
-from wigwag.wire.grpc_client import MAX_MESSAGE, open_channel
-from wigwag.wire.http2_client_dial import Endpoint
-from wigwag.wire.http2_client_link import KeepAlive
+from wigwag.wire.client.grpc import MAX_MESSAGE, open_channel
+from wigwag.wire.client.http2_dial import Endpoint
+from wigwag.wire.client.http2_link import KeepAlive
 from wigwag.wire.protobuf import fields, text
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from wigwag.wire.grpc_client import Answers, Channel
+    from wigwag.wire.client.grpc import Answers, Channel
     from wigwag.wire.http import Headers
 
 SERVICES = ("flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService")

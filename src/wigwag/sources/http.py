@@ -27,18 +27,18 @@ from wigwag.sources.document import Document
 from wigwag.sources.oauth import OAuth, Tokens
 from wigwag.sources.schedule import Schedule, http_date, retry_after, retry_pause
 from wigwag.version import __version__
-from wigwag.wire.addresses import Resolve, resolve
-from wigwag.wire.client import Client
-from wigwag.wire.client_http1 import Call, Fields, Limits, check_fields
-from wigwag.wire.client_proxies import Proxies
-from wigwag.wire.client_redirects import fetch_following
-from wigwag.wire.client_tls import Trust
-from wigwag.wire.client_url import Url, parse_url
+from wigwag.wire.client.addresses import Resolve, resolve
+from wigwag.wire.client.client import Client
+from wigwag.wire.client.http1 import Call, Fields, Limits, check_fields
+from wigwag.wire.client.proxies import Proxies
+from wigwag.wire.client.redirects import fetch_following
+from wigwag.wire.client.tls import Trust
+from wigwag.wire.client.url import Url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from wigwag.wire.client import Reply
+    from wigwag.wire.client.client import Reply
 
 LONGEST = 86400.0
 """The longest interval, a day, as in flagd."""

@@ -17,14 +17,14 @@ from msgspec import Struct
 
 from wigwag.errors import UsageError
 from wigwag.sources.read import read
-from wigwag.wire.client_errors import BrokenError, FetchError
-from wigwag.wire.client_http1 import Call, check_fields
-from wigwag.wire.client_url import parse_url
+from wigwag.wire.client.errors import BrokenError, FetchError
+from wigwag.wire.client.http1 import Call, check_fields
+from wigwag.wire.client.url import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.wire.client import Client, Reply
+    from wigwag.wire.client.client import Client, Reply
 
 EARLY = 10.0
 """Seconds before its end at which a token is no longer used."""

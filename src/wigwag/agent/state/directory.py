@@ -1,0 +1,197 @@
+"""A directory in which the last good flags outlive the process: `--state-dir`.
+
+    state-v1.new ──▶ state-v1.wigwag ──▶ state-v1.previous        save: written, synced, and only then renamed
+                            └─ damaged ──▶ state-v1.N.corrupt     load: the newest generation that is whole
+
+There is a whole generation under one of the two names at every moment, so a process may die at any, and a write that
+fails harms nothing. What is damaged is set aside, so that somebody can look at it. What a newer wigwag wrote is not
+ours: it is neither read nor deleted. Nothing here keeps an agent from starting: what is wrong is told.
+
+One agent writes. Another one on the same directory reads what is there, and writes when the first is gone.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wigwag.agent.state.file import HEAD_BYTES, MOST_BYTES, VERSION, Entry, check_version, decode, encode
+from wigwag.agent.state.folder import Folder
+from wigwag.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+_STEM = f"state-v{VERSION}"
+CURRENT, PREVIOUS = f"{_STEM}.wigwag", f"{_STEM}.previous"
+_NEW, _LOCK = f"{_STEM}.new", "wigwag.lock"
+_ASIDE = tuple(f"{_STEM}.{number}.corrupt" for number in range(3))
+"""Where damaged files go, the newest first; what falls off the end is deleted."""
+_VERSIONED = re.compile(r"state-v([0-9]{1,9})\.wigwag")
+_UNFIT = (errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.EFBIG, errno.ENXIO)
+"""What reading says of something that is no file of ours at all: a link, a directory, a pipe, too much."""
+_REMEDIES = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room",
+    errno.EFBIG: "raise the limit on the size of files",
+    errno.EROFS: "mount it writable, or leave out --state-dir",
+    errno.EACCES: "give the agent's user the right to write there",
+    errno.EPERM: "give the agent's user the right to write there",
+    errno.ENOTDIR: "name a directory",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What was found, and what was wrong with it, in words."""
+
+    entries: tuple[Entry, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class StateDir:
+    """The directory. Its methods may be called from any thread, by one at a time."""
+
+    def __init__(self, path: Path, most: int = MOST_BYTES, enter: Callable[[Path], Folder] = Folder) -> None:
+        self._path, self._most, self._open = path, most, enter
+        self._folder: Folder | None = None
+
+    @classmethod
+    def open(cls, path: str | Path, most: int = MOST_BYTES, enter: Callable[[Path], Folder] = Folder) -> StateDir:
+        """Open a directory, and make it if need be. If that fails it is tried again with each `save`."""
+        found = cls(Path(path).absolute(), most, enter)
+        with suppress(StateError):
+            found._enter()  # `load` tells
+        return found
+
+    def load(self) -> Loaded:
+        """Return the newest entries that are whole, if there are any; set aside what is damaged."""
+        problems: list[str] = []
+        try:
+            self._enter()
+        except StateError as error:
+            problems.append(str(error))
+        if self._folder is None:
+            return Loaded((), tuple(problems))
+        problems += self._foreign(self._folder)
+        entries: tuple[Entry, ...] | None = None
+        for name in (CURRENT, PREVIOUS):
+            entries = self._read(self._folder, name, problems)
+            if entries is not None:
+                break
+        return Loaded(entries or (), tuple(problems))
+
+    def save(self, entries: Iterable[Entry]) -> int:
+        """Make this the newest generation, and return its size; `StateError` if it cannot be, then nothing is lost."""
+        data = encode(entries, self._most)
+        folder = self._enter()
+        try:
+            _store(folder, data)
+        except OSError as error:
+            with suppress(OSError):
+                folder.remove(_NEW)
+            raise self._failed("the flags could not be saved", error) from error
+        return len(data)
+
+    def close(self) -> None:
+        """Let others write."""
+        if self._folder is not None:
+            self._folder.close()
+        self._folder = None
+
+    def _enter(self) -> Folder:
+        """Return the directory, ours to write in. It may have been deleted, or another be mounted there, meanwhile."""
+        try:
+            if self._folder is not None and not self._folder.here():
+                self.close()
+            if self._folder is None:
+                self._folder = self._open(self._path)
+            if not self._folder.locked:
+                self._take(self._folder)
+        except OSError as error:
+            raise self._failed("the state directory cannot be used", error) from error
+        return self._folder
+
+    def _take(self, folder: Folder) -> None:
+        if not folder.lock(_LOCK):
+            raise StateError(f"{self._path}: another agent keeps its flags there, so this one's are not saved")
+        folder.remove(_NEW)
+
+    def _foreign(self, folder: Folder) -> Iterator[str]:
+        """Tell of files that another version of wigwag keeps."""
+        try:
+            names = folder.names()
+        except OSError:
+            return  # reading will tell
+        for name in names:
+            match = _VERSIONED.fullmatch(name)
+            if match and int(match[1]) != VERSION:
+                yield f"{self._path / name}: left alone, as it is of version {match[1]} of the format, not {VERSION}"
+
+    def _read(self, folder: Folder, name: str, problems: list[str]) -> tuple[Entry, ...] | None:
+        try:
+            return decode(folder.read(name, self._most))
+        except FileNotFoundError:
+            return None
+        except (StateError, OSError) as error:
+            problems.append(f"{self._path / name}: not used: {_words(error)}")
+            if folder.locked and _damaged(error):
+                with suppress(OSError):
+                    _set_aside(folder, name, error)
+            return None
+
+    def _failed(self, what: str, error: OSError) -> StateError:
+        remedy = _REMEDIES.get(error.errno or 0)
+        return StateError(f"{self._path}: {what}: {_words(error)}" + (f"; {remedy}" if remedy else ""))
+
+
+def _store(folder: Folder, data: bytes) -> None:
+    """Replace the newest generation. The order of these lines is what makes it safe."""
+    folder.remove(_NEW)
+    folder.write(_NEW, data)
+    if _ours(folder, CURRENT):
+        _ours(folder, PREVIOUS)  # or it would be lost
+        folder.rename(CURRENT, PREVIOUS)
+    folder.rename(_NEW, CURRENT)
+    folder.sync()
+
+
+def _ours(folder: Folder, name: str) -> bool:
+    """Tell whether there is a generation of ours under this name; whatever else is there is set aside."""
+    try:
+        check_version(folder.head(name, HEAD_BYTES))
+    except FileNotFoundError:
+        return False
+    except (StateError, OSError) as error:
+        if not _damaged(error):
+            return True
+        _set_aside(folder, name, error)
+        return False
+    return True
+
+
+def _damaged(error: StateError | OSError) -> bool:
+    """Tell whether it is the file that is at fault, and not its permissions or the disk."""
+    return isinstance(error, StateError) or error.errno in _UNFIT
+
+
+def _set_aside(folder: Folder, name: str, error: StateError | OSError) -> None:
+    """Rename a file that is of no use. One of another version gets a name of its own: it must not be lost."""
+    version = getattr(error, "version", None)
+    if version is not None:
+        digest = blake2b(folder.read(name, MOST_BYTES), digest_size=8).hexdigest()
+        folder.rename(name, f"{_STEM}.{digest}.version-{version}")
+        return
+    for older, newer in zip(_ASIDE[:0:-1], _ASIDE[-2::-1], strict=True):
+        with suppress(OSError):
+            folder.rename(newer, older)
+    folder.rename(name, _ASIDE[0])
+
+
+def _words(error: StateError | OSError) -> str:
+    return str(error) if isinstance(error, StateError) else error.strerror or str(error)

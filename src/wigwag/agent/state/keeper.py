@@ -1,0 +1,199 @@
+"""Keeps the newest flags of every source on disk, without ever holding up the agent.
+
+`note` says what holds now and returns at once. Writing happens in a thread, one write at a time, at most once in a
+while; what is noted meanwhile waits for the next one, the newest of it. What a source has not said again since the
+restart stays as it was found: a source that answers replaces its own flags only.
+
+Flags that changed are written within a second. That they still hold is written, too, for the age after a restart, but
+only every minute. A write that failed is tried again with the next change, or after that minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec.structs import replace
+
+from wigwag.agent.state.directory import Loaded
+from wigwag.agent.state.document import document_of
+from wigwag.agent.state.file import Entry
+from wigwag.errors import StateError
+from wigwag.pipeline.clock import heard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.pipeline.clock import Clock
+
+    class Store(Protocol):
+        """Where entries outlive the process; see `StateDir`."""
+
+        def load(self) -> Loaded: ...
+        def save(self, entries: Iterable[Entry]) -> int: ...
+
+
+log = logging.getLogger("wigwag.agent")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """The flags of a source, and when they were last known to hold, in Unix seconds."""
+
+    flags: FlagSet
+    at: float
+
+    def same(self, other: Held | None) -> bool:
+        """Tell whether nothing is new; flags are compared by identity, which costs nothing."""
+        return other is not None and other.flags is self.flags and other.at == self.at
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often is written, in seconds."""
+
+    change: float = 1.0
+    """The shortest time between two writes."""
+    refresh: float = 60.0
+    """The shortest time between two, if all that is new is that the flags still hold, or if the last one failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperStatus:
+    """How it went."""
+
+    last_saved: float | None = None
+    """When the flags were last written, in Unix seconds."""
+    last_error: str | None = None
+    """Why the newest are not on disk; None: they are."""
+    bytes: int = 0
+    """The size of what is there, if we wrote it."""
+    saves: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a write came to, with the entries it made."""
+
+    entries: dict[str, Entry]
+    made: dict[str, FlagSet]
+    size: int | None
+    error: str | None
+
+
+class Keeper:
+    """Writes what is noted to a store: `restore` first, then `note` at any time while `run` runs, and `close` last."""
+
+    def __init__(self, store: Store, clock: Clock, wall: Callable[[], float], pace: Pace = Pace()) -> None:  # noqa: B008 - a frozen value
+        self._store, self._clock, self._wall, self._pace = store, clock, wall, pace
+        self._entries: dict[str, Entry] = {}
+        self._made: dict[str, FlagSet] = {}
+        self._held: dict[str, Held] = {}
+        self._tried: dict[str, FlagSet] = {}
+        self._written: dict[str, Held] = {}
+        self._last = float("-inf")
+        self._writing: asyncio.Future[_Outcome] | None = None
+        self._news = asyncio.Event()
+        self._closed = False
+        self._status = KeeperStatus()
+
+    def restore(self, keys: Collection[str]) -> Loaded:
+        """Return what was kept of these sources. What was kept of others is forgotten with the next write."""
+        found = self._store.load()
+        self._entries = {entry.key: entry for entry in found.entries if entry.key in keys}
+        return Loaded(tuple(self._entries.values()), found.problems)
+
+    def note(self, held: Mapping[str, Held]) -> None:
+        """Say what sources hold now. One that is not named holds what it held."""
+        self._held = {**self._held, **held}
+        self._news.set()
+
+    async def run(self) -> None:
+        """Write what is noted, until cancelled or closed."""
+        while not self._closed:
+            due = self._due()
+            if due is None:
+                await self._news.wait()
+                self._news.clear()
+            elif due > self._clock.now():
+                await heard(self._clock, self._news, due)
+            else:
+                await self._write()
+
+    async def close(self) -> None:
+        """Write what is not written yet, once `run` is over or about to be."""
+        self._closed = True
+        self._news.set()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if self._unwritten():
+            await self._write()
+
+    def status(self) -> KeeperStatus:
+        """Return how it went so far."""
+        return self._status
+
+    def _due(self) -> float | None:
+        """Return when to write next; None if there is nothing to write."""
+        if any(self._tried.get(key) is not item.flags for key, item in self._held.items()):
+            return self._last + self._pace.change
+        return self._last + self._pace.refresh if self._unwritten() else None
+
+    def _unwritten(self) -> bool:
+        return any(not item.same(self._written.get(key)) for key, item in self._held.items())
+
+    async def _write(self) -> None:
+        """Write in a thread. If this is cancelled the thread goes on, and `close` waits for it."""
+        self._last, held = self._clock.now(), self._held
+        self._tried = {key: item.flags for key, item in held.items()}
+        self._writing = asyncio.get_running_loop().run_in_executor(None, self._save, held)
+        self._writing.add_done_callback(partial(self._settle, held))
+        await asyncio.shield(self._writing)
+
+    def _save(self, held: Mapping[str, Held]) -> _Outcome:
+        """Make the entries and write them. Meanwhile nobody changes what this reads."""
+        entries, made, errors = dict(self._entries), dict(self._made), []
+        for key, item in held.items():
+            try:
+                entries[key] = self._entry(key, item)
+                made[key] = item.flags
+            except StateError as error:
+                errors.append(str(error))  # what was kept of it before stays
+        size = None
+        try:
+            size = self._store.save(entries.values())
+        except StateError as error:
+            errors.append(str(error))
+        return _Outcome(entries, made, size, "; ".join(errors) or None)
+
+    def _entry(self, key: str, item: Held) -> Entry:
+        if self._made.get(key) is item.flags:
+            return replace(self._entries[key], saved=item.at)
+        return Entry(key, item.flags.layers[0].setting.source, document_of(item.flags), item.at)
+
+    def _settle(self, held: dict[str, Held], writing: asyncio.Future[_Outcome]) -> None:
+        """Learn what a write came to."""
+        outcome, before = writing.result(), self._status
+        self._writing, self._entries, self._made = None, outcome.entries, outcome.made
+        saved = outcome.size is not None
+        if outcome.error is None:
+            self._written = held
+        self._status = KeeperStatus(
+            self._wall() if saved else before.last_saved,
+            outcome.error,
+            before.bytes if outcome.size is None else outcome.size,
+            before.saves + saved,
+            before.failures + (outcome.error is not None),
+        )
+        self._tell(before.last_error, outcome.error)
+
+    def _tell(self, before: str | None, error: str | None) -> None:
+        if error is not None and error != before:
+            log.warning("%s", error)
+        elif error is None and before is not None:
+            log.info("the flags are saved again")

@@ -1,0 +1,128 @@
+"""Last known good: what the agent begins with when nobody answers, and how the directory learns what to keep.
+
+Each source has an entry of its own, by what it is and not by where it stands in the list, so sources may be added and
+reordered between two lives. Flags that were restored stay in force until their own source answers, and are stale until
+then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wigwag.agent.state.keeper import Held, Keeper
+from wigwag.observe import Gauge
+from wigwag.pipeline.clock import sleep_until
+from wigwag.pipeline.spec import Restored, describe
+from wigwag.sources.document import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from wigwag.agent.assemble import Loader
+    from wigwag.agent.state.directory import StateDir
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.observe import Registry
+    from wigwag.pipeline.clock import Clock
+    from wigwag.pipeline.run import Pipeline
+    from wigwag.serve.snapshot import Snapshot
+    from wigwag.sources.source import Source
+
+CONFIRM_SECONDS = 20.0
+"""How often the directory is told that flags still hold."""
+log = logging.getLogger("wigwag.agent")
+
+
+def key_of(source: Source) -> str:
+    """Return what a source is known by across lives: what is asked for, not its place, nor a password."""
+    told = source.settings
+    asked = [source.provider, source.name, told.selector, told.provider_id, sorted(told.headers)]
+    return blake2b(msgspec.json.encode(asked), digest_size=16).hexdigest()
+
+
+class LastGood:
+    """The flags that outlive the process. Without a directory there are none, and nothing is done."""
+
+    def __init__(
+        self, directory: str, clock: Clock, wall: Callable[[], float], open: Callable[[str], StateDir]
+    ) -> None:
+        self._clock, self._wall = clock, wall
+        self._state = open(directory) if directory else None
+        self._keeper = Keeper(self._state, clock, wall) if self._state else None
+
+    def restore(self, sources: Iterable[Source], loader: Loader) -> dict[Source, Restored[FlagSet]]:
+        """Return what is known of these sources from before. What cannot be used is told, and never in the way."""
+        if self._keeper is None:
+            return {}
+        by_key = {key_of(source): source for source in sources}
+        found = self._keeper.restore(by_key.keys())
+        for problem in found.problems:
+            log.warning("state: %s", problem)
+        restored: dict[Source, Restored[FlagSet]] = {}
+        for entry in found.entries:
+            source = by_key[entry.key]
+            try:
+                flags = loader.parse(source, Document(entry.document, "json"))
+            except ValueError as error:
+                log.warning("state: the flags of %s are not used: %s", source.name, describe(error))
+                continue
+            restored[source] = Restored(flags, max(0.0, self._wall() - entry.saved))
+            log.info("state: %d flags of %s, as they were %.0f s ago", len(flags), source.name, restored[source].age)
+        return restored
+
+    async def run(self, pipeline: Pipeline[Source, FlagSet, Snapshot], flags: Mapping[Source, FlagSet]) -> None:
+        """Keep what sources said last, until cancelled; `flags` always has the newest of each."""
+        if self._keeper is None:
+            return
+
+        def note() -> None:
+            assert self._keeper is not None
+            self._keeper.note(_held(pipeline, flags, self._clock.now(), self._wall()))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keeper.run())
+            group.create_task(self._confirm(note))
+            async for _ in pipeline.topic:
+                note()
+
+    async def _confirm(self, note: Callable[[], None]) -> None:
+        while True:
+            await sleep_until(self._clock, self._clock.now() + CONFIRM_SECONDS)
+            note()
+
+    async def close(self) -> None:
+        """Write what is not written yet, and leave the directory to others."""
+        if self._keeper is not None and self._state is not None:
+            await self._keeper.close()
+            self._state.close()
+
+    def register(self, registry: Registry) -> None:
+        """Write out how it goes."""
+        keeper = self._keeper
+        if keeper is None:
+            return
+        registry.add(
+            Gauge(
+                "wigwag_state_saved_seconds",
+                "When the flags were last saved, in Unix time.",
+                lambda: [((), keeper.status().last_saved or 0.0)],
+            ),
+            Gauge("wigwag_state_size_bytes", "Size of the saved flags.", lambda: [((), keeper.status().bytes)]),
+            Gauge("wigwag_state_failures", "Times the flags were not saved.", lambda: [((), keeper.status().failures)]),
+        )
+
+
+def _held(
+    pipeline: Pipeline[Source, FlagSet, Snapshot], flags: Mapping[Source, FlagSet], now: float, wall: float
+) -> dict[str, Held]:
+    """Return what each source that has answered says, and until when that was known to hold."""
+    held = {}
+    for status in pipeline.statuses():
+        age = status.age(now)
+        if status.values and age is not None:
+            held[key_of(status.spec)] = Held(flags[status.spec], wall - age)
+    return held

@@ -1,0 +1,145 @@
+"""Documents of a source, whatever kind it is.
+
+Kinds are imported when the first source of them is followed: an agent on a file loads no HTTP client, no gRPC and no
+store of blobs. What a kind needs and does not have is found out before anything is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError
+from wigwag.flags.document import format_of
+from wigwag.pipeline.watch import closing
+from wigwag.sources.document import Document
+from wigwag.sources.source import DEMO
+from wigwag.sources.uris import BLOBS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.sources.fields import OAuth as Granted
+    from wigwag.sources.grpc import GrpcWatch
+    from wigwag.sources.http import HttpWatch
+    from wigwag.sources.oauth import OAuth
+    from wigwag.sources.source import Source
+
+    Documents = AsyncIterator[Document | Trouble | Unchanged]
+
+
+def prepare(
+    sources: Iterable[Source], remark: Callable[[str], object], environment: Mapping[str, str] = os.environ
+) -> None:
+    """Refuse sources that can never answer in this installation and environment; tell what will have no effect."""
+    for source in sources:
+        try:
+            if source.provider in BLOBS:
+                _prepare_blob(source, remark, environment)
+            elif source.provider in _CHECKS:
+                _CHECKS[source.provider](source)
+        except UsageError as error:
+            raise UsageError(f"source {source.name}: {error}") from None
+
+
+def documents(source: Source) -> Documents:
+    """Yield the documents of a source."""
+    return _KINDS[source.provider](source)
+
+
+async def _demo(_: Source) -> Documents:
+    yield Document(files("wigwag").joinpath("demo.json").read_bytes(), "json")
+    await asyncio.Event().wait()  # it never changes
+
+
+async def _file(source: Source) -> Documents:
+    from wigwag.sources.file import FileWatch, watch_file
+
+    spec, kind = FileWatch(source.address, source.settings.most), format_of(source.name)
+    async with closing(watch_file(spec)) as stream:
+        async for item in stream:
+            yield Document(item, kind) if isinstance(item, bytes) else item
+
+
+def _http(source: Source) -> Documents:
+    from wigwag.sources.http import watch_http
+
+    return watch_http(_http_watch(source))
+
+
+def _grpc(source: Source) -> Documents:
+    from wigwag.sources.grpc import watch_grpc
+
+    return watch_grpc(_grpc_watch(source))
+
+
+def _blob(source: Source) -> Documents:
+    from wigwag.sources.blob import BlobWatch, watch_blob
+
+    told = source.settings
+    return watch_blob(BlobWatch(source.address, told.interval, told.seed, told.most, told.cert_path))
+
+
+def _http_watch(source: Source) -> HttpWatch:
+    from wigwag.sources.http import HttpWatch
+
+    told = source.settings
+    return HttpWatch(
+        source.address,
+        headers=told.headers,
+        auth_header=told.auth_header,
+        interval=told.interval,
+        seed=told.seed,
+        timeout=told.timeout,
+        oauth=None if told.oauth is None else _oauth(told.oauth),
+        most=told.most,
+        ca_path=told.cert_path,
+    )
+
+
+def _oauth(told: Granted) -> OAuth:
+    from wigwag.sources.oauth import OAuth
+
+    found = OAuth(told.client_id, told.client_secret, told.token_url, told.folder)
+    return replace(found, reload_delay=told.reload_delay) if told.reload_delay else found
+
+
+def _grpc_watch(source: Source) -> GrpcWatch:
+    from wigwag.sources.grpc import GrpcWatch
+
+    told = source.settings
+    return GrpcWatch(
+        source.address,
+        tls=told.tls,
+        cert_path=told.cert_path,
+        provider_id=told.provider_id,
+        selector=told.selector,
+        max_message=told.max_message,
+        headers=told.headers,
+    )
+
+
+def _check_grpc(source: Source) -> None:
+    from wigwag.sources.grpc import check
+
+    check(_grpc_watch(source))
+
+
+_CHECKS: Mapping[str, Callable[[Source], object]] = {"http": _http_watch, "grpc": _check_grpc}
+_KINDS: Mapping[str, Callable[[Source], Documents]] = {
+    DEMO: _demo, "file": _file, "http": _http, "grpc": _grpc, **dict.fromkeys(BLOBS, _blob)
+}  # fmt: skip
+
+
+def _prepare_blob(source: Source, remark: Callable[[str], object], environment: Mapping[str, str]) -> None:
+    from wigwag.sources.blob_place import locate
+
+    if find_spec("obstore") is None:
+        raise UsageError("blob stores need an extra; install wigwag[blob]")
+    for name, why in locate(source.address, environment).unused:
+        remark(f"source {source.name}: the option {name} has no effect{why}")

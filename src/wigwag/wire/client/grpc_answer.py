@@ -1,0 +1,212 @@
+"""What becomes of one gRPC answer: messages out of pieces of bytes, and how it ended. No I/O.
+
+    head ─▶ is it gRPC at all? ─▶ pieces ─▶ prefix, size allowed? ─▶ message … ─▶ trailers ─▶ grpc-status
+
+The size is judged by the prefix, before the message is there, so one that is too large costs what was granted ahead and
+no more. The status is in the trailers, or in the head if there is nothing else. The hard cases are answers that are not
+gRPC (a proxy's error page) and answers that never end (a message that trickles in): both become an `RpcError` that
+says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import unquote
+
+from wigwag.wire import envelope
+from wigwag.wire.client.http2_control import readable
+from wigwag.wire.client.http2_streams import GRANT
+from wigwag.wire.envelope import COMPRESSED, PREFIX
+from wigwag.wire.frames import Code as Http2Code
+from wigwag.wire.rpc import Code, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.wire.client.http2_streams import Broken
+    from wigwag.wire.http import Headers
+
+Fields: TypeAlias = dict[bytes, bytes]
+
+TRICKLE_SECONDS = 60.0
+"""How long one message may take to arrive, looked at whenever the server answers a ping."""
+MOST_SAID = 500
+_OF_HTTP = {
+    400: Code.INTERNAL,
+    401: Code.UNAUTHENTICATED,
+    403: Code.PERMISSION_DENIED,
+    404: Code.UNIMPLEMENTED,
+    429: Code.UNAVAILABLE,
+    502: Code.UNAVAILABLE,
+    503: Code.UNAVAILABLE,
+    504: Code.UNAVAILABLE,
+}
+_OF_RESET = {
+    Http2Code.REFUSED_STREAM: Code.UNAVAILABLE,
+    Http2Code.CANCEL: Code.CANCELLED,
+    Http2Code.ENHANCE_YOUR_CALM: Code.RESOURCE_EXHAUSTED,
+}
+
+
+class Reception:
+    """One answer as it comes: a `Receiver`."""
+
+    __slots__ = (
+        "_began",
+        "_buffer",
+        "_gzip",
+        "_head",
+        "_limit",
+        "_now",
+        "_unread",
+        "alive",
+        "error",
+        "messages",
+        "over",
+        "wake",
+    )
+
+    def __init__(self, limit: int, now: Callable[[], float]) -> None:
+        self._limit, self._now = limit, now
+        self._buffer, self._began = bytearray(), 0.0
+        self._gzip, self._unread = False, 0
+        self._head: Fields = {}
+        self.messages: deque[bytes] = deque()
+        self.error: RpcError | None = None
+        self.over = self.alive = False
+        """Whether nothing more will come; whether the server has shown that it is there since that was last asked."""
+        self.wake: Callable[[], object] = bool
+        """Called whenever there is news."""
+
+    def take(self) -> bytes:
+        """Return the oldest message that nobody has read."""
+        message = self.messages.popleft()
+        self._unread -= len(message) + PREFIX
+        return message
+
+    @property
+    def partial(self) -> int:
+        """How many bytes are here of a message that is not whole yet."""
+        return len(self._buffer)
+
+    def fail(self, error: RpcError) -> None:
+        """Note how it ended, unless it has."""
+        if not self.over:
+            self.over, self.error = True, error
+            self._buffer = bytearray()
+            self.wake()
+
+    # what the connection calls
+
+    def on_head(self, status: int, headers: Headers) -> bool:
+        """See whether the answer is gRPC."""
+        self._head = dict(reversed(headers))
+        kind, encoding = self._head.get(b"content-type", b""), self._head.get(b"grpc-encoding", b"identity")
+        self._gzip = encoding == b"gzip"
+        if b"grpc-status" in self._head:
+            return True
+        if status != 200 or not kind.startswith(b"application/grpc"):
+            self.fail(_not_grpc(status, kind))
+        elif not self._gzip and encoding != b"identity":
+            self.fail(
+                RpcError(Code.INTERNAL, f"the answer is compressed with {_text(encoding)!r}, which we never took")
+            )
+        return not self.over
+
+    def on_data(self, data: bytes) -> bool:
+        """Take a piece."""
+        if self.over:
+            return False
+        if not self._buffer:
+            self._began = self._now()
+        self._buffer += data
+        try:
+            self._unpack()
+        except RpcError as error:
+            self.fail(error)
+        return not self.over
+
+    def on_end(self, trailers: Headers) -> None:
+        """Find the status."""
+        fields = dict(reversed(trailers)) if trailers else self._head
+        error = _status(fields)
+        if error is None and self._buffer:
+            error = RpcError(Code.INTERNAL, "the answer ended in the middle of a message")
+        if error is not None:
+            self.fail(error)
+        elif not self.over:
+            self.over = True
+            self.wake()
+
+    def on_broken(self, broken: Broken) -> None:
+        """Find a status for what has none."""
+        code = Code.UNAVAILABLE if broken.link else _OF_RESET.get(broken.code, Code.INTERNAL)  # type: ignore[call-overload]
+        self.fail(RpcError(code, broken.reason))
+
+    def on_alive(self) -> None:
+        """Note a sign of life, and look whether a message trickles."""
+        self.alive = True
+        if self._buffer and self._now() - self._began > TRICKLE_SECONDS:
+            came = f"after {TRICKLE_SECONDS:g} s a message is still not whole; {len(self._buffer)} bytes of it came"
+            self.fail(RpcError(Code.DEADLINE_EXCEEDED, came))
+        self.wake()
+
+    def hungry(self) -> bool:
+        """Return whether somebody reads."""
+        return self._unread < GRANT
+
+    # messages
+
+    def _unpack(self) -> None:
+        """Turn what is whole into messages."""
+        buffer, at, end = self._buffer, 0, len(self._buffer)
+        while end - at >= PREFIX:
+            size = int.from_bytes(buffer[at + 1 : at + PREFIX], "big")
+            if size > self._limit:
+                raise envelope.too_large(self._limit)
+            start, at = at + PREFIX, at + PREFIX + size
+            if at > end:
+                at = start - PREFIX
+                break
+            self._add(buffer[start - PREFIX], bytes(memoryview(buffer)[start:at]))
+            self._began = self._now()
+        if at:
+            self._buffer = buffer[at:]
+            self.wake()
+
+    def _add(self, flags: int, message: bytes) -> None:
+        if flags > COMPRESSED or (flags and not self._gzip):
+            raise RpcError(Code.INTERNAL, f"a message has the flags 0x{flags:02x}, and the headers name no compression")
+        if flags and message:
+            try:
+                message = envelope.decompress(message, self._limit)
+            except RpcError as error:
+                code = error.code if error.code is Code.RESOURCE_EXHAUSTED else Code.INTERNAL
+                raise RpcError(code, error.message) from error
+        self.messages.append(message)
+        self._unread += len(message) + PREFIX
+
+
+def _not_grpc(status: int, kind: bytes) -> RpcError:
+    """Say what the answer is instead."""
+    what = f"HTTP {status} ({_text(kind) or 'no content-type'})"
+    code = _OF_HTTP.get(status, Code.UNKNOWN)
+    return RpcError(code, f"the answer is not gRPC but {what}; is there a proxy, or another server, at this address?")
+
+
+def _status(fields: Fields) -> RpcError | None:
+    """Return the error that trailers tell of, None if it is none."""
+    told = fields.get(b"grpc-status")
+    if told is None:
+        return RpcError(Code.UNKNOWN, "the answer ended without a grpc-status")
+    number = int(told) if told.isdigit() and len(told) < 3 else -1
+    if number == Code.OK:
+        return None
+    code = Code(number) if number in Code.__members__.values() else Code.UNKNOWN
+    message = readable(unquote(_text(fields.get(b"grpc-message", b"")), errors="replace"), MOST_SAID)
+    return RpcError(code, message or f"the server gave no reason (grpc-status {_text(told)})")
+
+
+def _text(value: bytes) -> str:
+    return readable(value.decode("latin-1"), MOST_SAID)

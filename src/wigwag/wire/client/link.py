@@ -1,0 +1,174 @@
+"""One connection of the client: to a server or a proxy, by TCP or a unix socket, with TLS or without.
+
+Every wait has an end; whoever closes does not wait for the other side. Errors come out in the client's own words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError
+from wigwag.wire.client.addresses import Resolve, anywhere, dial
+from wigwag.wire.client.errors import ForbiddenError, SlowError, UnreachableError, broken, unreachable, untrusted
+from wigwag.wire.client.http1 import Answer, Call, Limits, render
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from wigwag.wire.client.addresses import Address
+    from wigwag.wire.client.url import Url
+
+READ = 1 << 16
+
+
+class Link:
+    """A connection that is open."""
+
+    __slots__ = ("_reader", "_writer", "host", "ip")
+
+    def __init__(self, host: str, ip: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.host, self.ip, self._reader, self._writer = host, ip, reader, writer
+
+    async def send(self, data: bytes, end: float) -> None:
+        """Send a whole request."""
+        async with within(end, self.host, "takes the request too slowly"):
+            try:
+                self._writer.write(data)
+                await self._writer.drain()
+            except OSError as error:
+                raise broken(self.host, error) from error
+
+    async def receive(self, end: float, what: str) -> bytes:
+        """Return what has come; nothing if the other side has closed."""
+        async with within(end, self.host, what):
+            try:
+                return await self._reader.read(READ)
+            except OSError as error:
+                raise broken(self.host, error) from error
+
+    def usable(self) -> bool:
+        """Tell whether it seems to be open still."""
+        return not (self._reader.at_eof() or self._reader.exception() or self._writer.is_closing())
+
+    async def secure(self, context: ssl.SSLContext, name: str) -> None:
+        """Begin TLS inside of it."""
+        await self._writer.start_tls(context, server_hostname=name)
+
+    def close(self) -> None:
+        """Let go of it at once."""
+        self._writer.transport.abort()
+
+
+class Dialler:
+    """Opens connections."""
+
+    def __init__(self, resolve: Resolve, context: Callable[[], ssl.SSLContext], path: str = "") -> None:
+        """With a `path`, every host is asked by that unix socket."""
+        self._resolve, self._context, self._path = resolve, context, path
+
+    async def open(self, url: Url, proxy: Url | None, allowed: Callable[[str], bool], limits: Limits) -> Link:
+        """Connect, by a proxy or not, and agree on TLS. `allowed` judges the addresses of the URL's host."""
+        end = asyncio.get_running_loop().time() + limits.connect
+        async with within(end, url.endpoint, "does not let us connect"):
+            try:  # in a thread: to read all of the system's authorities takes a while
+                context = await asyncio.to_thread(self._context) if url.scheme == "https" else None
+                if self._path:
+                    return await self._by_path(url, context)
+                if proxy is not None:
+                    return await self._by_proxy(url, proxy, context, allowed, limits)
+                return await self._direct(url, context, allowed, limits)
+            except ssl.SSLError as error:
+                raise untrusted(url.endpoint, error) from error
+            except OSError as error:
+                raise unreachable(url.endpoint, error) from error
+
+    async def _by_path(self, url: Url, context: ssl.SSLContext | None) -> Link:
+        name = url.host if context else None
+        streams = await asyncio.open_unix_connection(self._path, ssl=context, server_hostname=name)
+        return Link(url.endpoint, "", *streams)
+
+    async def _direct(
+        self, url: Url, context: ssl.SSLContext | None, allowed: Callable[[str], bool], limits: Limits
+    ) -> Link:
+        addresses = await self._addresses(url)
+        judge(url, addresses, allowed)
+        made, ip = await dial(addresses, limits.connect)
+        name = url.host if context else None
+        return Link(url.endpoint, ip, *await asyncio.open_connection(sock=made, ssl=context, server_hostname=name))
+
+    async def _by_proxy(
+        self, url: Url, proxy: Url, context: ssl.SSLContext | None, allowed: Callable[[str], bool], limits: Limits
+    ) -> Link:
+        """A proxy resolves names by itself. What we can resolve ourselves is judged all the same."""
+        if allowed is not anywhere:
+            with suppress(OSError):  # a name that only the proxy knows
+                judge(url, await self._addresses(url), allowed)
+        try:
+            made, _ = await dial(await self._addresses(proxy), limits.connect)
+        except OSError as error:
+            raise unreachable(f"proxy {proxy.endpoint}", error) from error
+        link = Link(url.endpoint, "", *await asyncio.open_connection(sock=made))
+        if context is None:
+            return link
+        try:
+            await tunnel(link, url, proxy, limits)
+            await link.secure(context, url.host)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    async def _addresses(self, url: Url) -> Sequence[Address]:
+        try:
+            return await self._resolve(url.host, url.port)
+        except UnicodeError as error:
+            raise UsageError(f"{url.endpoint}: the name is too long, or has an empty part") from error
+
+
+def judge(url: Url, addresses: Sequence[Address], allowed: Callable[[str], bool]) -> None:
+    """Refuse a host if one of its addresses is not allowed: which one is taken would be chance."""
+    for address in addresses:
+        if not allowed(address.ip):
+            raise ForbiddenError(url.endpoint, f"leads to {address.ip}, where this request must not go")
+
+
+async def tunnel(link: Link, url: Url, proxy: Url, limits: Limits) -> None:
+    """Have a proxy connect us through."""
+    host, end = f"proxy {proxy.endpoint}", asyncio.get_running_loop().time() + limits.connect
+    await link.send(_connect(url, proxy), end)
+    answer = Answer(host, limits, head_only=True)
+    while not answer.done:
+        data = await link.receive(end, "does not answer our CONNECT")
+        if data:
+            answer.feed(data)
+        else:
+            answer.end()
+    if not 200 <= answer.status < 300:
+        reason = f"answered {answer.status} to CONNECT {url.endpoint}; check its rules, and its credentials"
+        raise UnreachableError(host, reason)
+
+
+def _connect(url: Url, proxy: Url) -> bytes:
+    lines = [f"CONNECT {url.endpoint} HTTP/1.1", f"Host: {url.endpoint}"]
+    lines += [f"Proxy-Authorization: {proxy.basic}"] if proxy.basic else []
+    return "\r\n".join((*lines, "", "")).encode("latin-1")
+
+
+def rendered(call: Call, proxy: Url | None, *, keep: bool) -> bytes:
+    """Return a request's bytes as they go by a proxy, or by none: in a tunnel there is none."""
+    if proxy is None or call.url.scheme == "https":
+        return render(call, keep=keep)
+    return render(call, proxied=(("Proxy-Authorization", proxy.basic),) if proxy.basic else (), keep=keep)
+
+
+@asynccontextmanager
+async def within(end: float, host: object, what: str) -> AsyncIterator[None]:
+    """Bound a wait; it ends with `SlowError`."""
+    try:
+        async with asyncio.timeout_at(end):
+            yield
+    except TimeoutError as error:
+        raise SlowError(host, f"{what}; see whether it is overloaded, or allow more time") from error

@@ -1,0 +1,428 @@
+"""The HTTP client against real sockets, on asyncio's own loop and on uvloop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.pipeline.fakes import settle
+from tests.sources.faulty import (
+    FLAGS,
+    Asked,
+    Authority,
+    Server,
+    answer,
+    endless,
+    names,
+    raw,
+    serving,
+    silence,
+    whole,
+)
+from tests.wire.served import LOOPS, run
+from wigwag.errors import UsageError
+from wigwag.wire.client.addresses import Address
+from wigwag.wire.client.client import Client
+from wigwag.wire.client.errors import (
+    BrokenError,
+    ForbiddenError,
+    OversizeError,
+    SlowError,
+    UnreachableError,
+    UntrustedError,
+)
+from wigwag.wire.client.http1 import Call, Limits
+from wigwag.wire.client.tls import Trust
+from wigwag.wire.client.url import parse_url
+
+loops = pytest.mark.parametrize("loop", LOOPS)
+
+
+def call(server: Server, method: str = "GET", **more: Any) -> Call:
+    return Call(parse_url(server.url), method, **more)
+
+
+@loops
+def test_a_request_is_answered_with_status_fields_and_body(loop: str) -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(answer(b"yes", "201 Created", X_One="1")) as server:
+            reply = await client.fetch(call(server, "POST", fields=(("X-Two", "2"),), body=b"question"))
+            assert (reply.status, reply.body, reply.field("x-one")) == (201, b"yes", "1")
+            [asked] = server.asked
+            assert (asked.method, asked.body, asked.headers["x-two"]) == ("POST", b"question", "2")
+        client.close()
+
+    run(main, loop)
+
+
+@loops
+def test_a_body_can_be_read_piece_by_piece_as_it_comes(loop: str) -> None:
+    async def main() -> None:
+        heard = asyncio.Event()
+
+        async def watch(_asked: Asked, server: Server) -> bool:
+            await server.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+            await heard.wait()
+            await server.write(b"3\r\ntwo\r\n0\r\n\r\n")
+            return True
+
+        client = Client(resolve=names(), limits=Limits(total=None, idle=None, body_bytes=None))
+        async with serving(watch) as server:
+            found = []
+            async with client.stream(call(server)) as incoming:
+                assert incoming.status == 200
+                async for piece in incoming.pieces():
+                    found.append(piece)
+                    heard.set()
+            assert found == [b"one", b"two"]
+            await client.fetch(call(server))
+            assert server.connections == 1
+        client.close()
+
+    run(main, loop)
+
+
+@loops
+def test_a_body_that_is_not_read_to_its_end_costs_the_connection(loop: str) -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(endless(b"x" * 1000, 10_000)) as server:
+            async with client.stream(call(server)) as incoming:
+                pieces = incoming.pieces()
+                assert await anext(pieces)
+                await pieces.aclose()  # type: ignore[attr-defined]
+            server.behaviour = answer()
+            assert (await client.fetch(call(server))).body == FLAGS
+            assert server.connections == 2
+        client.close()
+
+    run(main, loop)
+
+
+@pytest.mark.parametrize(
+    ("sent", "body"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\nto the end", b"to the end"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nto the end", b"to the end"),
+        (b"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n", b""),
+        (b"HTTP/1.1 103 Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx", b"x"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\nx\r\n0\r\nTrailer: y\r\n\r\n", b"x"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx and more that nobody asked for", b"x"),
+    ],
+)
+def test_a_body_ends_where_its_framing_says(sent: bytes, body: bytes) -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(raw(sent)) as server:
+            reply = await client.fetch(call(server))
+            assert (reply.status, reply.body) == (200, body)
+            server.behaviour = answer()
+            assert (await client.fetch(call(server))).body == FLAGS
+        client.close()
+
+    run(main)
+
+
+def test_an_answer_to_head_has_no_body_whatever_it_says() -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\nETag: x\r\n\r\n")) as server:
+            reply = await client.fetch(call(server, "HEAD"))
+            assert (reply.body, reply.field("etag")) == (b"", "x")
+        client.close()
+
+    run(main)
+
+
+# connections that are kept
+
+
+def test_a_connection_is_kept_and_used_again_but_not_for_what_must_not_be_repeated() -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(answer()) as server:
+            for method in ("GET", "GET", "POST", "GET"):
+                await client.fetch(call(server, method))
+            assert server.connections == 2
+            server.behaviour = answer(Connection="close")
+            await client.fetch(call(server))
+            await client.fetch(call(server))
+            assert server.connections == 3
+        client.close()
+
+    run(main)
+
+
+def test_a_client_that_keeps_nothing_says_so() -> None:
+    async def main() -> None:
+        client = Client(resolve=names(), keep=False)
+        async with serving(answer()) as server:
+            await client.fetch(call(server))
+            await client.fetch(call(server))
+            assert server.connections == 2
+            assert server.asked[0].headers["connection"] == "close"
+
+    run(main)
+
+
+@loops
+@pytest.mark.parametrize("farewell", [b"", b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\n\r\n"])
+def test_a_kept_connection_that_was_given_up_is_replaced(loop: str, farewell: bytes) -> None:
+    async def main() -> None:
+        tired = asyncio.Event()
+
+        async def once(_asked: Asked, server: Server) -> bool:
+            await server.write(whole())
+            await tired.wait()
+            await server.write(farewell)
+            return False
+
+        client = Client(resolve=names())
+        async with serving(once) as server:
+            for number in (1, 2, 3):
+                assert (await client.fetch(call(server))).body == FLAGS
+                assert server.connections == number
+                tired.set()
+                await settle()
+                tired.clear()
+        client.close()
+
+    run(main, loop)
+
+
+def test_what_follows_an_answer_is_not_taken_for_it() -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(answer()) as server:
+            server.behaviour = raw(whole(b"first") + whole(b"second", "500 Oops"))
+            reply = await client.fetch(call(server))
+            assert (reply.status, reply.body) == (200, b"first")
+            server.behaviour = answer(b"third")
+            assert (await client.fetch(call(server))).body == b"third"
+        client.close()
+
+    run(main)
+
+
+def test_connections_that_are_kept_are_few() -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(answer()) as server:
+            for number in range(9):
+                url = parse_url(f"http://host{number}.example:{server.port}/")
+                await client.fetch(Call(url))
+            assert len(client._idle) == 4
+            await client.fetch(Call(parse_url(f"http://host8.example:{server.port}/")))
+            assert server.connections == 9
+        client.close()
+
+    run(main)
+
+
+# addresses
+
+
+def test_what_is_judged_is_what_is_connected_to() -> None:
+    asked = []
+
+    async def resolve(host: str, port: int) -> Sequence[Address]:
+        asked.append(host)
+        return await names()(host, port)
+
+    async def main() -> None:
+        judged = []
+
+        def judge(ip: str) -> bool:
+            judged.append(ip)
+            return True
+
+        client = Client(resolve=resolve, keep=False)
+        async with serving(answer()) as server:
+            await client.fetch(call(server), judge)
+            assert (asked, judged) == (["localhost"], ["127.0.0.1"])
+            with pytest.raises(ForbiddenError, match=r"leads to 127.0.0.1, where this request must not go"):
+                await client.fetch(call(server), lambda _ip: False)
+            assert server.connections == 1
+
+    run(main)
+
+
+def test_a_kept_connection_is_judged_again() -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(answer()) as server:
+            await client.fetch(call(server))
+            with pytest.raises(ForbiddenError):
+                await client.fetch(call(server), lambda _ip: False)
+            assert len(server.asked) == 1
+        client.close()
+
+    run(main)
+
+
+@loops
+def test_the_next_address_is_tried_when_one_refuses(loop: str) -> None:
+    async def main() -> None:
+        async with serving(answer()) as server:
+            with socket.socket() as closed:
+                closed.bind(("127.0.0.2", 0))
+
+                async def resolve(_host: str, port: int) -> Sequence[Address]:
+                    family = socket.AF_INET
+                    return [Address(family, closed.getsockname()), Address(family, ("127.0.0.1", port))]
+
+                client = Client(resolve=resolve)
+                assert (await client.fetch(call(server))).status == 200
+                client.close()
+
+    run(main, loop)
+
+
+@loops
+def test_the_system_resolves_names_and_a_refusal_is_told(loop: str) -> None:
+    async def main() -> None:
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            url = parse_url(f"http://localhost:{closed.getsockname()[1]}/")
+            with pytest.raises(UnreachableError, match=r"localhost:\d+: no connection: Connection refused; see that"):
+                await Client().fetch(Call(url))
+
+    run(main, loop)
+
+
+@loops
+def test_a_unix_socket_is_a_way_to_every_host(loop: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        path = str(tmp_path / "server.sock")
+        client = Client(path=path)
+        async with serving(answer(), path=path) as server:
+            assert (await client.fetch(Call(parse_url("http://flags.example/x")))).body == FLAGS
+            assert server.asked[0].headers["host"] == "flags.example"
+        client.close()
+        with pytest.raises(UnreachableError, match="no connection"):
+            await Client(path=str(tmp_path / "nobody.sock")).fetch(Call(parse_url("http://flags.example/x")))
+
+    run(main, loop)
+
+
+# limits
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, "the head is larger than 65536 bytes"),
+        (b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 300 + b"\r\n", "the head has more than 256 fields"),
+        (b"HTTP/1.1 103 Hints\r\n\r\n" * 5000, "the head is larger than 65536 bytes"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123456789", "larger than the limit of 8 bytes"),
+        (b"HTTP/1.1 200 OK\r\n\r\n123456789", "larger than the limit of 8 bytes"),
+    ],
+)
+def test_an_answer_that_is_too_large_is_refused(sent: bytes, said: str) -> None:
+    async def main() -> None:
+        client = Client(resolve=names(), limits=Limits(body_bytes=8))
+        async with serving(raw(sent)) as server:
+            with pytest.raises(OversizeError, match=said):
+                await client.fetch(call(server))
+
+    run(main)
+
+
+@loops
+def test_every_wait_has_an_end(loop: str) -> None:
+    async def forever(_host: str, _port: int) -> Sequence[Address]:
+        await asyncio.Event().wait()
+        return ()
+
+    async def stuck(_asked: Asked, server: Server) -> bool:
+        await server.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")
+        return await silence(_asked, server)
+
+    async def main() -> None:
+        async with serving(silence) as server:
+            with pytest.raises(SlowError, match="does not let us connect"):
+                await Client(resolve=forever, limits=Limits(connect=0.05)).fetch(call(server))
+            with pytest.raises(SlowError, match="does not answer in time"):
+                await Client(resolve=names(), limits=Limits(head=0.05)).fetch(call(server))
+            with pytest.raises(SlowError, match="does not answer in time"):
+                await Client(resolve=names(), limits=Limits(total=0.05)).fetch(call(server))
+            server.behaviour = stuck
+            with pytest.raises(SlowError, match="sends the body too slowly"):
+                await Client(resolve=names(), limits=Limits(idle=0.05)).fetch(call(server))
+
+    run(main, loop)
+
+
+def test_what_cannot_be_sent_is_refused_before_it_is() -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(answer()) as server:
+            for name, value in (("X", "a\r\nY: b"), ("X\r\nY", "b"), ("Content-Length", "7"), ("X", "\u20ac")):
+                with pytest.raises(UsageError):
+                    await client.fetch(call(server, fields=((name, value),)))
+            assert server.asked == []
+        client.close()
+
+    run(main)
+
+
+# TLS
+
+
+@loops
+def test_tls_with_an_authority_of_ones_own(loop: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        authority = Authority(tmp_path)
+        async with serving(answer(b"x" * 3_000_000), authority.context("localhost")) as server:
+            client = Client(resolve=names(), trust=Trust(str(authority.path)))
+            for _ in range(2):
+                assert len((await client.fetch(call(server))).body) == 3_000_000
+            assert server.connections == 1
+            client.close()
+            with pytest.raises(UntrustedError, match=r"not trusted: .*; trust its authority"):
+                await Client(resolve=names()).fetch(call(server))
+            url = parse_url(server.url.replace("localhost", "other.example"))
+            with pytest.raises(UntrustedError, match="use a name that the certificate is for"):
+                await Client(resolve=names(), trust=Trust(str(authority.path))).fetch(Call(url))
+
+    run(main, loop)
+
+
+@loops
+def test_a_client_certificate_is_shown_to_a_server_that_asks(loop: str, tmp_path: Path) -> None:
+    async def main() -> None:
+        authority = Authority(tmp_path)
+        context = authority.context("localhost")
+        context.load_verify_locations(authority.path)
+        context.verify_mode = ssl.CERT_REQUIRED
+        certificate = str(authority.issue("client.example"))
+        async with serving(answer(), context) as server:
+            client = Client(resolve=names(), trust=Trust(str(authority.path), certificate))
+            assert (await client.fetch(call(server))).body == FLAGS
+            client.close()
+            with pytest.raises((UntrustedError, BrokenError, UnreachableError)):
+                await Client(resolve=names(), trust=Trust(str(authority.path))).fetch(call(server))
+            assert len(server.asked) == 1
+
+    run(main, loop)
+
+
+def test_old_tls_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        authority = Authority(tmp_path)
+        context = authority.context("localhost")
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+            context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
+        async with serving(answer(), context) as server:
+            with pytest.raises((UntrustedError, UnreachableError)):
+                await Client(resolve=names(), trust=Trust(str(authority.path))).fetch(call(server))
+
+    run(main)
