@@ -1,0 +1,72 @@
+"""Where the programs of a control plane come from. `scripts/controlplane` builds what is not given, in the same order.
+
+1. KUBEBUILDER_ASSETS, a folder with etcd and kube-apiserver. Without a kube-controller-manager in it there are no
+   default service accounts, no garbage collection and no Deployments, and tests that need them are skipped.
+2. The PATH, if the whole set is there, or for Consul the one program.
+3. `.cache/controlplane`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+CACHE = Path(__file__).parent.parent.parent / ".cache" / "controlplane"
+BUILD = "run scripts/controlplane, and read what it says"
+
+
+class UnavailableError(Exception):
+    """There is no such program here; the message says what to do."""
+
+
+class Programs(NamedTuple):
+    """The servers of a Kubernetes control plane, and its command-line client."""
+
+    etcd: Path
+    apiserver: Path
+    controllers: Path | None
+    kubectl: Path | None
+
+
+def kubernetes(environment: Mapping[str, str] = os.environ, cache: Path = CACHE) -> Programs:
+    """Find the programs of Kubernetes."""
+    if assets := environment.get("KUBEBUILDER_ASSETS"):
+        return _in_folder(Path(assets), f"KUBEBUILDER_ASSETS={assets} has no etcd or no kube-apiserver")
+    search = environment.get("PATH", os.defpath)
+    etcd, apiserver, controllers, kubectl = (
+        _found(shutil.which(name, path=search))
+        for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+    )
+    if etcd and apiserver and controllers:
+        return Programs(etcd, apiserver, controllers, kubectl)
+    return _in_folder(cache / "k8s", f"kube-apiserver and etcd are not built: {BUILD}")
+
+
+def consul(environment: Mapping[str, str] = os.environ, cache: Path = CACHE) -> Path:
+    """Find Consul."""
+    found = _found(shutil.which("consul", path=environment.get("PATH", os.defpath)))
+    built = cache / "consul" / "consul"
+    if found is None and not built.exists():
+        raise UnavailableError(f"Consul is not built: {BUILD}")
+    return found or _resolved(built)
+
+
+def _in_folder(folder: Path, otherwise: str) -> Programs:
+    etcd, apiserver = folder / "etcd", folder / "kube-apiserver"
+    if not (etcd.exists() and apiserver.exists()):
+        raise UnavailableError(otherwise)
+    others = (folder / "kube-controller-manager", folder / "kubectl")
+    controllers, kubectl = (_resolved(path) if path.exists() else None for path in others)
+    return Programs(_resolved(etcd), _resolved(apiserver), controllers, kubectl)
+
+
+def _resolved(path: Path) -> Path:
+    """Follow the link to this build, but keep the program's name: one binary is many programs by it."""
+    return path.parent.resolve() / path.name
+
+
+def _found(path: str | None) -> Path | None:
+    return Path(path) if path else None
