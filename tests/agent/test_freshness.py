@@ -11,7 +11,7 @@ import pytest
 import wigwag
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.agent.assemble import assembler
-from wigwag.agent.freshness import Freshness, stale
+from wigwag.agent.freshness import Freshness, stale, too_strict
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import UNCHANGED, Restored, Trouble, Wanted
 from wigwag.pipeline.status import Status
@@ -75,6 +75,13 @@ def test_without_a_limit_only_what_was_restored_is_stale() -> None:
 def test_the_limit_decides_and_tells_when_to_look_again(age: float, expected: frozenset[Source], pause: float) -> None:
     status = Status(LOW, 0.0, confirmed=0.0, values=1)
     assert stale([status], age, 10.0) == (expected, pause)
+
+
+def test_a_limit_that_calls_a_healthy_source_stale_is_told_at_start() -> None:
+    stream = Source("host:1", "grpc")
+    assert [remark.partition(":")[0] for remark in too_strict([LOW, stream], 10.0)] == ["source host"]
+    assert not list(too_strict([LOW, stream], 0.0))
+    assert not list(too_strict([LOW, stream], 60.0))
 
 
 def test_flags_of_a_silent_source_become_stale_and_fresh_again_while_others_do_not() -> None:

@@ -11,9 +11,10 @@ import logging
 from typing import TYPE_CHECKING
 
 from wigwag.pipeline.clock import heard
+from wigwag.sources.kinds import heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable, Iterable, Iterator
 
     from wigwag.flags.flagset import FlagSet
     from wigwag.pipeline.clock import Clock
@@ -39,6 +40,16 @@ def stale(statuses: Iterable[Status[Source]], now: float, limit: float) -> tuple
         elif limit and age is not None:
             pause = min(pause, max(limit - age, LOOK_SECONDS / 10))
     return frozenset(found), pause
+
+
+def too_strict(sources: Iterable[Source], limit: float) -> Iterator[str]:
+    """Tell of sources that would be called stale though they are well."""
+    for source in sources:
+        if limit and heartbeat(source) >= limit:
+            yield (
+                f"source {source.name}: its flags are known to hold every {heartbeat(source):g} s at best,"
+                f" so --stale-after={limit:g}s calls them stale in between; make that longer"
+            )
 
 
 class Freshness:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import wigwag
 from wigwag.agent.assemble import Loader, assembler, content
-from wigwag.agent.freshness import Freshness
+from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.means import Means
 from wigwag.agent.ports import Parts, Port, ports
 from wigwag.agent.report import Report
@@ -110,6 +110,8 @@ class Agent:
         self._options, self._means = options, means or Means()
         self.sources = parse_sources(options.uri, options.sources)
         prepare(self.sources, log.warning)
+        for remark in too_strict(self.sources, options.stale_after):
+            log.warning("%s", remark)
         means, manners = self._means, self._means.manners
         self._clock = manners.clock
         self._loader = loader = Loader(options.fractional, strict=options.strict)
