@@ -6,6 +6,8 @@
     ├── StartError       a process cannot start: a port in use, a certificate that cannot be read
     ├── SelectorError    a flag selector that means nothing
     ├── StateError       the last good flags cannot be kept on disk, or what is there cannot be used
+    ├── FlagError        a dynamic flag refuses a value; what it held before stays
+    │   └── StaticFlagError   a static flag refuses any value, because the program has read it already
     └── RuleError        a targeting rule cannot be evaluated; the flag answers PARSE_ERROR
 
 Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.
@@ -59,6 +61,20 @@ class StateError(WigwagError, ValueError):
         super().__init__(message)
         self.version = version
         """The version of the format, if that is what is wrong."""
+
+
+class FlagError(WigwagError, ValueError):
+    """A dynamic flag refuses a value; what it held before stays."""
+
+    code = "PARSE_ERROR"
+
+    def __init__(self, flag: str, reason: str) -> None:
+        super().__init__(f"flag {flag!r}: {reason}")
+        self.flag, self.reason = flag, reason
+
+
+class StaticFlagError(FlagError):
+    """A static flag refuses any value, because the program has read it already."""
 
 
 class RuleError(WigwagError):

@@ -39,9 +39,16 @@ class Setting:
     convert: Callable[[Any], Any] = str
 
 
-def positional(metavar: str, help: str, *, nargs: str | None = None, default: Any = dataclasses.MISSING) -> Any:
+def positional(
+    metavar: str,
+    help: str,
+    *,
+    nargs: str | None = None,
+    default: Any = dataclasses.MISSING,
+    choices: Sequence[str] | None = None,
+) -> Any:
     """Declare an argument that is known by its place."""
-    setting = Setting(help=help, metavar=metavar, nargs=nargs, positional=True)
+    setting = Setting(help=help, metavar=metavar, nargs=nargs, positional=True, choices=choices)
     return dataclasses.field(default=default, metadata={_KEY: setting})
 
 
@@ -68,8 +75,8 @@ def add_options(parser: argparse.ArgumentParser, record: type) -> None:
     for field in dataclasses.fields(record):
         setting: Setting = field.metadata[_KEY]
         if setting.positional:
-            keywords = {"metavar": setting.metavar, "help": setting.help, "nargs": setting.nargs}
-            parser.add_argument(field.name, **{name: value for name, value in keywords.items() if value is not None})  # type: ignore[arg-type]
+            keywords = {name: getattr(setting, name) for name in ("metavar", "help", "nargs", "choices")}
+            parser.add_argument(field.name, **{name: value for name, value in keywords.items() if value is not None})
         else:
             _add_option(parser, field, setting)
 

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.request import Request, urlopen
 
 TIMEOUT = 20.0
@@ -20,15 +20,18 @@ TIMEOUT = 20.0
 class AgentProcess:
     """`with AgentProcess("--uri", "file:flags.json") as agent:`; it is up, and ready, when the block begins."""
 
+    command: ClassVar[tuple[str, ...]] = ("start",)
+    ports: ClassVar[tuple[str, ...]] = ("port", "management-port", "sync-port", "ofrep-port")
+
     def __init__(self, *arguments: str, ready: bool = True, ports: dict[str, int] | None = None) -> None:
         self._arguments, self._ready, self._ports = arguments, ready, ports or {}
         self.lines: list[dict[str, Any]] = []
         self._news = threading.Condition()
 
     def __enter__(self) -> Self:
-        ports = {"port": 0, "management-port": 0, "sync-port": 0, "ofrep-port": 0} | self._ports
+        ports = dict.fromkeys(self.ports, 0) | self._ports
         options = [f"--{name}={number}" for name, number in ports.items()]
-        command = [sys.executable, "-m", "wigwag", "start", "--log-format=json", "--bind=127.0.0.1", *options]
+        command = [sys.executable, "-m", "wigwag", *self.command, "--log-format=json", "--bind=127.0.0.1", *options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FLAGD_")}
         self.process = subprocess.Popen(
             [*command, *self._arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
@@ -94,19 +97,24 @@ class AgentProcess:
 
     def fetch(self, name: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
         """Send an HTTP request; return status and body."""
-        data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
-        fields = {key.replace("_", "-"): value for key, value in headers.items()}
-        request = Request(f"http://{self.address(name)}{path}", data, fields)
-        try:
-            with urlopen(request, timeout=TIMEOUT) as answer:
-                return answer.status, answer.read()
-        except OSError as error:
-            status = getattr(error, "code", None)
-            if status is None:
-                raise
-            body = error.read()  # type: ignore[attr-defined]
-            error.close()  # type: ignore[attr-defined]
-            return status, body
+        return fetch(self.address(name), path, body, **headers)
+
+
+def fetch(address: str, path: str, body: Any = None, **headers: str) -> tuple[int, bytes]:
+    """Send an HTTP request to `host:port`; return status and body."""
+    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    fields = {key.replace("_", "-"): value for key, value in headers.items()}
+    request = Request(f"http://{address}{path}", data, fields)
+    try:
+        with urlopen(request, timeout=TIMEOUT) as answer:
+            return answer.status, answer.read()
+    except OSError as error:
+        status = getattr(error, "code", None)
+        if status is None:
+            raise
+        body = error.read()  # type: ignore[attr-defined]
+        error.close()  # type: ignore[attr-defined]
+        return status, body
 
 
 def write(path: Path, document: Any) -> None:

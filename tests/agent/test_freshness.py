@@ -23,6 +23,7 @@ from wigwag.sources.source import Source
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from wigwag.agent.facts import Value
     from wigwag.flags.flagset import FlagSet
     from wigwag.serve.snapshot import Snapshot
 
@@ -38,7 +39,7 @@ def flags(source: str, *keys: str, **more: Any) -> FlagSet:
 class Bench:
     def __init__(self, limit: float = 0.0, restored: dict[Source, Restored[FlagSet]] | None = None) -> None:
         self.clock, self.fake = FakeClock(), FakeWatcher()
-        self.pipeline: Pipeline[Source, FlagSet, Snapshot] = Pipeline(
+        self.pipeline: Pipeline[Source, Value, Snapshot] = Pipeline(
             [Wanted(LOW), Wanted(HIGH)],
             self.fake.watch,
             assembler(lambda: 0.0),

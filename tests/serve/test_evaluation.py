@@ -189,6 +189,14 @@ def test_resolve_all_has_disabled_and_failing_flags_with_zero_values(service: st
     assert found["flags"]["bool"]["boolValue"] is True
 
 
+def test_resolve_all_evaluates_a_key_of_several_sets_as_the_flag_that_answers_for_it() -> None:
+    text = {"key": "a", "variants": {"v": "t"}, "defaultVariant": "v", "metadata": {"flagSetId": "z"}}
+    number = {"key": "a", "variants": {"v": 7}, "defaultVariant": "v", "metadata": {"flagSetId": "b"}}
+    table = methods(wigwag.load({"flags": [text, number]}))
+    told = json.loads(ask(table, "/flagd.evaluation.v1.Service/ResolveAll", b"{}", json=True))
+    assert (told["flags"]["a"]["reason"], told["flags"]["a"]["doubleValue"]) == ("STATIC", 7)
+
+
 @pytest.mark.parametrize("body", [b"\xff", b"\x0a\x05ab", b"\x0a\x01\xff"])
 def test_a_malformed_request_is_an_invalid_argument(body: bytes) -> None:
     with pytest.raises(RpcError) as caught:

@@ -16,6 +16,7 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2 as sync_v1
 from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2 as old_sync
 
 import wigwag
+from tests.simulation.loop import VirtualLoop
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
 from wigwag.serve.metrics import Metrics
@@ -122,6 +123,29 @@ def test_silence_is_broken_by_keep_alives() -> None:
         assert json.loads(await anext(stream)) == {"type": "keep_alive", "data": {}}
 
     run(main)
+
+
+def test_changes_of_other_flags_do_not_put_a_sign_of_life_off() -> None:
+    """On a clock of its own: a change every second, none of them in the selection."""
+
+    async def main() -> None:
+        feed = Feed(snapshot())
+        stream = events(feed, call(flagd_selector="flagSetId=mine"), keep_alive=5.0)
+        await anext(stream)
+        waiting = asyncio.ensure_future(anext(stream))
+        for number in range(4):
+            await asyncio.sleep(1)
+            feed.advance(snapshot(number + 2, other={**FLAG, "metadata": {"number": number}}))
+        assert not waiting.done()
+        await asyncio.sleep(1.1)
+        assert json.loads(waiting.result()) == {"type": "keep_alive", "data": {}}
+
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
 
 def test_the_stream_deadline_ends_a_stream_with_an_error() -> None:
@@ -356,6 +380,28 @@ def test_an_old_snapshot_is_forgotten_while_streams_are_open() -> None:
                 await anext(stream)
         gc.collect()
         assert gone() is None
+
+    run(main)
+
+
+def test_a_quiet_stream_keeps_no_snapshot_but_the_current_one() -> None:
+    async def main() -> None:
+        first = snapshot(1, a=FLAG)
+        feed, gone = Feed(first), weakref.ref(first.flags)
+        del first
+        streams: list[Any] = [events(feed, call()), documents(feed, call()), Changes(feed).server_sent("")]
+        for stream in streams:
+            await anext(stream)
+        feed.advance(snapshot(2, b=FLAG))
+        for stream in streams:
+            await anext(stream)
+        waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
+        await settle()
+        gc.collect()
+        assert gone() is None
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
     run(main)
 

@@ -8,9 +8,11 @@ the source, not a value: whatever it said last stays in force.
 from __future__ import annotations
 
 from itertools import count
+from operator import is_
 from typing import TYPE_CHECKING
 
 import wigwag
+from wigwag.agent.facts import Facts, combined
 from wigwag.errors import StartError
 from wigwag.flags.store import update
 from wigwag.pipeline.parse import parsed
@@ -19,6 +21,7 @@ from wigwag.serve.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from wigwag.agent.facts import Value
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
     from wigwag.pipeline.spec import Watcher
@@ -69,17 +72,35 @@ class Loader:
         )
 
 
-def assembler(now: Callable[[], float]) -> Callable[[Mapping[Source, FlagSet]], Snapshot]:
+class _Merged:
+    """The flags of all sources; the very same object for as long as only facts change."""
+
+    def __init__(self) -> None:
+        self._parts: list[FlagSet] = []
+        self._flags: FlagSet | None = None
+
+    def of(self, parts: list[FlagSet]) -> FlagSet:
+        same = len(parts) == len(self._parts) and all(map(is_, parts, self._parts))
+        if self._flags is None or not same:
+            self._parts, self._flags = parts, wigwag.merge(parts)
+        return self._flags
+
+
+def assembler(now: Callable[[], float]) -> Callable[[Mapping[Source, Value]], Snapshot]:
     """Return the function that merges the flags of all sources, in order of their priority, and numbers the result."""
     numbers = count(1)
 
-    def assemble(values: Mapping[Source, FlagSet]) -> Snapshot:
-        if not values:
+    merged = _Merged()
+
+    def assemble(values: Mapping[Source, Value]) -> Snapshot:
+        by_source = {source: value for source, value in values.items() if not isinstance(value, Facts)}
+        if not by_source:
             raise StartError("no source has answered yet")  # nothing is not the same as no flags
-        ordered = sorted(values, key=lambda source: source.position)
-        flags = wigwag.merge([values[source] for source in ordered])
-        origins = tuple(source for source in ordered for _ in values[source].layers)
-        return Snapshot(flags, number=next(numbers), published=now(), origins=origins)
+        ordered = sorted(by_source, key=lambda source: source.position)
+        flags = merged.of([by_source[source] for source in ordered])
+        origins = tuple(source for source in ordered for _ in by_source[source].layers)
+        facts = combined(value for value in values.values() if isinstance(value, Facts))
+        return Snapshot(flags, number=next(numbers), published=now(), origins=origins, facts=facts)
 
     return assemble
 

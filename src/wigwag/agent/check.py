@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 import wigwag
-from wigwag.agent.ports import read_tls
 from wigwag.agent.tenancy import LARGEST_RULES, policy_of
 from wigwag.errors import DocumentError, StartError, UsageError
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import Trouble, Unchanged, describe
 from wigwag.pipeline.watch import closing
+from wigwag.serve.opening import read_tls
 from wigwag.serve.tokens import read_rules
 from wigwag.sources.document import Document
 from wigwag.sources.kinds import documents, prepare

@@ -10,13 +10,14 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from wigwag.agent.facts import FACTS
 from wigwag.pipeline.clock import heard
 from wigwag.sources.kinds import heartbeat
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
 
-    from wigwag.flags.flagset import FlagSet
+    from wigwag.agent.facts import Value
     from wigwag.pipeline.clock import Clock
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
@@ -33,7 +34,7 @@ def stale(statuses: Iterable[Status[Source]], now: float, limit: float) -> tuple
     """Return which sources are stale, and how many seconds that surely stays so; a limit of 0 is none."""
     found, pause = set(), _NEVER
     for status in statuses:
-        age = status.age(now)
+        age = None if status.spec.provider in FACTS else status.age(now)  # what facts say is not marked with it
         if status.restored or (limit and age is not None and age > limit):
             found.add(status.spec)
             pause = min(pause, LOOK_SECONDS)
@@ -55,7 +56,7 @@ def too_strict(sources: Iterable[Source], limit: float) -> Iterator[str]:
 class Freshness:
     """What is stale now."""
 
-    def __init__(self, pipeline: Pipeline[Source, FlagSet, Snapshot], clock: Clock, limit: float) -> None:
+    def __init__(self, pipeline: Pipeline[Source, Value, Snapshot], clock: Clock, limit: float) -> None:
         self._pipeline, self._clock, self._limit = pipeline, clock, limit
         self._news = asyncio.Event()
         self._stale: frozenset[Source] = frozenset()

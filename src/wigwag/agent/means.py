@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING
 
+from wigwag.agent.facts import watch_facts
 from wigwag.agent.state.directory import StateDir
 from wigwag.pipeline.watch import Manners
 from wigwag.sources.kinds import documents
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from wigwag.agent.facts import Stream
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
     from wigwag.wire.http import Handler
@@ -37,6 +39,7 @@ class Means:
     wall: Callable[[], float] = time
     """The time in Unix seconds."""
     documents: Callable[[Source], Documents] = documents
+    facts: Callable[[Source], Stream] = watch_facts
     state: Callable[[str], StateDir] = StateDir.open
     """Opens the directory in which the last good flags are kept."""
     serve: Serve = serve

@@ -43,6 +43,11 @@ class AgentOptions:
     context_from_header: dict[str, str] = option(
         {}, "an attribute taken from a request header", short="-H", metavar="HEADER=KEY"
     )
+    context_from_pod: bool = option(False, "what is known about this pod, as `pod`: name, namespace, node, labels, …")
+    pod_info: str = option("/etc/podinfo", "where the downward API is mounted, for --context-from-pod", metavar="DIR")
+    context_from_consul: tuple[str, ...] = option(
+        (), "how a service of Consul is doing, as `consul.SERVICE`; may be repeated", metavar="SERVICE"
+    )
     cors_origin: tuple[str, ...] = option(
         (), "an origin that browsers may call from; * for all, none by default", short="-C", metavar="ORIGIN"
     )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wigwag.errors import StartError, UsageError
 from wigwag.serve.context import Enrichment
 from wigwag.serve.cors import with_cors
 from wigwag.serve.debug import Debug
@@ -17,6 +15,7 @@ from wigwag.serve.events import Changes
 from wigwag.serve.health import Health
 from wigwag.serve.manage import Management
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
+from wigwag.serve.opening import Port, read_tls
 from wigwag.serve.outcomes import rpc_labels
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.sync import Sync, selection
@@ -24,7 +23,6 @@ from wigwag.sources.source import DEMO
 from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
-from wigwag.wire.tls import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,22 +35,10 @@ if TYPE_CHECKING:
     from wigwag.serve.metrics import Metrics
     from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
-    from wigwag.wire.http import Handler
+    from wigwag.wire.tls import Tls
 
 _UNLIMITED = 1 << 31
 _SINGLE = f"{BULK.decode()}/{{key}}"
-
-
-class Port(Struct, frozen=True):
-    """One place to serve at."""
-
-    name: str
-    option: str
-    """What to say to serve elsewhere."""
-    socket_option: str
-    handler: Handler
-    listener: Listener
-    limits: WireLimits
 
 
 class Parts(Struct, frozen=True):
@@ -105,7 +91,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "management",
             "--management-port",
             "",
-            rpc_handler(Health(feed).methods(), limits, management),
+            rpc_handler(Health(feed.over).methods(), limits, management),
             _listener(host, options.management_port),
             outer,
         ),
@@ -146,23 +132,6 @@ def _limits(options: AgentOptions) -> WireLimits:
         ping_seconds=options.keep_alive_min_time,
         ping_without_stream=options.keep_alive_permit_without_stream,
     )
-
-
-def read_tls(options: AgentOptions) -> Tls | None:
-    """Return what the options say about TLS; None: it is not wanted."""
-    if bool(options.server_cert_path) != bool(options.server_key_path):
-        raise UsageError("TLS needs both --server-cert-path and --server-key-path")
-    if not options.server_cert_path:
-        if options.client_ca_path:
-            raise UsageError("--client-ca-path needs TLS: give --server-cert-path and --server-key-path, too")
-        return None
-    for name in ("server_cert_path", "server_key_path", "client_ca_path"):
-        path = getattr(options, name)
-        if path and not Path(path).is_file():
-            raise StartError(f"--{name.replace('_', '-')}: there is no file {path}")
-    authority = options.client_ca_path or None
-    clients: Literal["none", "required"] = "required" if authority else "none"
-    return Tls(certificate=options.server_cert_path, key=options.server_key_path, authority=authority, clients=clients)
 
 
 def _routes(methods: Mapping[bytes, object]) -> Callable[[bytes], str]:

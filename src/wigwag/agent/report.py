@@ -11,8 +11,8 @@ from wigwag.observe import Gauge
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
 
+    from wigwag.agent.facts import Value
     from wigwag.agent.freshness import Freshness
-    from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Finding
     from wigwag.observe import Registry
     from wigwag.pipeline.run import Pipeline
@@ -31,7 +31,7 @@ class Report:
 
     def __init__(
         self,
-        pipeline: Pipeline[Source, FlagSet, Snapshot],
+        pipeline: Pipeline[Source, Value, Snapshot],
         feed: Feed,
         now: Callable[[], float],
         freshness: Freshness,

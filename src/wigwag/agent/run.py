@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import signal
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import wigwag
 from wigwag.agent.assemble import Loader, assembler, content
+from wigwag.agent.facts import fact_sources, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.means import Means
-from wigwag.agent.ports import Parts, Port, ports
+from wigwag.agent.ports import Parts, ports
 from wigwag.agent.report import Report
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
 from wigwag.agent.tenancy import Tenancy
-from wigwag.errors import StartError
 from wigwag.observe import set_up_logging
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.serve.feed import Feed
 from wigwag.serve.history import History
 from wigwag.serve.metrics import Metrics
+from wigwag.serve.opening import Opening
+from wigwag.serve.process import run_until_told
 from wigwag.serve.snapshot import Snapshot
+from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import prepare
 from wigwag.sources.source import DEMO, parse_sources
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
-    from wigwag.agent.means import Serve
+    from wigwag.agent.facts import Value
     from wigwag.agent.options import AgentOptions
-    from wigwag.flags.flagset import FlagSet
     from wigwag.sources.source import Source
-    from wigwag.wire.server import Server
 
 GRACE_SECONDS = 5.0
 LEAST_GRACE_SECONDS = 1.0
 """What is left of it to deliver the last telemetry, at least."""
 SOURCE_GRACE_SECONDS = 5.0
 """How long the flags of other sources wait for one that does not answer."""
-CUT_SHORT = 130
 log = logging.getLogger("wigwag.agent")
 DEMO_HINTS = """
   The demo flags are served. Three things to try:
@@ -63,44 +59,7 @@ def run_agent(options: AgentOptions) -> int:
     """Run the agent until it is told to stop; return the exit code."""
     set_up_logging(options.log_format, debug=options.debug)
     logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
-    try:
-        _run(_until_told(options))
-    except BaseExceptionGroup as group:
-        raise _cause(group) from None
-    except asyncio.CancelledError:
-        return CUT_SHORT
-    return 0
-
-
-def _run(main: Coroutine[Any, Any, None]) -> None:
-    """Run on uvloop where there is one."""
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
-
-
-def _cause(error: BaseException) -> BaseException:
-    """Return what went wrong first, out of the groups that tasks wrap it in."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-async def _until_told(options: AgentOptions) -> None:
-    stop, loop, main = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
-
-    def told() -> None:
-        """The first time, stop gently; the second time, at once."""
-        if stop.is_set() and main is not None:
-            main.cancel()
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told)
-    await Agent(options).run(stop)
+    return run_until_told(lambda stop: Agent(options).run(stop))
 
 
 class Agent:
@@ -119,10 +78,14 @@ class Agent:
         restored = self.last_good.restore(self.sources, loader)
         loader.flags |= {source: found.value for source, found in restored.items()}
         self.metrics = Metrics()
+        self.metrics.registry.add(*vitals())
         self.telemetry = telemetry(options, self.metrics)
-        self.pipeline: Pipeline[Source, FlagSet, Snapshot] = Pipeline(
-            [Wanted(source, source.required, SOURCE_GRACE_SECONDS) for source in self.sources],
-            loader.watcher(means.documents, self.telemetry.loading),
+        self.pipeline: Pipeline[Source, Value, Snapshot] = Pipeline(
+            [
+                *(Wanted(source, source.required, SOURCE_GRACE_SECONDS) for source in self.sources),
+                *(Wanted(source, grace=SOURCE_GRACE_SECONDS) for source in fact_sources(options, len(self.sources))),
+            ],
+            watching(loader.watcher(means.documents, self.telemetry.loading), means.facts),
             assembler(means.wall),
             key=content,
             manners=manners,
@@ -174,7 +137,7 @@ class Agent:
                 self.sources, self.feed, self.metrics, self.freshness, self.report, self.tenancy, self.telemetry
             )
             for port in ports(self._options, parts):
-                server = await stack.enter_async_context(_Opening(port, self._means.serve))
+                server = await stack.enter_async_context(Opening(port, self._means.serve))
                 servers.append(server)
                 self.addresses[port.name] = server.addresses
             self._announce()
@@ -194,28 +157,3 @@ class Agent:
             numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}
             print(DEMO_HINTS.format(**{key: numbers[name] for key, name in names.items()}), flush=True)
-
-
-class _Opening:
-    """A server that says in plain words why it cannot be opened."""
-
-    def __init__(self, port: Port, serve: Serve) -> None:
-        self._port = port
-        self._serving = serve(port.handler, [port.listener], port.limits)
-
-    async def __aenter__(self) -> Server:
-        try:
-            return await self._serving.__aenter__()
-        except* OSError as group:
-            raise StartError(_why(self._port, group)) from None
-
-    async def __aexit__(self, *exc: object) -> bool | None:
-        return await self._serving.__aexit__(*exc)  # type: ignore[arg-type]
-
-
-def _why(port: Port, group: BaseExceptionGroup[OSError]) -> str:
-    error, listener = _cause(group), port.listener
-    place, option = listener.path or f"port {listener.port}", port.socket_option if listener.path else port.option
-    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
-        return f"{place} ({port.name}) is in use; stop what uses it, or choose another with {option}"
-    return f"cannot serve {port.name} at {place}: {error}"

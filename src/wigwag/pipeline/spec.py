@@ -19,6 +19,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 S = TypeVar("S", bound=Hashable)
 V = TypeVar("V")
+V_co = TypeVar("V_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Restored(Generic[V]):
+class Restored(Generic[V_co]):
     """A value from before this process, to go on with until its watch answers."""
 
-    value: V
+    value: V_co
     age: float
     """Seconds since it was last known to hold."""
 

@@ -15,6 +15,7 @@ stream that is dropped before that is never told so.
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -33,7 +34,7 @@ from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code, Method, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from wigwag.serve.refusals import Refusals
     from wigwag.serve.throttle import Slots, Throttle
@@ -130,6 +131,7 @@ class Access:
             visitor, selector = self._admit(call, wanted)
             self._room(visitor)
             messages = handler(call)
+            assert isinstance(messages, AsyncIterator)  # what is behind this door begins at once
             return self._hold(messages, visitor, selector) if self._holds else messages
 
         return stream

@@ -1,4 +1,7 @@
-"""What a client sends along: its evaluation context, enriched by the operator, and the selector of its flags."""
+"""What a client sends along: its evaluation context, enriched by the operator, and the selector of its flags.
+
+Facts go over what a client sends, because a client must not make them up, and under what the operator says.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,17 @@ SELECTOR = b"flagd-selector"
 
 
 class Enrichment(Struct, frozen=True):
-    """Attributes laid over every context: request body < static values < values of headers that are there."""
+    """Attributes laid over every context: request body < facts < static values < values of headers that are there."""
 
     static: dict[str, str] = {}
     headers: dict[str, str] = {}
     """Header name → attribute."""
 
-    def apply(self, context: Mapping[str, Any], source: Call | Request, *, headers: bool = True) -> Mapping[str, Any]:
+    def apply(
+        self, context: Mapping[str, Any], source: Call | Request, facts: Mapping[str, Any], *, headers: bool = True
+    ) -> Mapping[str, Any]:
         """Return the context that rules see; the very same object where there is nothing to add."""
-        if not self.static and not self.headers:
+        if not self.static and not self.headers and not facts:
             return context
         found = {}
         if headers:
@@ -32,7 +37,7 @@ class Enrichment(Struct, frozen=True):
                 value = source.header(name.lower().encode())
                 if value:
                     found[attribute] = value.decode("utf-8", "replace")
-        return {**context, **self.static, **found}
+        return {**context, **facts, **self.static, **found}
 
 
 def selector_of(source: Call | Request) -> str:

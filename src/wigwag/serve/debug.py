@@ -15,7 +15,6 @@ slices, and evaluations go on in between.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,6 +26,7 @@ from wigwag.flags.compare import Comparing
 from wigwag.flags.document import reason
 from wigwag.flags.dump import document, dump
 from wigwag.serve.history import History
+from wigwag.serve.local import is_local
 from wigwag.wire.http import Reply, parsed
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Debug:
 
     def _evaluate(self, request: Request) -> Reply:
         snapshot, flags = self._wanted(request)
-        context, key = self._context(request), _parameter(request, "key")
+        context, key = self._context(request, snapshot), _parameter(request, "key")
         keys = [key] if key else flags.keys()
         found = [{"key": name, **_outcome(flags, name, context)} for name in keys]
         origin = {"snapshot": snapshot.id, "number": snapshot.number}
@@ -111,8 +111,8 @@ class Debug:
         key = _parameter(request, "key")
         if not key:
             raise UsageError("say which flag: /debug/explain?key=KEY, with the context as the body of a POST")
-        _, flags = self._wanted(request)
-        explanation = flags.explain(key, self._context(request))
+        snapshot, flags = self._wanted(request)
+        explanation = flags.explain(key, self._context(request, snapshot))
         if _parameter(request, "format") == "text":
             return _text(str(explanation))
         return _json(200, explanation.to_dict())
@@ -120,9 +120,9 @@ class Debug:
     def _diff(self, request: Request) -> Awaitable[Reply]:
         selector = _parameter(request, "selector")
         before = self._snapshot(_parameter(request, "from") or "previous").select(selector)
-        after = self._snapshot(_parameter(request, "to") or "current").select(selector)
-        contexts = [self._enrichment.apply(context, request) for context in _contexts(request)]
-        comparing = Comparing(before, after, contexts, now=self._now(), work=MOST_EVALUATIONS)
+        after = self._snapshot(_parameter(request, "to") or "current")
+        contexts = [self._enrichment.apply(context, request, after.facts) for context in _contexts(request)]
+        comparing = Comparing(before, after.select(selector), contexts, now=self._now(), work=MOST_EVALUATIONS)
         return self._compared(comparing, _parameter(request, "format"))
 
     async def _compared(self, comparing: Comparing, form: str) -> Reply:
@@ -150,9 +150,9 @@ class Debug:
         except UsageError as error:
             raise _UnknownSnapshotError(str(error)) from error
 
-    def _context(self, request: Request) -> dict[str, Any]:
+    def _context(self, request: Request, snapshot: Snapshot) -> dict[str, Any]:
         context = msgspec.json.decode(request.body or b"{}", type=dict[str, Any])
-        return dict(self._enrichment.apply(context, request))
+        return dict(self._enrichment.apply(context, request, snapshot.facts))
 
 
 def _contexts(request: Request) -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ def _told(entry: Entry, now: float) -> dict[str, Any]:
         "ageSeconds": round(now - entry.published, 3),
         "flags": entry.size,
         "changes": entry.changes,
-    }
+    } | ({"facts": entry.facts} if entry.facts else {})
 
 
 def _line(entry: Entry, now: float) -> str:
@@ -195,7 +195,7 @@ def _time(seconds: float) -> str:
 
 def _guarded(page: Page, everybody: bool) -> Page:
     def guarded(request: Request) -> Reply | Awaitable[Reply]:
-        if not everybody and not _is_local(request):
+        if not everybody and not is_local(request):
             return _json(
                 403, {"error": "served to this machine only; start the agent with --debug-endpoints to change that"}
             )
@@ -207,15 +207,6 @@ def _guarded(page: Page, everybody: bool) -> Page:
             return _json(400, {"error": f"the body cannot be used as a context: {reason(error)}"})
 
     return guarded
-
-
-def _is_local(request: Request) -> bool:
-    address = request.peer.address if request.peer else "unix"
-    if address == "unix":
-        return True
-    host = ipaddress.ip_address(address.rpartition(":")[0].strip("[]").partition("%")[0])
-    mapped = getattr(host, "ipv4_mapped", None)
-    return (mapped or host).is_loopback
 
 
 def _json(status: int, value: Any) -> Reply:

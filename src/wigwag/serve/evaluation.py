@@ -72,7 +72,8 @@ class Evaluation:
             key, context = read(call.body, call.json)
             snapshot = current()
             flags = select(snapshot, call)
-            found = resolver.resolve(snapshot, flags, key, type, enrich(context, call, headers=with_headers))
+            enriched = enrich(context, call, snapshot.facts, headers=with_headers)
+            found = resolver.resolve(snapshot, flags, key, type, enriched)
             if found.error is not None:
                 raise failure(found)
             if found.variant is None:
@@ -101,9 +102,9 @@ class Evaluation:
             context = messages.read_context(call.body, call.json)
             snapshot = self._current()
             flags = select(snapshot, call)
-            context = dict(self._enrichment.apply(context, call, headers=with_metadata))
+            context = dict(self._enrichment.apply(context, call, snapshot.facts, headers=with_metadata))
             found = {}
-            for key in flags.keys():  # of several sets' flags, the one that answers: they may differ in type
+            for key in flags:  # of several sets' flags, the one that answers: they may differ in type
                 answer = self._any(snapshot, flags, key, context)
                 if answer is not None:
                     found[key] = answer

@@ -6,6 +6,7 @@ snapshots but never misses the difference. A thousand subscribers of one selecti
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -43,20 +44,21 @@ class Changes:
         return handler
 
     async def _events(self, selector: str, json: bool, deadline: float) -> AsyncIterator[bytes]:
-        """Yield ready at once, then each change, something every 20 seconds of silence, and a farewell; then fail."""
-        steps = self._feed.steps(self._feed.current(), self._keep_alive, deadline)
-        yield messages.event("provider_ready", {}, json=json)
-        async for previous, snapshot in steps:
-            if snapshot is None:
-                yield messages.event("provider_shutdown", {}, json=json)
-                raise stopping()
-            elif snapshot is previous:
-                yield messages.event("keep_alive", {}, json=json)
-            else:
-                changed = changes(previous, snapshot, selector)
-                if changed:
-                    form = "event", previous.number, json
-                    yield snapshot.keep(selector, form, lambda: _change(changed, json))  # noqa: B023 - called at once
+        """Yield ready at once, then each change, something every 20 seconds, and a farewell; then fail."""
+        async with aclosing(self._feed.steps(self._feed.current(), self._keep_alive, deadline)) as steps:
+            yield messages.event("provider_ready", {}, json=json)
+            async for previous, snapshot in steps:
+                if snapshot is None:
+                    yield messages.event("provider_shutdown", {}, json=json)
+                    raise stopping()
+                elif snapshot is previous:
+                    yield messages.event("keep_alive", {}, json=json)
+                else:
+                    changed = changes(previous, snapshot, selector)
+                    if changed:
+                        form = "event", previous.number, json
+                        yield snapshot.keep(selector, form, lambda: _change(changed, json))  # noqa: B023 - called at once
+                del previous  # or a quiet stream would keep it alive
 
     async def server_sent(self, selector: str, last: str = "") -> AsyncIterator[bytes]:
         """Yield server-sent events that tell a client to evaluate again.
@@ -64,15 +66,16 @@ class Changes:
         `last` is the id of the last event of a client that comes back: it is told at once if it missed a change. Ids
         are digests of the selection, so they hold across restarts and agents.
         """
-        steps = self._feed.steps(self._feed.current(), HEARTBEAT_SECONDS)
-        yield _welcome(self._feed.current(), selector, last)
-        async for previous, snapshot in steps:
-            if snapshot is None:
-                return
-            if snapshot is previous:
-                yield b": heartbeat\n\n"
-            elif changes(previous, snapshot, selector):
-                yield _refetch(snapshot, selector)
+        async with aclosing(self._feed.steps(self._feed.current(), HEARTBEAT_SECONDS)) as steps:
+            yield _welcome(self._feed.current(), selector, last)
+            async for previous, snapshot in steps:
+                if snapshot is None:
+                    return
+                if snapshot is previous:
+                    yield b": heartbeat\n\n"
+                elif changes(previous, snapshot, selector) or previous.facts != snapshot.facts:
+                    yield _refetch(snapshot, selector)
+                del previous
 
 
 def changes(previous: Snapshot, snapshot: Snapshot, selector: str) -> dict[str, str]:
@@ -90,11 +93,11 @@ def _welcome(snapshot: Snapshot, selector: str, last: str) -> bytes:
     """Tell the client where it stands; while there are no flags yet, nothing that would make it drop its own."""
     if not snapshot.number:
         return b": connected\n\n"
-    current = snapshot.select(selector).id
+    current = snapshot.version(selector)
     return b": connected\nid: %s\n\n" % current.encode() if last in ("", current) else _refetch(snapshot, selector)
 
 
 def _refetch(snapshot: Snapshot, selector: str) -> bytes:
     told = {"type": "refetchEvaluation", "etag": f'"{snapshot.id}"', "lastModified": int(snapshot.published)}
-    current = snapshot.select(selector).id.encode()
+    current = snapshot.version(selector).encode()
     return b"id: %s\nevent: message\ndata: %s\n\n" % (current, msgspec.json.encode(told))

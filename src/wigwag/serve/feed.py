@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, TypeAlias
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterable
 
     from wigwag.serve.history import History
     from wigwag.serve.snapshot import Snapshot
 
 FOREVER = 86400.0
-"""Seconds of silence that nobody waits for."""
+"""Seconds that nobody waits for."""
 TIMEOUT = "stream closed due to server-side timeout"
 STOPPING = "stream closed because the server is stopping"
 Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
-"""(seen before, current): the same one twice after a silence, None for the current at the end of all."""
+"""(seen before, current): the same one twice when it is time for a sign of life, None for the current at the end."""
 
 
 class Feed:
@@ -60,25 +60,35 @@ class Feed:
         self._closed = True
         self._wake()
 
+    async def over(self) -> None:
+        """Wait for the end."""
+        while not self._closed:
+            await self._wait(asyncio.get_running_loop().time() + FOREVER)
+
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             _settle(waiter)
 
-    async def steps(self, since: Snapshot, silence: float = FOREVER, deadline: float = 0.0) -> AsyncIterator[Step]:
-        """Yield each step after a snapshot, and silence every so many seconds; `deadline` ends it with an error."""
+    async def steps(self, since: Snapshot, silence: float = FOREVER, deadline: float = 0.0) -> AsyncGenerator[Step]:
+        """Yield each step after a snapshot; after `silence` seconds a sign of life; `deadline` ends it with an error.
+
+        Steps do not put the sign of life off: whoever selects other flags than those that change hears nothing of them.
+        """
         now = asyncio.get_running_loop().time
         seen = since
         del since  # so that a stream holds on to the last snapshot it saw, not to the first
-        end = now() + deadline if deadline else float("inf")
+        due, end = now() + silence, now() + deadline if deadline else float("inf")
         while not self._closed:
             if self._snapshot is seen:
-                await self._wait(min(now() + silence, end))
+                await self._wait(min(due, end))
                 if now() >= end:
                     raise RpcError(Code.DEADLINE_EXCEEDED, TIMEOUT)
             if not self._closed:
+                due = now() + silence if self._snapshot is seen else due
                 previous, seen = seen, self._snapshot
                 yield previous, seen
+                del previous  # or a quiet stream would keep it alive
         yield seen, None
 
     async def _wait(self, until: float) -> None:

@@ -8,17 +8,17 @@ from wigwag.serve import messages
 from wigwag.wire.rpc import Method
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from wigwag.serve.feed import Feed
     from wigwag.wire.rpc import Call
 
 
 class Health:
     """Serving from the first moment to the last, as flagd's is."""
 
-    def __init__(self, feed: Feed) -> None:
-        self._feed = feed
+    def __init__(self, over: Callable[[], Awaitable[object]]) -> None:
+        """`over` returns when the end has come."""
+        self._over = over
 
     def methods(self) -> dict[bytes, Method]:
         """Return the methods of the service."""
@@ -29,6 +29,5 @@ class Health:
 
     async def _watch(self, call: Call) -> AsyncIterator[bytes]:
         yield messages.serving(json=call.json)
-        async for _, current in self._feed.steps(self._feed.current()):
-            if current is None:
-                yield messages.serving(json=call.json, serving=False)
+        await self._over()
+        yield messages.serving(json=call.json, serving=False)

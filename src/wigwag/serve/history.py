@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import deque
 from heapq import nsmallest
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -27,7 +27,7 @@ from wigwag.flags.parse import Layer
 from wigwag.serve.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from wigwag.flags.flag import Flag, Setting
     from wigwag.flags.model import Finding
@@ -102,6 +102,8 @@ class Entry(Struct, eq=False):
     row: Row
     weight: int = 0
     """How many flags are kept for this one alone."""
+    facts: Mapping[str, Any] = {}
+    flags_id: str = ""
 
 
 class History:
@@ -121,7 +123,16 @@ class History:
         if last:
             last.weight = len(gone) + len(last.row) // _REFERENCES
         self._entries.appendleft(
-            Entry(snapshot.number, snapshot.id, snapshot.published, len(snapshot.flags), changes, row)
+            Entry(
+                snapshot.number,
+                snapshot.id,
+                snapshot.published,
+                len(snapshot.flags),
+                changes,
+                row,
+                facts=snapshot.facts,
+                flags_id=snapshot.flags.id,
+            )
         )
         self._current = snapshot
         while len(self._entries) > self.most or self._too_heavy():
@@ -143,7 +154,8 @@ class History:
             raise UsageError(f"{found}; there is {self._listed()}")
         if self._current is not None and found is self._entries[0]:
             return self._current
-        return Snapshot(found.row.flags(found.id), number=found.number, published=found.published)
+        flags = found.row.flags(found.flags_id)
+        return Snapshot(flags, number=found.number, published=found.published, facts=found.facts)
 
     def _named(self, name: str) -> Entry | str:
         """Return the entry that is meant, or why there is none."""

@@ -19,7 +19,7 @@ from wigwag.serve.context import Enrichment, selector_of
 from wigwag.wire.http import Reply, Stream, parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
@@ -93,10 +93,10 @@ class Ofrep:
         return Reply(404, _TEXT, b"404 page not found\n")
 
     def _single(self, request: Request, key: str) -> Reply:
-        context = self._context(request)
+        snapshot = self._current()
+        context = self._context(request, snapshot.facts)
         if context is None:
             return _error(400, key, "INVALID_CONTEXT", "Provider context is not valid", None)
-        snapshot = self._current()
         try:
             flags = snapshot.select(selector_of(request))
         except SelectorError as error:
@@ -108,10 +108,10 @@ class Ofrep:
         return Reply(200, _JSON, self._resolver.encoded(snapshot, "ofrep", found, lambda found: _success(key, found)))
 
     def _bulk(self, request: Request) -> Reply:
-        context = self._context(request)
+        snapshot = self._current()
+        context = self._context(request, snapshot.facts)
         if context is None:
             return _error(400, None, "INVALID_CONTEXT", "Provider context is not valid", None)
-        snapshot = self._current()
         selector = selector_of(request)
         try:
             flags = snapshot.select(selector)
@@ -135,7 +135,7 @@ class Ofrep:
         streams = self._streams.advertised(str(flags.reflected.get("flagSetId", "")))
         return _encode({"metadata": flags.reflected} | ({"eventStreams": streams} if streams else {}))[1:]
 
-    def _context(self, request: Request) -> Any:
+    def _context(self, request: Request, facts: Mapping[str, Any]) -> Any:
         """Return the evaluation context; None if the body is not JSON."""
         context: Any = {}
         if request.body.strip():
@@ -144,7 +144,7 @@ class Ofrep:
             except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
                 return None
             context = body.get("context") if isinstance(body, dict) else None
-        return self._enrichment.apply(context if isinstance(context, dict) else {}, request)
+        return self._enrichment.apply(context if isinstance(context, dict) else {}, request, facts)
 
     def _subscribe(self, request: Request) -> Answer:
         if request.method != b"GET":

@@ -1,4 +1,4 @@
-"""One published state of all flags, with a number and an id.
+"""One published state of all flags, and of the facts that rules see beside the context, with a number and an id.
 
 A request reads the current snapshot once and works on that alone, so no answer ever mixes two configurations. What is
 costly to make from a snapshot (a selection, an encoded document) is made once and kept with it.
@@ -6,8 +6,10 @@ costly to make from a snapshot (a selection, an encoded document) is made once a
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from wigwag.errors import SelectorError
@@ -15,7 +17,7 @@ from wigwag.flags.model import STALE
 from wigwag.flags.selector import FLAG_SET, Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from wigwag.flags.flag import Flag
     from wigwag.flags.flagset import FlagSet
@@ -23,27 +25,40 @@ if TYPE_CHECKING:
     from wigwag.flags.parse import Layer
 
 T = TypeVar("T")
+_NOTHING: dict[str, Any] = {}
 LONGEST_SELECTOR = 1024
 
 
 class Snapshot:
     """Immutable, but for what it remembers of its own content."""
 
-    __slots__ = ("_encoded", "_kept", "_origins", "_stale", "flags", "number", "published")
+    __slots__ = ("_encoded", "_kept", "_origins", "_stale", "facts", "flags", "number", "published")
 
     def __init__(
-        self, flags: FlagSet, *, number: int = 0, published: float = 0.0, origins: tuple[Hashable, ...] = ()
+        self,
+        flags: FlagSet,
+        *,
+        number: int = 0,
+        published: float = 0.0,
+        origins: tuple[Hashable, ...] = (),
+        facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """`origins` has where each layer of the flags came from."""
+        """`origins` has where each layer of the flags came from; `facts` are attributes laid over every context."""
         self.flags, self.number, self.published, self._origins = flags, number, published, origins
+        self.facts = facts or _NOTHING
         self._kept: dict[tuple[str, Hashable], Any] = {}
         self._encoded: dict[tuple[str, int], tuple[Resolution, bytes]] = {}
         self._stale: dict[int, tuple[Resolution, Resolution]] = {}
 
     @property
     def id(self) -> str:
-        """The digest of the flags."""
-        return self.flags.id
+        """The digest of the flags, and of the facts if there are any."""
+        return self.version("")
+
+    def version(self, selector: str) -> str:
+        """Return what tells whether answers about a selection may differ: the digest of its flags and of the facts."""
+        digest = self.select(selector).id
+        return self.keep(selector, "version", lambda: _digest([digest, self.facts])) if self.facts else digest
 
     def select(self, selector: str) -> FlagSet:
         """Return the flags that a selector names; raises `SelectorError`."""
@@ -98,6 +113,10 @@ class Snapshot:
             if not selector or self._matches(selector):
                 self._kept[key] = found
         return found
+
+
+def _digest(value: Any) -> str:
+    return blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).hexdigest()
 
 
 def _names(flags: FlagSet) -> tuple[frozenset[str], frozenset[str]]:

@@ -1,13 +1,14 @@
 """Whole flag documents for in-process providers: `flagd.sync.v1`, and the older `sync.v1`.
 
-A stream gets the document of its selection at once and again whenever that selection really changed. A document is
-encoded once for all streams that want it.
+A stream gets the document of its selection at once and again whenever that selection really changed, or the facts that
+go with it: a provider evaluates with those it was sent last. A document is encoded once for all streams that want it.
 """
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     class Encode(Protocol):
         """Writes a document as a message."""
 
-        def __call__(self, document: str, *, json: bool) -> bytes: ...
+        def __call__(self, document: str, context: dict[str, Any], /, *, json: bool) -> bytes: ...
 
 
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
@@ -49,14 +50,14 @@ class Sync:
     def methods(self) -> dict[bytes, Method]:
         """Return the methods of both services."""
         found = {}
-        for service, encode in ((SERVICE, self._with_context), (OLD, messages.synced_of_old)):
+        for service, encode in ((SERVICE, messages.synced), (OLD, _without_context)):
             found[f"/{service}/SyncFlags".encode()] = Method(stream=self._stream(service, encode))
             found[f"/{service}/FetchAllFlags".encode()] = Method(unary=self._fetch)
         found[METADATA] = Method(unary=self._get_metadata)
         return found
 
-    def _with_context(self, document: str, *, json: bool) -> bytes:
-        return messages.synced(document, self._context, json=json)
+    def _context_of(self, snapshot: Snapshot) -> dict[str, Any]:
+        return {**snapshot.facts, **self._context}
 
     async def _fetch(self, call: Call) -> bytes:
         _, selector = _wanted(call)
@@ -69,7 +70,7 @@ class Sync:
     def _get_metadata(self, call: Call) -> bytes:
         if not self._metadata:
             raise RpcError(Code.UNIMPLEMENTED, "metadata endpoint disabled")
-        return messages.metadata(self._context, json=call.json)
+        return messages.metadata(self._context_of(self._feed.current()), json=call.json)
 
     def _stream(self, service: str, encode: Encode) -> ServerStream:
         def handler(call: Call) -> AsyncIterator[bytes]:
@@ -78,7 +79,11 @@ class Sync:
 
             def message(snapshot: Snapshot) -> bytes:
                 form = service, call.json
-                return snapshot.keep(selector, form, lambda: encode(document(snapshot, selector), json=call.json))
+                return snapshot.keep(
+                    selector,
+                    form,
+                    lambda: encode(document(snapshot, selector), self._context_of(snapshot), json=call.json),
+                )
 
             return self._documents(selector, provider_id, message)
 
@@ -90,13 +95,16 @@ class Sync:
         start, ended = monotonic(), "client_disconnect"
         labels = self._metrics.stream_opened(selector, provider_id)
         try:
-            steps = self._feed.steps(await self._feed.first(PATIENCE), deadline=self._deadline)
-            yield message(self._feed.current())
-            async for previous, current in steps:
-                if current is None:
-                    raise stopping()
-                if current is not previous and _differ(previous, current, selector):
-                    yield message(current)
+            first = await self._feed.first(PATIENCE)
+            async with aclosing(self._feed.steps(first, deadline=self._deadline)) as steps:
+                del first
+                yield message(self._feed.current())
+                async for previous, current in steps:
+                    if current is None:
+                        raise stopping()
+                    if current is not previous and _differ(previous, current, selector):
+                        yield message(current)
+                    del previous  # or a quiet stream would keep it alive
         except RpcError as error:
             ended = "deadline_exceeded" if error.code is Code.DEADLINE_EXCEEDED else "normal_close"
             raise
@@ -110,9 +118,13 @@ def document(snapshot: Snapshot, selector: str) -> str:
     return msgspec.json.encode({"flags": {flag.key: flag.to_dict() for flag in flags}}).decode()
 
 
+def _without_context(document: str, _: dict[str, Any], *, json: bool) -> bytes:
+    return messages.synced_of_old(document, json=json)
+
+
 def _differ(previous: Snapshot, current: Snapshot, selector: str) -> bool:
     before, after = previous.select(selector), current.select(selector)
-    return before is not after and before.id != after.id
+    return previous.facts != current.facts or (before is not after and before.id != after.id)
 
 
 def selection(call: Call) -> str | None:

@@ -46,7 +46,9 @@ _LARGEST_BUNDLE = 4 << 20
 _STATUS = re.compile(r"status code: (\d{3}(?: [A-Za-z]+)*)")
 _CODE = re.compile(r"<Code>([A-Za-z]{1,64})</Code>")
 _CAUSE = re.compile(r'message: "([^"]{1,200})"')
-_KIND = re.compile(r"kind: (Timeout|Connect|Decode|Interrupted)\b")
+_KIND = re.compile(r"kind: (Timeout|Connect|Decode|Interrupted|Redirect)\b")
+_NAME = re.compile(r'"failed to lookup address information: ([^"]{1,200})"')
+_CERTIFICATE = re.compile(r"InvalidCertificate\(\s*([A-Za-z]{1,64}?)(?:Context)?\b")
 _REMEDIES = {
     "FileNotFoundError": "there is no such object; check its name",
     "NotFoundError": "there is no such object; check its name",
@@ -58,6 +60,7 @@ _KINDS = {
     "Connect": "cannot connect",
     "Decode": "the answer broke off",
     "Interrupted": "the answer broke off",
+    "Redirect": "it redirects without end; check the endpoint and the region",
 }
 
 
@@ -210,8 +213,25 @@ def told(error: Exception) -> str:
         return "no credentials: none are in the environment, and the metadata service of the machine gave none"
     status, code, cause, kind = (pattern.search(text) for pattern in (_STATUS, _CODE, _CAUSE, _KIND))
     said = _REMEDIES.get(type(error).__name__) or (status and "the store failed") or (kind and _KINDS[kind[1]])
-    detail = ", ".join(found[1] for found in (status, code, None if status else cause) if found)
+    detail = ", ".join(found[1] for found in (status, code, None if status else cause) if found) or _unmet(text)
     if not said and not detail:
         head = re.sub(r"\S+://\S+| in [\d.]+[nµm]?s\b", "", text.partition("\n")[0])
         return f"the store cannot be asked: {' '.join(head.split())[:200]}"
     return f"{said or 'the store cannot be asked'}{f' ({detail})' if detail else ''}"
+
+
+def _unmet(text: str) -> str:
+    """Return why there is no connection, if the network is not to blame.
+
+    >>> _unmet("error: InvalidCertificate(\\n    ExpiredContext {")
+    'its certificate is not accepted: expired'
+    """
+    name, certificate = _NAME.search(text), _CERTIFICATE.search(text)
+    if name:
+        return f"no address: {name[1]}"
+    return f"its certificate is not accepted: {_words(certificate[1])}" if certificate else ""
+
+
+def _words(name: str) -> str:
+    """Take the name of a value of Rust apart: UnknownIssuer is an unknown issuer."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower()

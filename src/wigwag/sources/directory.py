@@ -50,32 +50,38 @@ def watch_directory(
     return follow(_Directory(str(Path(spec.path).absolute()), spec.most), spec.pace, means)
 
 
+def lookups_of(path: str) -> tuple[Lookup, ...]:
+    """Return the names that decide what is in a directory."""
+    plain, swapped = chain(path), chain(f"{path}/{SWAPPED}")
+    real = swapped.real or plain.real
+    way = tuple(lookup._replace(content=False) for lookup in swapped.lookups)
+    return way if real is None else (*way, Lookup(real, EVERY, content=True))
+
+
+def beneath(path: str, task: Callable[[int, list[str]], T]) -> T:
+    """Do something with the present generation of a directory; if it goes meanwhile, with the next."""
+    outer = os.open(path, FLAGS | os.O_DIRECTORY)
+    try:
+        for _ in range(_ATTEMPTS):
+            with suppress(FileNotFoundError), _generation(outer) as (handle, names):
+                return task(handle, names)
+    finally:
+        os.close(outer)
+    raise OSError(errno.EBUSY, f"{SWAPPED} leads nowhere, or changes faster than it can be read", path)
+
+
 class _Directory:
     def __init__(self, path: str, most: int) -> None:
         self._path, self._most = path, most
 
     def lookups(self) -> tuple[Lookup, ...]:
-        plain, swapped = chain(self._path), chain(f"{self._path}/{SWAPPED}")
-        real = swapped.real or plain.real
-        way = tuple(lookup._replace(content=False) for lookup in swapped.lookups)
-        return way if real is None else (*way, Lookup(real, EVERY, content=True))
+        return lookups_of(self._path)
 
     def marks(self) -> tuple[Mark, ...]:
-        return self._beneath(_marks)
+        return beneath(self._path, _marks)
 
     def read(self) -> dict[str, bytes]:
-        return self._beneath(self._contents)
-
-    def _beneath(self, task: Callable[[int, list[str]], T]) -> T:
-        """Do something with the present generation; if it goes meanwhile, with the next."""
-        outer = os.open(self._path, FLAGS | os.O_DIRECTORY)
-        try:
-            for _ in range(_ATTEMPTS):
-                with suppress(FileNotFoundError), _generation(outer) as (handle, names):
-                    return task(handle, names)
-        finally:
-            os.close(outer)
-        raise OSError(errno.EBUSY, f"{SWAPPED} leads nowhere, or changes faster than it can be read", self._path)
+        return beneath(self._path, self._contents)
 
     def _contents(self, handle: int, names: list[str]) -> dict[str, bytes]:
         found, left = {}, self._most

@@ -36,6 +36,7 @@ _USED = {
     "s3": _BLOB,
     "gcs": _BLOB,
     "azblob": _BLOB,
+    "consul": {"authHeader", "tls", "certPath", "maxBytes"},
 }
 _EVERYWHERE = {"uri", "provider", "required", "optional"}
 _REMEDIES = {

@@ -51,6 +51,9 @@ LONG = 10.0
 PAUSES = Backoff(first=0.2, most=LONG)
 """Between streams that end well, but soon."""
 FETCH_SECONDS = 30.0
+HIDDEN = "***"
+_TELLING = 4
+"""The shortest value that can be a secret; shorter ones are parts of words."""
 _NAME = re.compile(r"[0-9a-z_.\-]+")
 _VALUE = re.compile(r"[ -~]*")
 _RESERVED = {"te", "host", "connection", "keep-alive", "upgrade", "transfer-encoding", "content-type", "user-agent"}
@@ -126,13 +129,25 @@ async def watch_grpc(
                     answered |= isinstance(item, Document)
                     yield item
         except RpcError as caught:
-            error = RpcError(caught.code, f"{caught.code.name}: {caught.message}")
+            error = RpcError(caught.code, f"{caught.code.name}: {_shown(caught.message, spec)}")
         lived = clock.now() - began
         if not answered or (lived < LONG and error is not None and error.code is not Code.DEADLINE_EXCEEDED):
             raise error or RpcError(Code.UNAVAILABLE, "the server ended the stream without sending a document")
         log.info("%s: the stream ended after %.1f s (%s); asking again", spec, lived, error or "OK")
         short = short + 1 if lived < LONG else 0
         await sleep_until(clock, clock.now() + PAUSES.pause(max(0, short - 1), means.random))
+
+
+def _shown(message: str, spec: GrpcWatch) -> str:
+    """Return what a server says, without what we sent it: some quote the token that they do not like.
+
+    >>> _shown("unknown token 'abcd-efgh'", GrpcWatch("flags:1", headers=(("authorization", "Bearer abcd-efgh"),)))
+    "unknown token '***'"
+    """
+    for _, value in spec.headers:
+        for part in (value, value.rpartition(" ")[2]):
+            message = message.replace(part, HIDDEN) if len(part) >= _TELLING else message
+    return message
 
 
 class _Source:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.flags.document import format_of
+from wigwag.pipeline.spec import UNCHANGED
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.source import DEMO
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.sources.consul.keys import ConsulWatch
     from wigwag.sources.fields import OAuth as Granted
     from wigwag.sources.grpc import GrpcWatch
     from wigwag.sources.http import HttpWatch
@@ -41,6 +43,8 @@ def prepare(
         try:
             if source.provider in BLOBS:
                 _prepare_blob(source, remark, environment)
+            elif source.provider == "consul":
+                _prepare_consul(source, remark, environment)
             elif source.provider in _CHECKS:
                 _CHECKS[source.provider](source)
         except UsageError as error:
@@ -52,9 +56,18 @@ def documents(source: Source) -> Documents:
     return _KINDS[source.provider](source)
 
 
+def heartbeat(source: Source) -> float:
+    """Return how many seconds may pass until a source that is well says that its flags still hold."""
+    if source.provider == "consul":
+        return _consul_watch(source, os.environ).access.heartbeat
+    return _HEARTBEATS.get(source.provider, source.settings.interval)
+
+
 async def _demo(_: Source) -> Documents:
     yield Document(files("wigwag").joinpath("demo.json").read_bytes(), "json")
-    await asyncio.Event().wait()  # it never changes
+    while True:  # it never changes
+        await asyncio.sleep(_HEARTBEATS[DEMO])
+        yield UNCHANGED
 
 
 async def _file(source: Source) -> Documents:
@@ -83,6 +96,21 @@ def _blob(source: Source) -> Documents:
 
     told = source.settings
     return watch_blob(BlobWatch(source.address, told.interval, told.seed, told.most, told.cert_path))
+
+
+def _consul(source: Source) -> Documents:
+    from wigwag.sources.consul.keys import watch_consul
+
+    return watch_consul(_consul_watch(source, os.environ))
+
+
+def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch:
+    from wigwag.sources.consul.keys import ConsulWatch
+    from wigwag.sources.consul.place import locate
+
+    told = source.settings
+    found = locate(source.address, environment, tls=told.tls, auth_header=told.auth_header, ca_path=told.cert_path)
+    return ConsulWatch(found.access, found.name, told.most)
 
 
 def _http_watch(source: Source) -> HttpWatch:
@@ -130,9 +158,11 @@ def _check_grpc(source: Source) -> None:
     check(_grpc_watch(source))
 
 
+_HEARTBEATS = {DEMO: 1.0, "file": 5.0, "grpc": 30.0}
+"""Of kinds that are not polled at an interval of their own."""
 _CHECKS: Mapping[str, Callable[[Source], object]] = {"http": _http_watch, "grpc": _check_grpc}
 _KINDS: Mapping[str, Callable[[Source], Documents]] = {
-    DEMO: _demo, "file": _file, "http": _http, "grpc": _grpc, **dict.fromkeys(BLOBS, _blob)
+    DEMO: _demo, "file": _file, "http": _http, "grpc": _grpc, **dict.fromkeys(BLOBS, _blob), "consul": _consul
 }  # fmt: skip
 
 
@@ -143,3 +173,10 @@ def _prepare_blob(source: Source, remark: Callable[[str], object], environment: 
         raise UsageError("blob stores need an extra; install wigwag[blob]")
     for name, why in locate(source.address, environment).unused:
         remark(f"source {source.name}: the option {name} has no effect{why}")
+
+
+def _prepare_consul(source: Source, remark: Callable[[str], object], environment: Mapping[str, str]) -> None:
+    from wigwag.sources.consul.place import unused
+
+    for why in unused(_consul_watch(source, environment).access, environment):
+        remark(f"source {source.name}: {why}")

@@ -56,7 +56,7 @@ class Settings(Struct, frozen=True):
         return f"Settings({', '.join(shown)})"
 
 
-class Source(Struct, frozen=True):
+class Source(Struct, frozen=True, cache_hash=True):
     """Where flags come from."""
 
     name: str
@@ -85,12 +85,22 @@ def parse_sources(
     return tuple(Source(at.name, at.provider, n, settings, need) for n, (at, settings, need) in enumerate(found))
 
 
+def read_source(uri: str) -> Source:
+    """Return the source that a URI alone names."""
+    found = read_uri(uri)
+    return Source(found.name, found.provider, settings=_plain_settings(found))
+
+
 def _from_uri(uri: str) -> tuple[Place, Settings, bool]:
     try:
         found = read_uri(uri)
     except UsageError as error:
         raise UsageError(f"--uri: {error}") from None
-    return found, Settings(address=found.address, auth_header=found.auth_header, tls=found.tls), True
+    return found, _plain_settings(found), True
+
+
+def _plain_settings(found: Place) -> Settings:
+    return Settings(address=found.address, auth_header=found.auth_header, tls=found.tls)
 
 
 def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[Place, Settings, bool]:

@@ -17,7 +17,7 @@ from wigwag.errors import UsageError
 
 BLOBS = {"gcs": "gs://", "azblob": "azblob://", "s3": "s3://"}
 FILE_PROVIDERS = ("file", "fsnotify", "fileinfo")
-PROVIDERS = (*FILE_PROVIDERS, "http", "grpc", *BLOBS)
+PROVIDERS = (*FILE_PROVIDERS, "http", "grpc", *BLOBS, "consul")
 NOT_YET = ("kubernetes",)
 HIDDEN = "***"
 """What stands in a name instead of a secret."""
@@ -27,7 +27,10 @@ _SECRET = re.compile(
 )
 _USER = re.compile(r"//[^/]*@")
 _GRPC_USER = re.compile(r"(?!unix|uds)(?:\w+:/{0,3})?[^/]*@")
-_WAYS = "file:PATH, https://…, grpc://HOST:PORT, grpcs://…, s3://BUCKET/OBJECT, gs://… or azblob://…"
+_WAYS = (
+    "file:PATH, https://…, grpc://HOST:PORT, grpcs://…, s3://BUCKET/OBJECT, gs://…, azblob://…"
+    " or consul://HOST:PORT/KEY"
+)
 
 
 class Place(NamedTuple):
@@ -55,7 +58,7 @@ def read_uri(uri: str) -> Place:
 
 _SCHEMES = {
     "file": "file", "http": "http", "https": "http", "grpc": "grpc", "grpcs": "grpc",
-    "gs": "gcs", "azblob": "azblob", "s3": "s3",
+    "gs": "gcs", "azblob": "azblob", "s3": "s3", "consul": "consul", "consuls": "consul",
 }  # fmt: skip
 
 
@@ -72,6 +75,8 @@ def place(uri: str, provider: str) -> Place:
         return Place(bare, "grpc", tls=uri.startswith("grpcs://"))
     if provider == "http":
         return _web(uri)
+    if provider == "consul":
+        return _consul(uri)
     return _blob(uri, provider)
 
 
@@ -94,7 +99,8 @@ def shown(uri: str) -> str:
     if "://" not in uri:
         return uri
     try:
-        return urlunsplit(_cleared(urlsplit(uri)))
+        told = urlunsplit(_cleared(urlsplit(uri)))
+        return told if "://" in told else told.replace(":", "://", 1)  # which is left out where there is no host
     except ValueError:
         return uri.partition("://")[0] + "://…"
 
@@ -112,12 +118,26 @@ def _web(uri: str) -> Place:
     parts = _split(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{shown(uri)!r} is no web address; write https://HOST/PATH")
-    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
-    header = ""
-    if parts.username is not None:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        header = "Basic " + b64encode(pair.encode()).decode()
-    return _apart(urlunsplit(bare) if header else uri, "http", header)
+    bare, header = _without_user(parts)
+    return _apart(bare if header else uri, "http", header)
+
+
+def _consul(uri: str) -> Place:
+    """A key of Consul; what else it says is looked at by the source itself."""
+    parts = _split(uri)
+    if parts.scheme not in ("consul", "consuls") or not parts.path.strip("/"):
+        raise UsageError(f"{shown(uri)!r} names no key of Consul; write consul://HOST:PORT/KEY, or KEY/ for all below")
+    bare, header = _without_user(parts)
+    return _apart(bare if header else uri, "consul", header)
+
+
+def _without_user(parts: SplitResult) -> tuple[str, str]:
+    """Return an address without its user and password, and the header that these stand for."""
+    if parts.username is None:
+        return urlunsplit(parts), ""
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    header = "Basic " + b64encode(pair.encode()).decode()
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])), header
 
 
 def _blob(uri: str, provider: str) -> Place:

@@ -3,6 +3,7 @@
 Everything that one `data_received` produces leaves in one write. Answers that need no waiting are made right there;
 only streams and awaitables get a task, which belongs to the server's task group. A stream is pulled when its exchange
 is writable and the transport is not full, and at no other time: a slow client costs one chunk of memory per stream.
+What is posted for many streams is not even pulled: a reader takes it from the board under the same condition.
 """
 
 from __future__ import annotations
@@ -17,18 +18,17 @@ from typing import Any, cast
 from wigwag.wire.blocks import HeaderEncoder
 from wigwag.wire.exchange import Exchange, Machine
 from wigwag.wire.frames import PREFACE
-from wigwag.wire.http import Answer, Handler, Peer, Reply, Stream
+from wigwag.wire.http import Answer, Broadcast, Handler, Peer, Reply, Stream
 from wigwag.wire.http1 import Http1
 from wigwag.wire.http2 import Http2
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.pipe import Pipe
+from wigwag.wire.reader import GATHERED_BYTES, BoardReader
 from wigwag.wire.refuse import refusal
 from wigwag.wire.render import Renderer
 from wigwag.wire.tls import identity
 
 log = logging.getLogger("wigwag.wire")
-GATHERED_BYTES = 16 * 1024
-"""Chunks up to this size are written together with those of other streams."""
 
 
 class Host:
@@ -53,7 +53,8 @@ class Connection(Pipe):
         self._host = host
         self._peer: Peer
         self._sniffed = b""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None] | BoardReader] = set()
+        self._behind: dict[BoardReader, None] = {}
 
     # the transport's calls
 
@@ -98,7 +99,7 @@ class Connection(Pipe):
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel whatever was being done for this client."""
         self.lingers = self.lingers or self.loop.time()
-        for task in self._tasks:
+        for task in list(self._tasks):
             task.cancel()
         host = self._host
         host.connections.discard(self)
@@ -134,10 +135,13 @@ class Connection(Pipe):
 
     def cut(self) -> None:
         """Cancel what is under way; the connection closes with it."""
-        for task in self._tasks:
+        working = list(self._tasks)
+        for task in working:
             task.cancel()
-        if not self._tasks:
+        if not working:
             self.transport.abort()
+        elif self.machine:
+            self._serve(self.machine)
 
     # requests and answers
 
@@ -175,6 +179,9 @@ class Connection(Pipe):
             if type(answer) is Reply:
                 exchange.reply(answer)
                 return
+            if type(answer) is Broadcast and not exchange.piece:
+                self._read(exchange, answer)
+                return
         except Exception as error:  # noqa: BLE001 — around a request
             self._failed(exchange, error)
             return
@@ -202,6 +209,8 @@ class Connection(Pipe):
             ready = answer if isinstance(answer, Stream) else await answer
             if isinstance(ready, Reply):
                 exchange.reply(ready)
+            elif type(ready) is Broadcast and not exchange.piece:
+                self._read(exchange, ready)
             else:
                 began = True
                 await self._stream(exchange, ready)
@@ -217,6 +226,41 @@ class Connection(Pipe):
         finally:
             if self.machine:
                 self._serve(self.machine)
+
+    # boards
+
+    def _read(self, exchange: Exchange, answer: Broadcast) -> None:
+        """Answer with what is posted, from now on."""
+        if exchange.begin(answer.status, answer.headers):
+            exchange.task = reader = BoardReader(self, exchange, answer)
+            self._tasks.add(reader)
+            reader.begin(answer)
+
+    def tell_later(self, reader: BoardReader) -> None:
+        """Tell a reader again when there may be room."""
+        self._behind[reader] = None
+
+    def wake(self) -> None:
+        """Let whoever waits for room look again."""
+        super().wake()
+        if self._behind:
+            behind, self._behind = self._behind, {}
+            for reader in behind:
+                reader.told()
+
+    def written(self, size: int) -> None:
+        """Something was sent: see that it leaves, now or with what others send."""
+        if size > GATHERED_BYTES:
+            self.flush()
+        else:
+            self.flush_soon()
+
+    def done(self, reader: BoardReader) -> None:
+        """Forget a reader."""
+        self._tasks.discard(reader)
+        self._behind.pop(reader, None)
+
+    # streams that are pulled
 
     async def _stream(self, exchange: Exchange, stream: Stream) -> None:
         chunks = stream.chunks

@@ -84,14 +84,24 @@ async def _awaited(speaker: UnarySpeaker, result: Awaitable[bytes], call: Call) 
 
 def call_stream(
     speaker: StreamSpeaker, handler: ServerStream, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Answer:
+) -> http.Answer | Awaitable[http.Answer]:
     """Answer with the stream that the handler returns."""
     call = None
     try:
         call = speaker.open(request, fields)
-        return speaker.stream(call, handler(call))
+        messages = handler(call)
+        if not isinstance(messages, Awaitable):
+            return speaker.stream(call, messages)
     except Exception as error:  # noqa: BLE001  the border of a request
         return speaker.failure(explain(error, request.path), call)
+    return _awaited_stream(speaker, messages, call)
+
+
+async def _awaited_stream(speaker: StreamSpeaker, messages: Awaitable[AsyncIterator[bytes]], call: Call) -> http.Answer:
+    try:
+        return speaker.stream(call, await in_time(messages, call))
+    except Exception as error:  # noqa: BLE001  the border of a request
+        return speaker.failure(explain(error, call.request.path), call)
 
 
 class _Odd:

@@ -16,7 +16,8 @@ from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache, partial
 
 from wigwag.wire import envelope
-from wigwag.wire.http import Headers, Reply, Request, Stream
+from wigwag.wire.board import Posted
+from wigwag.wire.http import Broadcast, Headers, Reply, Request, Stream
 from wigwag.wire.outcome import chunks
 from wigwag.wire.protobuf import blob, integer, text
 from wigwag.wire.rpc import Call, Code, RpcError
@@ -58,12 +59,22 @@ class Grpc:
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
         """Return the answer with many messages."""
-        frame = partial(envelope.pack, gzip=True) if _takes_gzip(call) else envelope.wrap
-        return Stream(200, self._leading(call), chunks(messages, call, frame), partial(_ending, call))
+        frame = _compressed if _takes_gzip(call) else envelope.wrap
+        stream = Stream(200, self._leading(call), chunks(messages, call, frame), partial(_ending, call))
+        if isinstance(messages, Posted) and not call.response_trailers:
+            return Broadcast(stream, messages, frame, _trailers_of, call.deadline)
+        return stream
 
     def _leading(self, call: Call) -> Headers:
         headers = self._gzip_headers if _takes_gzip(call) else self._headers
         return (*headers, *call.response_headers) if call.response_headers else headers
+
+
+_compressed = partial(envelope.pack, gzip=True)
+
+
+def _trailers_of(error: RpcError) -> Headers:
+    return trailers(error, None)
 
 
 def _takes_gzip(call: Call) -> bool:

@@ -40,8 +40,7 @@ class GrpcWeb(Grpc):
         """Return the answer with many messages."""
         stream = super().stream(call, messages)
         assert stream.trailers is not None
-        stream.chunks, stream.trailers = self._with_trailers(stream.chunks, stream.trailers), None
-        return stream
+        return Stream(stream.status, stream.headers, self._with_trailers(stream.chunks, stream.trailers))
 
     def _whole(self, reply: Reply) -> Reply:
         reply.body = self._out(reply.body + trailer_frame(reply.trailers or ()))

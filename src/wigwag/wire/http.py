@@ -9,10 +9,14 @@ awaited. A `Stream` is pulled chunk by chunk as the client takes it, so a slow c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from wigwag.wire.board import Frame, Posted
+    from wigwag.wire.rpc import RpcError
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, in order, repeated where they were repeated."""
@@ -94,6 +98,24 @@ class Stream:
         trailers: Callable[[], Headers] | None = None,
     ) -> None:
         self.status, self.headers, self.chunks, self.trailers = status, headers, chunks, trailers
+
+
+class Broadcast(Stream):
+    """A stream whose messages are posted for many: who cannot read them that way pulls the chunks, as of any stream."""
+
+    __slots__ = ("ending", "frame", "posted", "seconds")
+
+    def __init__(
+        self,
+        stream: Stream,
+        posted: Posted,
+        frame: Frame,
+        ending: Callable[[RpcError], Headers],
+        seconds: float | None = None,
+    ) -> None:
+        """`ending` gives the trailers of an error, and `seconds` is how long the client waits for the end."""
+        super().__init__(stream.status, stream.headers, stream.chunks, stream.trailers)
+        self.posted, self.frame, self.ending, self.seconds = posted, frame, ending, seconds
 
 
 Answer: TypeAlias = Reply | Stream

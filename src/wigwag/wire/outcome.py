@@ -12,9 +12,11 @@ import asyncio
 import logging
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeVar
 
 from wigwag.wire.rpc import Call, Code, RpcError
 
+T = TypeVar("T")
 _log = logging.getLogger("wigwag.wire")
 
 
@@ -27,7 +29,7 @@ def explain(error: Exception, path: bytes) -> RpcError:
     return RpcError(Code.INTERNAL, "internal error")
 
 
-async def in_time(answer: Awaitable[bytes], call: Call) -> bytes:
+async def in_time(answer: Awaitable[T], call: Call) -> T:
     """Return what is awaited, if it comes before the deadline."""
     try:
         async with asyncio.timeout(call.deadline) as limit:

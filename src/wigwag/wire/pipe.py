@@ -50,9 +50,13 @@ class Pipe(asyncio.Protocol):
         self._read_on()
         self.wake()
 
+    def has_room(self, exchange: Exchange) -> bool:
+        """Whether what the exchange sends next could leave."""
+        return not self._full and exchange.writable()
+
     async def writable(self, exchange: Exchange) -> None:
         """Wait until what the exchange sends next could leave."""
-        while self._full or not exchange.writable():
+        while not self.has_room(exchange):
             room = self.loop.create_future()
             self._room.append(room)
             await room

@@ -4,7 +4,8 @@
 
 A handler gets one `Call` and answers with an encoded message, in JSON if `call.json` says so and in protobuf otherwise.
 A unary handler may be a plain function (then nothing is awaited) or return an awaitable. A stream handler returns an
-async iterator; what it puts into `call.response_headers` before it returns goes out at once, with the headers.
+async iterator, or an awaitable of one if it has to wait before it knows whether there is a stream at all; what it puts
+into `call.response_headers` before that goes out at once, with the headers.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Call(Struct, eq=False):
 
 
 Unary: TypeAlias = Callable[[Call], bytes | Awaitable[bytes]]
-ServerStream: TypeAlias = Callable[[Call], AsyncIterator[bytes]]
+ServerStream: TypeAlias = Callable[[Call], AsyncIterator[bytes] | Awaitable[AsyncIterator[bytes]]]
 
 
 @dataclass(frozen=True, slots=True)

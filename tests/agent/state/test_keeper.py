@@ -158,6 +158,21 @@ def test_that_flags_still_hold_is_written_every_minute_and_only_if_they_do() -> 
     run(main)
 
 
+def test_that_two_clocks_do_not_quite_agree_is_no_news() -> None:
+    case = Case()
+
+    async def main() -> None:
+        same = flags()
+        async with case.running():
+            for turn in range(20):
+                case.keeper.note({"k": Held(same, 100.0 + turn / 1e3)})
+                await case.advance(20)
+        await case.keeper.close()
+        assert len(case.memory.saves) == 1
+
+    run(main)
+
+
 def test_one_write_at_a_time_and_what_comes_meanwhile_is_written_after_it() -> None:
     case = Case()
 

@@ -64,7 +64,7 @@ def test_after_a_restart_with_every_upstream_dead_the_last_good_flags_are_served
             assert source["ageSeconds"] >= 0
             assert metric(agent, "wigwag_source_stale") == 1
             agent.wait_for_log(lambda line: "as they were" in line["msg"])
-            agent.wait_for_log(lambda line: "stale" in line["msg"])
+            agent.wait_for_log(lambda line: "are stale" in line["msg"])
             write(flags, {"flags": {"x": {**FLAG, "defaultVariant": "off"}}})
             agent.wait_for_log(lambda line: "fresh again" in line["msg"])
             assert evaluate(agent, "x") == {"value": False, "variant": "off", "reason": "STATIC"}
@@ -121,7 +121,7 @@ def test_old_flags_are_called_stale_and_every_answer_can_tell_its_age(tmp_path: 
     write(flags, {"flags": {"x": FLAG}})
     with AgentProcess(f"--uri=file:{flags}", "--stale-after=200ms", "--response-metadata") as agent:
         flags.unlink()
-        agent.wait_for_log(lambda line: "stale" in line["msg"])
+        agent.wait_for_log(lambda line: "are stale" in line["msg"])
         assert evaluate(agent, "x")["reason"] == "STALE"
         snapshot = json.loads(agent.fetch("management", "/debug/flags")[1])["snapshot"]
         told = json.loads(agent.fetch("OFREP", f"{BULK}/x", {})[1])["metadata"]

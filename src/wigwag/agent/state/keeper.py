@@ -48,8 +48,11 @@ class Held:
     at: float
 
     def same(self, other: Held | None) -> bool:
-        """Tell whether nothing is new; flags are compared by identity, which costs nothing."""
-        return other is not None and other.flags is self.flags and other.at == self.at
+        """Tell whether nothing is new; flags are compared by identity, which costs nothing.
+
+        Times are differences of two clocks, so they are never quite the same: what is within a second is.
+        """
+        return other is not None and other.flags is self.flags and abs(other.at - self.at) < 1.0
 
 
 @dataclass(frozen=True, slots=True)

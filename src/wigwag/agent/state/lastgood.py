@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from wigwag.agent.assemble import Loader
+    from wigwag.agent.facts import Value
     from wigwag.agent.state.directory import StateDir
     from wigwag.flags.flagset import FlagSet
     from wigwag.observe import Registry
@@ -53,6 +54,7 @@ class LastGood:
         self._clock, self._wall = clock, wall
         self._state = open(directory) if directory else None
         self._keeper = Keeper(self._state, clock, wall) if self._state else None
+        self._note: Callable[[], None] = lambda: None
 
     def restore(self, sources: Iterable[Source], loader: Loader) -> dict[Source, Restored[FlagSet]]:
         """Return what is known of these sources from before. What cannot be used is told, and never in the way."""
@@ -74,7 +76,7 @@ class LastGood:
             log.info("state: %d flags of %s, as they were %.0f s ago", len(flags), source.name, restored[source].age)
         return restored
 
-    async def run(self, pipeline: Pipeline[Source, FlagSet, Snapshot], flags: Mapping[Source, FlagSet]) -> None:
+    async def run(self, pipeline: Pipeline[Source, Value, Snapshot], flags: Mapping[Source, FlagSet]) -> None:
         """Keep what sources said last, until cancelled; `flags` always has the newest of each."""
         if self._keeper is None:
             return
@@ -83,6 +85,7 @@ class LastGood:
             assert self._keeper is not None
             self._keeper.note(_held(pipeline, flags, self._clock.now(), self._wall()))
 
+        self._note = note
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.run())
             group.create_task(self._confirm(note))
@@ -97,6 +100,7 @@ class LastGood:
     async def close(self) -> None:
         """Write what is not written yet, and leave the directory to others."""
         if self._keeper is not None and self._state is not None:
+            self._note()  # not all that sources say is published: a definition that another one hides is not
             await self._keeper.close()
             self._state.close()
 
@@ -117,12 +121,12 @@ class LastGood:
 
 
 def _held(
-    pipeline: Pipeline[Source, FlagSet, Snapshot], flags: Mapping[Source, FlagSet], now: float, wall: float
+    pipeline: Pipeline[Source, Value, Snapshot], flags: Mapping[Source, FlagSet], now: float, wall: float
 ) -> dict[str, Held]:
     """Return what each source that has answered says, and until when that was known to hold."""
     held = {}
     for status in pipeline.statuses():
         age = status.age(now)
-        if status.values and age is not None:
+        if status.values and age is not None and status.spec in flags:  # facts are not kept: they are of the moment
             held[key_of(status.spec)] = Held(flags[status.spec], wall - age)
     return held

@@ -86,7 +86,7 @@ class Incoming:
     async def pieces(self, wake: Callable[[], float] | None = None) -> AsyncIterator[bytes]:
         """Yield the body, decompressed, piece by piece as it comes. Others get their turn between two pieces.
 
-        `wake` tells when, in the loop's time, the reader wants its turn though nothing has come: it gets an empty piece.
+        `wake` tells when, in the loop's time, the reader wants its turn though nothing has come: an empty piece.
         """
         size, most = 0, self._limits.body_bytes
         try:

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote, urlencode
 
 from wigwag.errors import UsageError, WigwagError
-from wigwag.sources.consul_query import LONGEST_WAIT, WAIT
+from wigwag.sources.consul.query import LONGEST_WAIT, WAIT
 from wigwag.sources.read import read
 from wigwag.version import __version__
-from wigwag.wire.client_http1 import Fields, check_fields
-from wigwag.wire.client_tls import Trust
-from wigwag.wire.client_url import Url, parse_url
+from wigwag.wire.client.http1 import Fields, check_fields
+from wigwag.wire.client.tls import Trust
+from wigwag.wire.client.url import Url, parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from wigwag.wire.client import Reply
+    from wigwag.wire.client.client import Reply
 
 Consistency = Literal["default", "stale", "consistent"]
 CONSISTENCIES = ("default", "stale", "consistent")
@@ -93,6 +93,11 @@ class Access:
     def trust(self) -> Trust:
         """What proves who Consul is, and who we are."""
         return Trust(self.ca_path, self.cert_path, self.key_path)
+
+    @property
+    def heartbeat(self) -> float:
+        """How many seconds an answer takes at most while all is well; Consul adds up to a sixteenth by lot."""
+        return self.wait * 17 / 16
 
     def __str__(self) -> str:
         return f"consul://{self.address}"

@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from wigwag.errors import WigwagError
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
-from wigwag.sources.consul_access import RefusedError, index_of
-from wigwag.sources.consul_query import Cursor, Pace, Question
+from wigwag.sources.consul.access import RefusedError, index_of
+from wigwag.sources.consul.query import Cursor, Pace, Question
 from wigwag.sources.schedule import retry_pause
-from wigwag.wire.client import Client, Reply
-from wigwag.wire.client_http1 import Call, Limits
-from wigwag.wire.client_proxies import Proxies
+from wigwag.wire.client.client import Client, Reply
+from wigwag.wire.client.http1 import Call, Limits
+from wigwag.wire.client.proxies import Proxies
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from wigwag.sources.consul_access import Access
+    from wigwag.sources.consul.access import Access
 
 V = TypeVar("V")
 _TRANSFER = 120.0

@@ -1,0 +1,136 @@
+"""Facts about where the agent runs, as attributes that rules see beside the context: this pod, services of Consul.
+
+    {"pod": {"name": …, "namespace": …, "labels": {…}, …}, "consul": {"SERVICE": {"passing": 3, "critical": 1, …}}}
+
+They are watched in the same pipeline as flags and published in the same snapshots, so an evaluation on a snapshot comes
+to the same whenever it is made, and a change of facts is a new snapshot. A fact that cannot be asked for stays as it
+was, and its age is told like that of any source. The first snapshot waits for facts as it does for flags, a few seconds
+at most; being ready does not depend on them.
+
+A kind of facts is one function from a source to a stream of them. The files of a pod may be followed by other means, as
+long as what they yield has the same shape.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from wigwag.agent.podinfo import attribute, pod_facts
+from wigwag.errors import UsageError
+from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.watch import closing
+from wigwag.sources.source import Settings, Source
+from wigwag.sources.uris import shown
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+
+    from wigwag.agent.options import AgentOptions
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.pipeline.spec import Watcher
+    from wigwag.sources.consul.service import ServiceWatch
+
+    Stream: TypeAlias = AsyncIterator["Facts | Trouble | Unchanged"]
+    Value: TypeAlias = "FlagSet | Facts"
+
+POD, SERVICE = "pod", "consul-service"
+FACTS = (POD, SERVICE)
+"""The kinds of sources that yield facts, and no flags."""
+MOST_SERVICES = 100
+"""Each holds a connection to Consul, which allows 200 of one client."""
+_LARGEST = 1 << 20
+
+
+class Facts(Struct, frozen=True):
+    """What one source knows, as attributes."""
+
+    attributes: dict[str, Any]
+
+
+def fact_sources(options: AgentOptions, first: int, environment: Mapping[str, str] = os.environ) -> tuple[Source, ...]:
+    """Return what is to be watched for facts, with positions from the first on."""
+    found = [Source("pod", POD, settings=Settings(address=options.pod_info))] if options.context_from_pod else []
+    found += [_service_source(name) for name in options.context_from_consul]
+    services = [_service(source, environment).service for source in found if source.provider == SERVICE]
+    if len(set(map(attribute, services))) < len(services):
+        raise UsageError("--context-from-consul: a service is named twice; its attributes would be, too")
+    if len(services) > MOST_SERVICES:
+        raise UsageError(f"--context-from-consul: at most {MOST_SERVICES} services, each needs a connection")
+    return tuple(msgspec.structs.replace(each, position=first + n, required=False) for n, each in enumerate(found))
+
+
+def _service_source(name: str) -> Source:
+    address = name if "://" in name else f"consul:///{quote(name, safe='')}"
+    return Source(shown(address), SERVICE, settings=Settings(address=address))
+
+
+def _service(source: Source, environment: Mapping[str, str]) -> ServiceWatch:
+    from wigwag.sources.consul.place import locate
+    from wigwag.sources.consul.service import ServiceWatch
+
+    try:
+        found = locate(source.address, environment)
+        return ServiceWatch(found.access, found.name)
+    except UsageError as error:
+        raise UsageError(f"--context-from-consul: {error}; write SERVICE, or consul://HOST:PORT/SERVICE") from None
+
+
+def watch_facts(source: Source, environment: Mapping[str, str] = os.environ) -> Stream:
+    """Yield the facts of a source whenever they change."""
+    return _KINDS[source.provider](source, environment)
+
+
+def watching(flags: Watcher[Source, FlagSet], facts: Callable[[Source], Stream]) -> Watcher[Source, Value]:
+    """Return what watches a source, of whichever of the two it is."""
+    return lambda source: facts(source) if source.provider in FACTS else flags(source)
+
+
+def combined(parts: Iterable[Facts]) -> dict[str, Any]:
+    """Return the attributes of all facts together.
+
+    >>> combined([Facts({"consul": {"web": 1}}), Facts({"consul": {"db": 2}}), Facts({"pod": {"name": "a"}})])
+    {'consul': {'web': 1, 'db': 2}, 'pod': {'name': 'a'}}
+    """
+    found: dict[str, Any] = {}
+    for part in parts:
+        for name, value in part.attributes.items():
+            found[name] = {**found.get(name, {}), **value}
+    return found
+
+
+async def _pod(source: Source, environment: Mapping[str, str]) -> Stream:
+    """A volume is there before the pod starts, or never; without one, the environment is all there is."""
+    from wigwag.sources.directory import DirectoryWatch, watch_directory
+
+    if not Path(source.address).is_dir():  # noqa: ASYNC240 - once, and local
+        known = pod_facts({}, environment)
+        advice = f"mount the downward API at {source.address}, or set POD_NAME, POD_NAMESPACE, NODE_NAME"
+        yield Facts({"pod": known}) if known else Trouble(f"nothing is known about this pod; {advice}")
+        await asyncio.Event().wait()
+    async with closing(watch_directory(DirectoryWatch(source.address, _LARGEST))) as stream:
+        async for item in stream:
+            yield Facts({"pod": pod_facts(item, environment)}) if isinstance(item, dict) else item
+
+
+async def _consul(source: Source, environment: Mapping[str, str]) -> Stream:
+    from wigwag.sources.consul.service import Health, watch_service
+
+    spec = _service(source, environment)
+    async with closing(watch_service(spec)) as stream:
+        async for item in stream:
+            yield _health(spec.service, item) if isinstance(item, Health) else item
+
+
+def _health(service: str, health: Any) -> Facts:
+    told = msgspec.to_builtins(health)
+    return Facts({"consul": {attribute(service): {**told, "tags": list(health.tags)}}})
+
+
+_KINDS: dict[str, Callable[[Source, Mapping[str, str]], Stream]] = {POD: _pod, SERVICE: _consul}

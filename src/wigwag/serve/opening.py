@@ -1,0 +1,89 @@
+"""Opening ports: what is served where, with TLS or without, and in plain words why that is not possible."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from msgspec import Struct
+
+from wigwag.errors import StartError, UsageError
+from wigwag.serve.process import cause
+from wigwag.wire.listen import Listener
+from wigwag.wire.tls import Tls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+
+    from wigwag.wire.http import Handler
+    from wigwag.wire.limits import WireLimits
+    from wigwag.wire.server import Server
+
+    Serve = Callable[[Handler, Sequence[Listener], WireLimits], AbstractAsyncContextManager[Server]]
+
+
+class TlsOptions(Protocol):
+    """The options about TLS, which are the same everywhere."""
+
+    @property
+    def server_cert_path(self) -> str: ...
+    @property
+    def server_key_path(self) -> str: ...
+    @property
+    def client_ca_path(self) -> str: ...
+
+
+class Port(Struct, frozen=True):
+    """One place to serve at."""
+
+    name: str
+    option: str
+    """What to say to serve elsewhere."""
+    socket_option: str
+    handler: Handler
+    listener: Listener
+    limits: WireLimits
+
+
+class Opening:
+    """A server that says in plain words why it cannot be opened."""
+
+    def __init__(self, port: Port, serve: Serve) -> None:
+        self._port = port
+        self._serving = serve(port.handler, [port.listener], port.limits)
+
+    async def __aenter__(self) -> Server:
+        try:
+            return await self._serving.__aenter__()
+        except* OSError as group:
+            raise StartError(_why(self._port, group)) from None
+
+    async def __aexit__(self, *exc: object) -> bool | None:
+        return await self._serving.__aexit__(*exc)  # type: ignore[arg-type]
+
+
+def _why(port: Port, group: BaseExceptionGroup[OSError]) -> str:
+    error, listener = cause(group), port.listener
+    place, option = listener.path or f"port {listener.port}", port.socket_option if listener.path else port.option
+    if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+        return f"{place} ({port.name}) is in use; stop what uses it, or choose another with {option}"
+    return f"cannot serve {port.name} at {place}: {error}"
+
+
+def read_tls(options: TlsOptions) -> Tls | None:
+    """Return what the options say about TLS; None: it is not wanted."""
+    if bool(options.server_cert_path) != bool(options.server_key_path):
+        raise UsageError("TLS needs both --server-cert-path and --server-key-path")
+    if not options.server_cert_path:
+        if options.client_ca_path:
+            raise UsageError("--client-ca-path needs TLS: give --server-cert-path and --server-key-path, too")
+        return None
+    for name in ("server_cert_path", "server_key_path", "client_ca_path"):
+        path = getattr(options, name)
+        if path and not Path(path).is_file():
+            raise StartError(f"--{name.replace('_', '-')}: there is no file {path}")
+    authority = options.client_ca_path or None
+    clients: Literal["none", "required"] = "required" if authority else "none"
+    return Tls(certificate=options.server_cert_path, key=options.server_key_path, authority=authority, clients=clients)

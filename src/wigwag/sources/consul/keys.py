@@ -1,0 +1,107 @@
+"""Keys of Consul: one that holds a document, or all below a prefix, each of which does.
+
+A key that is not there is a state, not an empty document: it is told, what it held stays in force, and the watch goes
+on, so that the key may come (back) at any time. So is a prefix without keys. Of a prefix with keys, all keys together
+are the document: one that is deleted takes its flags with it, because the others say that the answer is whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+
+from wigwag.errors import UsageError
+from wigwag.flags.document import format_of
+from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.sources.consul.access import Access, RefusedError
+from wigwag.sources.consul.follow import Found, Means, Topic, follow
+from wigwag.sources.consul.merge import Merger
+from wigwag.sources.document import Document
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wigwag.sources.consul.query import Question
+    from wigwag.wire.client.client import Reply
+
+MOST_KEYS = 10_000
+_OVERHEAD = 1024
+"""Bytes that a key takes in an answer beside its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsulWatch:
+    """The document in a key; if the key ends in a slash, the documents in all keys below it."""
+
+    access: Access
+    key: str
+    most: int = 64 << 20
+    """The largest size of all documents together that is read, in bytes."""
+
+    def __post_init__(self) -> None:
+        parts = self.key.removesuffix("/").split("/")
+        if not all(parts) or "." in parts or ".." in parts or not self.key.isprintable():
+            raise UsageError(f"{self.key!r} is no key; write consul://HOST:PORT/KEY, or KEY/ for all keys below it")
+
+    @property
+    def prefix(self) -> bool:
+        """Whether all keys below are meant."""
+        return self.key.endswith("/")
+
+    def __str__(self) -> str:
+        return f"{self.access}/{self.key}"
+
+
+class Entry(Struct, frozen=True):
+    """A key as Consul tells of it."""
+
+    key: str = field(name="Key")
+    value: bytes | None = field(default=None, name="Value")
+
+
+_entries = msgspec.json.Decoder(list[Entry]).decode
+
+
+def watch_consul(
+    spec: ConsulWatch,
+    means: Means = Means(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[Document | Trouble | Unchanged]:
+    """Yield the document when it changes, that it has not, or why that cannot be told at present."""
+    merger = Merger()
+
+    def decode(reply: Reply, _: Question) -> Found[Document]:
+        entries = read_entries(spec, reply)
+        if not entries:
+            return Found(trouble=Trouble(f"{spec}: {_missing(spec)}"))
+        if not spec.prefix:
+            return Found(Document(entries[0].value or b"", format_of(spec.key)))
+        found, problem = merger.merge({entry.key.removeprefix(spec.key): entry.value or b"" for entry in entries})
+        return Found(Document(found, "json"), Trouble(f"{spec}: {problem}") if problem else None)
+
+    keys = MOST_KEYS if spec.prefix else 1
+    largest = spec.most * 4 // 3 + keys * _OVERHEAD
+    query = {"recurse": "true"} if spec.prefix else {}
+    return follow(spec.access, Topic(spec, f"/v1/kv/{spec.key}", query, largest, decode), means)
+
+
+def read_entries(spec: ConsulWatch, reply: Reply) -> list[Entry]:
+    """Return the keys of an answer that hold documents, in order. A folder that the UI made is a key without value."""
+    if reply.status == 404:
+        return []
+    try:
+        found = [entry for entry in _entries(reply.body) if not entry.key.endswith("/")]
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        raise RefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
+    if len(found) > MOST_KEYS:
+        raise RefusedError(f"{spec}: there are more than {MOST_KEYS} keys; name a longer prefix")
+    if sum(len(entry.value or b"") for entry in found) > spec.most:
+        raise RefusedError(f"{spec}: larger than the limit of {spec.most} bytes; raise maxBytes")
+    return sorted(found, key=lambda entry: entry.key)
+
+
+def _missing(spec: ConsulWatch) -> str:
+    what = "there is no key below it" if spec.prefix else "there is no such key"
+    return f"{what}, or it may not be seen; write it, or check the token and its rights"

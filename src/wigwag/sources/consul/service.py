@@ -1,0 +1,112 @@
+"""A service in Consul: how many of its instances are well, and how they are tagged.
+
+A service without instances is a valid answer, all zeros; one that could not be asked for is not. The hard case is a
+token that may not see the service. Consul then leaves the instances out, and tells so, but not where it answers from
+its stream of changes. So an empty answer to a question that waited is not believed: it is asked for again, plainly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct, field
+
+from wigwag.errors import UsageError
+from wigwag.sources.consul.access import Access, RefusedError
+from wigwag.sources.consul.follow import Found, Means, Topic, follow
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.sources.consul.query import Question
+    from wigwag.wire.client.client import Reply
+
+MOST = 64 << 20
+MOST_TAGS = 1000
+_PASSING, _CRITICAL, _MAINTENANCE = "passing", "critical", "maintenance"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceWatch:
+    """The health of a service."""
+
+    access: Access
+    service: str
+
+    def __post_init__(self) -> None:
+        if not self.service or "/" in self.service or not self.service.isprintable():
+            raise UsageError(f"{self.service!r} is no name of a service; write it as Consul knows it")
+
+    def __str__(self) -> str:
+        return f"{self.access} service {self.service}"
+
+
+class Health(Struct, frozen=True):
+    """How many instances there are in each state, and all of their tags."""
+
+    passing: int = 0
+    warning: int = 0
+    critical: int = 0
+    tags: tuple[str, ...] = ()
+
+
+class Check(Struct, frozen=True):
+    """One check of an instance, or of its node."""
+
+    status: str = field(default="", name="Status")
+
+
+class Registered(Struct, frozen=True):
+    """What an instance says about itself."""
+
+    tags: list[str] | None = field(default=None, name="Tags")
+
+
+class Instance(Struct, frozen=True):
+    """One instance of a service."""
+
+    service: Registered = field(default=Registered(), name="Service")
+    checks: list[Check] | None = field(default=None, name="Checks")
+
+
+_instances = msgspec.json.Decoder(list[Instance]).decode
+
+
+def watch_service(
+    spec: ServiceWatch,
+    means: Means = Means(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[Health | Trouble | Unchanged]:
+    """Yield the health of the service when it changes, that it has not, or why that cannot be told at present."""
+
+    def decode(reply: Reply, question: Question) -> Found[Health]:
+        try:
+            found = _instances(reply.body)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            raise RefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
+        return Found(health(found)) if found or not question.index else Found()
+
+    return follow(spec.access, Topic(spec, f"/v1/health/service/{spec.service}", {}, MOST, decode), means)
+
+
+def health(instances: Iterable[Instance]) -> Health:
+    """Count. An instance is as well as the worst of its checks.
+
+    >>> well, ill = Check("passing"), Check("critical")
+    >>> health([Instance(Registered(["v2"]), [well]), Instance(Registered(["v1", "v2"]), [well, ill]), Instance()])
+    Health(passing=2, warning=0, critical=1, tags=('v1', 'v2'))
+    """
+    counts = {_PASSING: 0, "warning": 0, _CRITICAL: 0}
+    tags: set[str] = set()
+    for instance in instances:
+        counts[_state({check.status for check in instance.checks or ()})] += 1
+        tags.update(instance.service.tags or ())
+    return Health(**counts, tags=tuple(sorted(tags)[:MOST_TAGS]))
+
+
+def _state(statuses: set[str]) -> str:
+    if statuses & {_CRITICAL, _MAINTENANCE}:
+        return _CRITICAL
+    return _PASSING if statuses <= {_PASSING} else "warning"

@@ -1,0 +1,160 @@
+"""A Consul that the test drives, on the test's clock: keys, indexes that go back, and every way of not answering."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+from tests.pipeline.fakes import FakeClock, settle
+from wigwag.pipeline.clock import heard, sleep_until
+from wigwag.pipeline.watch import closing
+from wigwag.sources.consul.access import Access
+from wigwag.sources.consul.follow import Means
+from wigwag.wire.client.client import Reply
+from wigwag.wire.client.errors import SlowError, UnreachableError
+from wigwag.wire.client.http1 import Call, Limits
+
+OK, DOWN, LEADERLESS, DENIED, DEAF = "ok", "down", "leaderless", "denied", "deaf"
+
+
+@dataclass
+class ModelConsul:
+    """What a Consul knows, and how it is at present."""
+
+    clock: FakeClock
+    keys: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    index: int = 10
+    state: str = OK
+    indexed: bool = True
+    """Whether answers name an index."""
+    extra: dict[str, str] = field(default_factory=dict)
+    """Further fields of the answers."""
+    asked: list[tuple[float, str, dict[str, str], dict[str, str]]] = field(default_factory=list)
+    closed: int = 0
+
+    def __post_init__(self) -> None:
+        self._changed: set[asyncio.Event] = set()
+
+    # what happens to it
+
+    def put(self, key: str, value: bytes) -> None:
+        self.index += 1
+        self.keys[key] = value, self.index
+        self.ring()
+
+    def delete(self, key: str) -> None:
+        self.index += 1
+        self.keys.pop(key, None)
+        self.ring()
+
+    def churn(self) -> None:
+        """Something changes elsewhere."""
+        self.index += 1
+        self.ring()
+
+    def save(self) -> tuple[dict[str, tuple[bytes, int]], int]:
+        return dict(self.keys), self.index
+
+    def restore(self, saved: tuple[Mapping[str, tuple[bytes, int]], int]) -> None:
+        self.keys, self.index = dict(saved[0]), saved[1]
+        self.ring()
+
+    def become(self, state: str) -> None:
+        self.state = state
+        self.ring()
+
+    def ring(self) -> None:
+        for event in self._changed:
+            event.set()
+
+    # what clients see
+
+    def connect(self, _access: Access, _environment: Mapping[str, str]) -> ModelConsul:
+        return self
+
+    def close(self) -> None:
+        self.closed += 1
+
+    async def fetch(self, call: Call, *, limits: Limits | None = None) -> Reply:
+        assert limits is not None
+        path, _, query = call.url.target.partition("?")
+        parameters = {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
+        self.asked.append((self.clock.now(), path, parameters, dict(call.fields)))
+        index, end = int(parameters.get("index", 0)), self.clock.now() + limits.head
+        until = self.clock.now() + int(parameters.get("wait", "0ms").removesuffix("ms")) / 1000 * 17 / 16
+        event = asyncio.Event()
+        self._changed.add(event)
+        try:
+            while self.state == OK and index and self._index(path) <= index and self.clock.now() < until:
+                await heard(self.clock, event, until)
+        finally:
+            self._changed.discard(event)
+        if self.state == DEAF:
+            await sleep_until(self.clock, end)
+            raise SlowError(call.url.endpoint, "does not answer in time")
+        return self._reply(call, path, recurse="recurse" in parameters)
+
+    def _index(self, path: str) -> int:
+        """A key that is there has an index of its own; for all else, that of everything counts."""
+        key = unquote(path).removeprefix("/v1/kv/")
+        return self.keys[key][1] if key in self.keys else self.index
+
+    def _reply(self, call: Call, path: str, *, recurse: bool) -> Reply:
+        if self.state == DOWN:
+            raise UnreachableError(call.url.endpoint, "no connection: refused")
+        if self.state == LEADERLESS:
+            return Reply(call.url, 500, (), b"No cluster leader")
+        if self.state == DENIED:
+            return Reply(call.url, 403, (), b"ACL not found")
+        wanted = unquote(path).removeprefix("/v1/kv/")
+        found = [key for key in sorted(self.keys) if (key.startswith(wanted) if recurse else key == wanted)]
+        body = [{"Key": key, "Value": b64encode(self.keys[key][0]).decode(), "Flags": 0} for key in found]
+        fields = {"x-consul-index": str(self._index(path)), **self.extra} if self.indexed else self.extra
+        return Reply(
+            call.url, 200 if found else 404, tuple(fields.items()), json.dumps(body).encode() if found else b""
+        )
+
+
+class Followed:
+    """A watcher of the model, and what it has yielded."""
+
+    def __init__(self, clock: FakeClock, consul: ModelConsul) -> None:
+        self.clock, self.consul = clock, consul
+        self.items: list[tuple[float, Any]] = []
+
+    def take(self) -> list[Any]:
+        """Return what was yielded since the last time."""
+        taken, self.items = [item for _, item in self.items], []
+        return taken
+
+    async def on(self, seconds: float) -> list[Any]:
+        """Let time pass, and return what is yielded meanwhile."""
+        await self.clock.advance(seconds)
+        return self.take()
+
+
+@asynccontextmanager
+async def following(watch: Any, spec: Any, seed: int | None = None) -> AsyncIterator[Followed]:
+    """Run a watcher against a model. Chance is a coin that falls on the middle, or one with a seed."""
+    clock = FakeClock()
+    consul = ModelConsul(clock)
+    chance = (lambda: 0.5) if seed is None else Random(seed).random
+    followed = Followed(clock, consul)
+
+    async def read() -> None:
+        async with closing(watch(spec, Means(clock, chance, {}, consul.connect))) as stream:
+            async for item in stream:
+                followed.items.append((clock.now(), item))
+
+    async with asyncio.TaskGroup() as group:
+        yield_to = group.create_task(read())
+        yield followed
+        yield_to.cancel()
+    await settle()
