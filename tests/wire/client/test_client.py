@@ -426,3 +426,32 @@ def test_old_tls_is_refused(tmp_path: Path) -> None:
                 await Client(resolve=names(), trust=Trust(str(authority.path))).fetch(call(server))
 
     run(main)
+
+
+@loops
+def test_a_reader_gets_its_turn_when_nothing_comes_and_loses_nothing(loop: str) -> None:
+    async def main() -> None:
+        woken = asyncio.Event()
+
+        async def watch(_asked: Asked, server: Server) -> bool:
+            await server.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n")
+            await woken.wait()
+            await server.write(b"3\r\ntwo\r\n2\r\n's\r\n0\r\n\r\n")
+            return True
+
+        def soon() -> float:
+            return asyncio.get_running_loop().time() + (60.0 if woken.is_set() else 0.01)
+
+        client = Client(resolve=names(), limits=Limits(total=None, idle=None, body_bytes=None))
+        async with serving(watch) as server:
+            found = []
+            async with client.stream(call(server)) as incoming:
+                async for piece in incoming.pieces(soon):
+                    found.append(piece)
+                    if not piece:
+                        woken.set()
+            assert found[:2] == [b"one", b""]
+            assert b"".join(found) == b"onetwo's"
+        client.close()
+
+    run(main, loop)

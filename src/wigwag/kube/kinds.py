@@ -1,0 +1,96 @@
+"""What the API server calls the things that it keeps: a `Kind` and the addresses of its objects.
+
+A kind is written out where it is used; the server is not asked what it has. What is not there answers 404, and a watch
+of it waits until it is installed.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from wigwag.errors import UsageError
+
+_PLURAL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_GROUP = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object, by the name that it has in addresses.
+
+    >>> FEATURE_FLAG.path("team-a", "checkout")
+    '/apis/core.openfeature.dev/v1beta1/namespaces/team-a/featureflags/checkout'
+    >>> POD.path(), str(POD), str(FEATURE_FLAG)
+    ('/api/v1/pods', 'pods', 'featureflags.core.openfeature.dev')
+    """
+
+    group: str
+    """Empty for what is as old as Kubernetes itself."""
+    version: str
+    plural: str
+    namespaced: bool = True
+
+    def __post_init__(self) -> None:
+        if not (_PLURAL.fullmatch(self.plural) and _PLURAL.fullmatch(self.version)):
+            raise UsageError(f"{self.plural!r} in version {self.version!r} is no kind; write it as in `kubectl get`")
+        if self.group and not _GROUP.fullmatch(self.group):
+            raise UsageError(f"{self.group!r} is no API group; write it as in the first part of `apiVersion`")
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api(self) -> str:
+        """Group and version, as in the `apiVersion` of an object."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the address of an object, or of all in a namespace, or of all there are."""
+        self.check(namespace)
+        scope = f"/namespaces/{check_name(namespace)}" if namespace else ""
+        own = f"/{check_name(name)}" if name else ""
+        part = f"/{check_name(subresource)}" if subresource else ""
+        return f"{'/apis' if self.group else '/api'}/{self.api}{scope}/{self.plural}{own}{part}"
+
+    def check(self, namespace: str) -> None:
+        """Raise `UsageError` if there is no such namespace for objects of this kind."""
+        if namespace and not self.namespaced:
+            raise UsageError(f"{self} are in no namespace; leave {namespace!r} out")
+
+
+def check_name(name: str) -> str:
+    """Return a name that can be a part of an address; `UsageError` if it is none.
+
+    >>> check_name("../secrets")
+    Traceback (most recent call last):
+    ...
+    wigwag.errors.UsageError: '../secrets' is no name of an object; use letters, digits, dots and dashes
+    """
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"{name!r} is no name of an object; use letters, digits, dots and dashes")
+    return name
+
+
+FEATURE_FLAG = Kind("core.openfeature.dev", "v1beta1", "featureflags")
+FEATURE_FLAG_SOURCE = Kind("core.openfeature.dev", "v1beta1", "featureflagsources")
+CONFIG_MAP = Kind("", "v1", "configmaps")
+EVENT = Kind("", "v1", "events")
+NAMESPACE = Kind("", "v1", "namespaces", namespaced=False)
+NODE = Kind("", "v1", "nodes", namespaced=False)
+POD = Kind("", "v1", "pods")
+SECRET = Kind("", "v1", "secrets")
+SERVICE = Kind("", "v1", "services")
+SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts")
+DEPLOYMENT = Kind("apps", "v1", "deployments")
+LEASE = Kind("coordination.k8s.io", "v1", "leases")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "roles")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "rolebindings")
+CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
+CLUSTER_ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
+TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
+SUBJECT_ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
+DEFINITION = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
+MUTATING_WEBHOOK = Kind("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
+VALIDATING_WEBHOOK = Kind("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)

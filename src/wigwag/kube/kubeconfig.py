@@ -1,0 +1,185 @@
+"""Kubeconfig files as they are written: read, and several made into one.
+
+Of clusters, users and contexts with the same name the first counts, as it does for kubectl; of an entry that says
+nothing, what is null says nothing too. Each entry remembers its file, because the paths in it are relative to that.
+
+An error names the file and the entry. It never quotes a value: most of them are secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from wigwag.errors import DocumentError, UsageError
+from wigwag.flags.model import Limits
+from wigwag.flags.yaml import parse_value
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
+LARGEST = 8 << 20
+"""The largest kubeconfig that is read, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An entry of a file, for errors and relative paths."""
+
+    file: str
+    entry: str
+
+    def wrong(self, reason: str) -> UsageError:
+        """Make the error that tells what is wrong here."""
+        return UsageError(f"{self.file}: {self.entry}: {reason}")
+
+    def path(self, given: str) -> str:
+        """Return a path that was written here."""
+        return str(PurePath(self.file).parent / given) if given else ""
+
+    def pem(self, data: str, name: str) -> str:
+        """Return the text that was written here as base64."""
+        try:
+            return base64.b64decode("".join(data.split()), validate=True).decode("ascii")
+        except (binascii.Error, ValueError):
+            raise self.wrong(f"{name} is not base64 of PEM; write what `base64 < FILE` says") from None
+
+
+class ClusterEntry(Struct, rename="kebab"):
+    """A cluster as it is written."""
+
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    extensions: list[dict[str, Any]] = []
+
+
+class ExecEntry(Struct, rename="camel"):
+    """A plugin as it is written."""
+
+    api_version: str = ""
+    command: str = ""
+    args: list[str] = []
+    env: list[dict[str, str]] = []
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class UserEntry(Struct, rename="kebab"):
+    """A user as it is written."""
+
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    as_: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: list[str] = []
+    exec_: ExecEntry | None = msgspec.field(default=None, name="exec")
+    auth_provider: dict[str, Any] | None = None
+
+
+class ContextEntry(Struct):
+    """Which user asks which cluster."""
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class NamedCluster(Struct):
+    """A cluster and its name."""
+
+    name: str = ""
+    cluster: ClusterEntry = msgspec.field(default_factory=ClusterEntry)
+
+
+class NamedUser(Struct):
+    """A user and its name."""
+
+    name: str = ""
+    user: UserEntry = msgspec.field(default_factory=UserEntry)
+
+
+class NamedContext(Struct):
+    """A context and its name."""
+
+    name: str = ""
+    context: ContextEntry = msgspec.field(default_factory=ContextEntry)
+
+
+class Document(Struct, rename="kebab"):
+    """One file."""
+
+    current_context: str = ""
+    clusters: list[NamedCluster] = []
+    users: list[NamedUser] = []
+    contexts: list[NamedContext] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Found(Generic[T]):
+    """An entry, and where it is."""
+
+    entry: T
+    place: Place
+
+
+@dataclass(slots=True)
+class Kubeconfig:
+    """All files together."""
+
+    current: str = ""
+    clusters: dict[str, Found[ClusterEntry]] = field(default_factory=dict)
+    users: dict[str, Found[UserEntry]] = field(default_factory=dict)
+    contexts: dict[str, Found[ContextEntry]] = field(default_factory=dict)
+
+    def add(self, path: str, text: bytes) -> None:
+        """Read one more file; what is there already stays."""
+        read = _read(path, text)
+        self.current = self.current or read.current_context
+        for cluster in read.clusters:
+            place = Place(path, f"cluster {cluster.name!r}")
+            self.clusters.setdefault(cluster.name, Found(cluster.cluster, place))
+        for user in read.users:
+            self.users.setdefault(user.name, Found(user.user, Place(path, f"user {user.name!r}")))
+        for context in read.contexts:
+            place = Place(path, f"context {context.name!r}")
+            self.contexts.setdefault(context.name, Found(context.context, place))
+
+
+def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:
+    """Make one of several files, the most important first."""
+    found = Kubeconfig()
+    for path, text in files:
+        found.add(path, text)
+    return found
+
+
+def _read(path: str, text: bytes) -> Document:
+    try:
+        value = _without_null(parse_value(text, Limits(document_bytes=LARGEST)))
+        return msgspec.convert(value or {}, Document)
+    except (DocumentError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path}: not a kubeconfig: {error}") from None
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_null(member) for key, member in value.items() if member is not None}
+    return [_without_null(item) for item in value] if isinstance(value, list) else value

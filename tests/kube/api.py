@@ -1,0 +1,136 @@
+"""An API server on loopback that does what the test says, request by request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from tests.sources.faulty import DROP, Asked, Server, serving, whole
+from wigwag.kube.client import Kube
+from wigwag.kube.config import Cluster, User
+from wigwag.kube.decode import END, Decode, plain
+from wigwag.kube.follow import watch_kube
+from wigwag.kube.kinds import CONFIG_MAP
+from wigwag.kube.pace import Pace
+from wigwag.kube.requests import Means
+from wigwag.kube.tls import ClusterTrust
+from wigwag.kube.watchspec import KubeWatch
+from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.watch import closing
+
+SPEC = KubeWatch(CONFIG_MAP, "ns")
+QUICK = Pace(backoff=Backoff(first=0.02, most=0.05), quiet=0.05, initial=0.2, hasty=0.02, long=0.0)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def obj(name: str, version: int, content: str = "") -> dict[str, Any]:
+    about = {"name": name, "namespace": "ns", "resourceVersion": str(version), "managedFields": [{"manager": "x"}]}
+    return {"kind": "ConfigMap", "metadata": about, "data": {"content": content or f"{name}{version}"}}
+
+
+def event(kind: str, about: dict[str, Any]) -> bytes:
+    return json.dumps({"type": kind, "object": about}).encode() + b"\n"
+
+
+def bookmark(version: int, end: bool = False) -> bytes:
+    about: dict[str, Any] = {"resourceVersion": str(version)}
+    return event("BOOKMARK", {"metadata": {**about, **({"annotations": {END: "true"}} if end else {})}})
+
+
+def status(code: int, reason: str = "", message: str = "") -> dict[str, Any]:
+    return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
+
+
+def refusal(code: int, reason: str = "", message: str = "", **headers: str) -> bytes:
+    return whole(json.dumps(status(code, reason, message)).encode(), f"{code} {reason or 'Refused'}", **headers)
+
+
+def listing(version: int, *items: dict[str, Any], token: str = "") -> bytes:
+    about = {"resourceVersion": str(version), "continue": token}
+    return whole(json.dumps({"kind": "ConfigMapList", "metadata": about, "items": items}).encode())
+
+
+@dataclass
+class Api:
+    """Answers each request with the next of `script`; the last one stays."""
+
+    script: list[bytes | Callable[[Api], Awaitable[bool]]]
+    queries: list[dict[str, str]] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    server: Server | None = None
+    url: str = ""
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a client has closed the connection of a stream that stays open."""
+    clients: list[Kube] = field(default_factory=list)
+
+    def kube(self, *given: Any, url: str = "", **more: Any) -> Kube:
+        """Return a client, which is closed in the end."""
+        self.clients.append(kube(url or self.url, *given, **more))
+        return self.clients[-1]
+
+    async def behave(self, asked: Asked, server: Server) -> bytes | bool:
+        self.asked.append(asked)
+        self.server = server
+        self.queries.append(dict(parse_qsl(urlsplit(asked.target).query)))
+        step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        return step if isinstance(step, bytes) else await step(self)
+
+    async def chunk(self, text: bytes) -> None:
+        assert self.server is not None
+        await self.server.write(b"%x\r\n%b\r\n" % (len(text), text))
+
+
+def watch(*parts: bytes | float, end: bool = False, drop: bool = False) -> Callable[[Api], Awaitable[bool]]:
+    """A stream of these parts, with pauses where there are numbers. Then it stays open, ends, or breaks off."""
+
+    async def behave(api: Api) -> bool:
+        assert api.server is not None
+        await api.server.write(HEAD)
+        for part in parts:
+            if isinstance(part, float):
+                await asyncio.sleep(part)
+            else:
+                await api.chunk(part)
+        if end:
+            await api.server.write(b"0\r\n\r\n")
+            return True
+        if not drop:
+            await api.server.gone()
+            api.left.set()
+        return DROP
+
+    return behave
+
+
+@asynccontextmanager
+async def cluster(
+    *script: bytes | Callable[[Api], Awaitable[bool]], context: ssl.SSLContext | None = None
+) -> AsyncIterator[Api]:
+    api = Api(list(script))
+    async with serving(api.behave, context) as server:
+        api.url = f"{server.scheme}://127.0.0.1:{server.port}"
+        try:
+            yield api
+        finally:
+            for client in api.clients:
+                client.close()
+
+
+def kube(url: str, user: User = User(), trust: ClusterTrust = ClusterTrust(), proxy: str = "", **means: Any) -> Kube:  # noqa: B008
+    given: dict[str, Any] = {"environment": {}, "random": lambda: 0.5, **means}
+    return Kube(Cluster(url, trust, user, "ns", proxy), Means(**given))
+
+
+@asynccontextmanager
+async def followed(
+    client: Kube, spec: KubeWatch = SPEC, decode: Decode[Any] = plain, pace: Pace = QUICK
+) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
+    """Follow, and yield what returns the next item."""
+    async with closing(watch_kube(client, spec, decode, pace)) as items:
+        yield items.__anext__

@@ -1,0 +1,98 @@
+"""From bytes to records."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from wigwag.kube import decode
+from wigwag.kube.decode import LAST_APPLIED, Change, Lines, MalformedError, Mark, Record, plain, read_event, read_page
+from wigwag.kube.errors import Status
+from wigwag.kube.shapes import feature_flag
+
+OBJECT = {"metadata": {"name": "a"}}
+
+
+def raw(value: Any) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def test_what_is_of_use_to_the_server_alone_is_left_out() -> None:
+    about = {"name": "a", "managedFields": [1], "annotations": {LAST_APPLIED: "{}", "mine": "1"}}
+    assert plain(raw({"metadata": about})) == {"metadata": {"name": "a", "annotations": {"mine": "1"}}}
+    assert plain(raw({"metadata": None})) == {"metadata": None}
+
+
+def test_a_page_has_its_version_the_next_one_and_its_objects() -> None:
+    item = {"metadata": {"namespace": "n", "name": "a", "resourceVersion": "7"}, "data": {}}
+    page = read_page(
+        json.dumps({"metadata": {"resourceVersion": "9", "continue": "t"}, "items": [item]}).encode(), plain
+    )
+    assert (page.version, page.token, page.records) == ("9", "t", (Record(("n", "a"), "7", item),))
+    assert read_page(b'{"metadata":{},"items":null}', plain).records == ()
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"items":[]}', b'{"metadata":{},"items":[1]}', b"[" * 100_000])
+def test_what_is_no_page_is_an_error(body: bytes) -> None:
+    with pytest.raises(MalformedError, match="the list cannot be read"):
+        read_page(body, plain)
+
+
+def test_an_object_that_does_not_fit_is_told_with_its_place_and_its_neighbours_are_read() -> None:
+    items = [{"metadata": {"name": "bad"}, "spec": 5}, {"metadata": {"name": "good"}, "spec": {"flagSpec": {"a": 1}}}]
+    bad, good = read_page(json.dumps({"metadata": {}, "items": items}).encode(), feature_flag).records
+    assert (bad.key, bad.value, bad.problem) == (("", "bad"), None, "Expected `object | null`, got `int` - at `$.spec`")
+    assert good.value is not None
+    assert good.value.document == b'{"a": 1}'
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        ({"type": "ADDED", "object": OBJECT}, Change(Record(("", "a"), "", OBJECT))),
+        ({"type": "DELETED", "object": OBJECT}, Change(Record(("", "a"), "", OBJECT), gone=True)),
+        ({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}, Mark("7")),
+        ({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}, Status(410, "Expired")),
+        ({"type": "SURPRISE", "object": 5}, None),
+    ],
+)
+def test_each_event_is_read(line: Any, event: Any) -> None:
+    assert read_event(json.dumps(line).encode(), plain) == event
+
+
+def test_events_are_put_together_from_pieces_up_to_what_cannot_be_read() -> None:
+    text = b'\n{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}\n'
+    lines = Lines(plain)
+    found = []
+    for byte in text % 1 + text % 2:
+        events, problem = lines.feed(bytes([byte]))
+        assert problem is None
+        found += events
+    assert found == [Mark("1"), Mark("2")]
+    assert not lines.broken
+    events, problem = lines.feed(text % 3 + b"{]\n" + text % 4)
+    assert events == [Mark("3")]
+    assert isinstance(problem, MalformedError)
+    lines = Lines(plain)
+    lines.feed(b'{"type":')
+    assert lines.broken
+
+
+def test_an_event_has_a_length_that_is_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decode, "LONGEST", 100)
+    lines = Lines(plain)
+    assert lines.feed(b"x" * 100)[1] is None
+    assert "more than 100 bytes" in str(lines.feed(b"x")[1])
+
+
+def test_a_document_does_not_keep_its_page_alive() -> None:
+    page = b'{"metadata":{"name":"a"},"spec":{"flagSpec":{"a":1}},"padding":"' + b"x" * 100_000 + b'"}'
+    held = sys.getrefcount(page)
+    found = feature_flag(page)
+    assert found.document == b'{"a":1}'
+    assert sys.getrefcount(page) == held
+    assert feature_flag(b'{"metadata":{}}').document == feature_flag(b'{"metadata":{},"spec":{}}').document == b""

@@ -1,0 +1,159 @@
+"""One watch for all who want the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
+from wigwag.kube.decode import plain
+from wigwag.kube.kinds import CONFIG_MAP
+from wigwag.kube.shapes import feature_flag
+from wigwag.kube.share import Shared
+from wigwag.kube.watchspec import KubeWatch
+from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.watch import closing
+
+SPEC, OTHER = KubeWatch(CONFIG_MAP, "a"), KubeWatch(CONFIG_MAP, "b")
+ONE, TWO = {("a", "x"): 1}, {("a", "x"): 2}
+
+
+class Hub:
+    def __init__(self, group: asyncio.TaskGroup, linger: float) -> None:
+        self.clock, self.watcher = FakeClock(), FakeWatcher()
+        self.shared = Shared(group, self.clock, self._follow, linger)
+
+    def _follow(self, spec: KubeWatch, decode: Any) -> AsyncIterator[Any]:
+        return self.watcher.watch((spec, decode))
+
+    async def push(self, *items: object, spec: KubeWatch = SPEC) -> None:
+        await self.watcher.push((spec, plain), *items)
+
+    def subscribe(self, spec: KubeWatch = SPEC, decode: Any = plain) -> Any:
+        return closing(self.shared.watch(spec, decode))
+
+
+@asynccontextmanager
+async def hub(linger: float = 0.0) -> AsyncIterator[Hub]:
+    async with asyncio.TaskGroup() as group:
+        yield Hub(group, linger)
+
+
+def test_the_first_opens_it_and_the_last_closes_it() -> None:
+    async def main() -> None:
+        async with hub() as made:
+            await settle()
+            assert made.watcher.started == []
+            async with made.subscribe() as first:
+                await made.push(ONE)
+                assert await anext(first) == ONE
+                async with made.subscribe() as second:
+                    assert await anext(second) == ONE, "at once, though nothing has changed"
+                    assert made.watcher.started == [(SPEC, plain)]
+                assert made.watcher.stopped == []
+                await made.push(TWO)
+                assert await anext(first) == TWO
+            await settle()
+            assert made.watcher.stopped == [(SPEC, plain)]
+            assert made.shared.open() == ()
+
+    run(main)
+
+
+def test_what_is_wanted_otherwise_is_another_watch() -> None:
+    async def main() -> None:
+        async with (
+            hub() as made,
+            made.subscribe() as one,
+            made.subscribe(OTHER) as two,
+            made.subscribe(SPEC, feature_flag) as three,
+        ):
+            await made.push(ONE)
+            await made.push(TWO, spec=OTHER)
+            await made.watcher.push((SPEC, feature_flag), {})
+            assert [await anext(one), await anext(two)] == [ONE, TWO]
+            await made.watcher.push((SPEC, plain), UNCHANGED)
+            assert await anext(three) == {}
+            assert made.shared.open() == (SPEC, OTHER, SPEC)
+
+    run(main)
+
+
+def test_a_slow_reader_ends_with_the_newest_value_and_not_with_what_was_said_last() -> None:
+    async def main() -> None:
+        async with hub() as made, made.subscribe() as reader:
+            await made.push(ONE)
+            assert await anext(reader) == ONE
+            await made.push(TWO, UNCHANGED, Trouble("gone"), Trouble("still gone"))
+            assert await anext(reader) == TWO
+            assert await anext(reader) == Trouble("still gone")
+            await made.push(UNCHANGED)
+            assert await anext(reader) is UNCHANGED
+
+    run(main)
+
+
+def test_who_comes_while_there_is_trouble_gets_the_last_value_and_the_trouble() -> None:
+    async def main() -> None:
+        async with hub() as made, made.subscribe() as first:
+            await made.push(ONE, Trouble("gone"))
+            assert await anext(first) == ONE
+            async with made.subscribe() as second:
+                assert [await anext(second), await anext(second)] == [ONE, Trouble("gone")]
+
+    run(main)
+
+
+def test_trouble_before_there_is_a_value_is_told() -> None:
+    async def main() -> None:
+        async with hub() as made, made.subscribe() as reader:
+            await made.push(Trouble("forbidden"))
+            assert await anext(reader) == Trouble("forbidden")
+            await made.push({})
+            assert await anext(reader) == {}
+
+    run(main)
+
+
+def test_a_watch_lingers_for_who_comes_back_soon() -> None:
+    async def main() -> None:
+        async with hub(linger=5.0) as made:
+            async with made.subscribe() as reader:
+                await made.push(ONE)
+                assert await anext(reader) == ONE
+            await made.clock.advance(4.0)
+            async with made.subscribe() as reader:
+                assert await anext(reader) == ONE
+            await made.clock.advance(4.9)
+            assert made.watcher.stopped == []
+            await made.clock.advance(0.2)
+            assert made.watcher.stopped == [(SPEC, plain)]
+            async with made.subscribe() as reader:
+                await made.push(TWO)
+                assert await anext(reader) == TWO
+            await made.clock.advance(6.0)
+
+    run(main)
+
+
+@pytest.mark.parametrize("end", [OSError("surprise"), StopAsyncIteration])
+def test_a_watch_that_fails_fails_for_all_and_the_next_opens_another(end: object) -> None:
+    async def main() -> None:
+        async with hub() as made:
+            async with made.subscribe() as one, made.subscribe() as two:
+                await made.push(ONE)
+                assert [await anext(one), await anext(two)] == [ONE, ONE]
+                await made.push(end)
+                for reader in (one, two):
+                    with pytest.raises((OSError, RuntimeError)):
+                        await anext(reader)
+            async with made.subscribe() as reader:
+                await made.push(TWO)
+                assert await anext(reader) == TWO
+            assert len(made.watcher.started) == 2
+
+    run(main)
