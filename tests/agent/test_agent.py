@@ -117,7 +117,7 @@ def start(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
         (["--port=x"], "--port: 'x' is not a whole number"),
         (["--port=70000"], "--port: '70000' is not a port"),
         (["--uri=flags.json"], "cannot tell what 'flags.json' is; write file:PATH"),
-        (["--uri=core.openfeature.dev/team/flags"], "not available yet"),
+        (["--uri=core.openfeature.dev/team"], "this names no FeatureFlag; write core.openfeature.dev/NAMESPACE/NAME"),
         (["--sources={"], "--sources"),
         (['--sources=[{"uri": "x", "provider": "carrier-pigeon"}]'], "unknown provider 'carrier-pigeon'"),
         (["--stream-deadline=soon"], "is not a duration such as 30s"),

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.pipeline.fakes import run
 from wigwag.agent.assemble import Loader
-from wigwag.agent.state.lastgood import key_of
+from wigwag.agent.state.lastgood import keys_of
 from wigwag.pipeline.spec import Trouble
 from wigwag.sources.document import Document
 from wigwag.sources.source import Settings, Source, parse_sources
@@ -66,7 +68,28 @@ def test_the_field_asks_for_it() -> None:
 def test_a_source_is_remembered_by_what_is_asked_for_and_not_by_its_place_or_password() -> None:
     def key(position: int = 0, **fields: Any) -> str:
         told = [{"uri": "http://h/flags", "provider": "http", **fields}]
-        return key_of(parse_sources(("file:x",) * position, json.dumps(told))[position])
+        sources = parse_sources(("file:x",) * position, json.dumps(told))
+        return keys_of(sources)[sources[position]]
 
     assert key() == key(1) == key(authHeader="Bearer secret")
-    assert key() != key(headers={"x-team": "red"}) != key(headers={"x-team": "blue"})
+    assert key(headers={"x-key": "old"}) == key(headers={"x-key": "new"}) != key()
+
+
+@pytest.mark.parametrize("name", ["authHeader", "headers"])
+def test_sources_that_differ_only_in_a_password_are_not_mixed_up(name: str) -> None:
+    def keys(*passwords: str) -> list[str]:
+        values = [{"x-key": each} if name == "headers" else each for each in passwords]
+        told = [{"uri": "http://h/flags", "provider": "http", name: value} for value in values]
+        return list(keys_of(parse_sources((), json.dumps(told))).values())
+
+    one, two = keys("Bearer one", "Bearer two")
+    assert one != two
+    assert keys("Bearer two", "Bearer one") == [two, one]
+
+
+def test_what_an_earlier_life_said_is_not_updated_but_replaced() -> None:
+    source = Source("flags", "grpc", settings=Settings(incremental=True))
+    loader = Loader("v2", strict=False)
+    loader.flags[source] = loader.parse(source, document(gone=["a"], blue=["b"]))
+    assert loader._load(source, document(blue=["b"])).keys() == ("b",)
+    assert loader._load(source, document(red=["c"])).keys() == ("b", "c")

@@ -29,7 +29,7 @@ class Served:
     """The management port of an agent that has published these documents."""
 
     def __init__(self, *documents: dict[str, Any], static: dict[str, str] | None = None, most: int = 5) -> None:
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}})), published=False, history=History(most))
+        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=History(most))
         flags = None
         for number, document in enumerate(documents, 1):
             flags = wigwag.load({"flags": document}, source="a.json", previous=flags)

@@ -211,7 +211,7 @@ class TestChanges:
 
 def test_a_feed_tells_its_history() -> None:
     history = History(5)
-    feed = Feed(Snapshot(wigwag.load({"flags": {}})), published=False, history=history)
+    feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=history)
     assert history.entries() == ()
     feed.advance(Snapshot(wigwag.load({"flags": {"x": FLAG}}), number=1))
     assert history.find("current") is feed.current()

@@ -340,7 +340,7 @@ def test_a_client_that_comes_back_is_told_at_once_of_what_it_missed_in_its_selec
 
 def test_before_the_first_snapshot_a_client_waits_instead_of_getting_none() -> None:
     async def main() -> None:
-        feed = Feed(snapshot(), published=False)
+        feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"))
         stream = documents(feed, call())
         waiting = asyncio.ensure_future(anext(stream))
         fetching = asyncio.ensure_future(sync(feed)[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call()))

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
     from wigwag.pipeline.spec import Watcher
+    from wigwag.serve.snapshot import Extent
     from wigwag.sources.document import Document
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
 
     Load = Callable[[Source, Document], FlagSet]
+
+
+LARGE = 1 << 20
+"""Bytes of a document that is loaded in a thread."""
 
 
 class Loader:
@@ -46,15 +51,15 @@ class Loader:
         self, documents: Callable[[Source], Documents], around: Callable[[Load], Load] = lambda load: load
     ) -> Watcher[Source, FlagSet]:
         """Return what yields the flags of a source each time they change; `around` may wrap each load."""
-        return parsed(documents, around(self._load))
+        return parsed(documents, around(self._load), lambda document: len(document.content) > LARGE)
 
     def _load(self, source: Source, document: Document) -> FlagSet:
         previous = self.flags.get(source)
         if previous is not None and document == self._documents.get(source):
             return previous  # as after a reconnect: nobody need compare flags that are the same object
         flags = self.parse(source, document, previous, strict=self._strict)
-        if source.settings.incremental and previous is not None:
-            flags = update(previous, flags)
+        if source.settings.incremental and previous is not None and source in self._documents:
+            flags = update(previous, flags)  # not of an earlier life: what went meanwhile is named by nobody
         self.flags[source], self._documents[source] = flags, document
         return flags
 
@@ -86,11 +91,11 @@ class _Merged:
         return self._flags
 
 
-def assembler(now: Callable[[], float]) -> Callable[[Mapping[Source, Value]], Snapshot]:
+def assembler(
+    now: Callable[[], float], required: frozenset[Source] = frozenset()
+) -> Callable[[Mapping[Source, Value]], Snapshot]:
     """Return the function that merges the flags of all sources, in order of their priority, and numbers the result."""
-    numbers = count(1)
-
-    merged = _Merged()
+    numbers, merged = count(1), _Merged()
 
     def assemble(values: Mapping[Source, Value]) -> Snapshot:
         by_source = {source: value for source, value in values.items() if not isinstance(value, Facts)}
@@ -100,11 +105,13 @@ def assembler(now: Callable[[], float]) -> Callable[[Mapping[Source, Value]], Sn
         flags = merged.of([by_source[source] for source in ordered])
         origins = tuple(source for source in ordered for _ in by_source[source].layers)
         facts = combined(value for value in values.values() if isinstance(value, Facts))
-        return Snapshot(flags, number=next(numbers), published=now(), origins=origins, facts=facts)
+        extent: Extent = "whole" if required <= by_source.keys() else "part"
+        return Snapshot(flags, number=next(numbers), published=now(), origins=origins, facts=facts, extent=extent)
 
     return assemble
 
 
 def content(snapshot: Snapshot) -> object:
-    """Return what makes a snapshot worth publishing: its flags, and what is wrong with them."""
-    return snapshot.id, [problem for layer in snapshot.flags.layers for problem in layer.problems]
+    """Return what makes a snapshot worth publishing: its flags, whether they are all, and what is wrong with them."""
+    problems = [problem for layer in snapshot.flags.layers for problem in layer.problems]
+    return snapshot.id, snapshot.extent, problems

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 import wigwag
+from wigwag.agent.locate import documents
 from wigwag.agent.tenancy import LARGEST_RULES, policy_of
 from wigwag.errors import DocumentError, StartError, UsageError
 from wigwag.pipeline.clock import Clock, LoopClock
@@ -24,7 +25,8 @@ from wigwag.pipeline.watch import closing
 from wigwag.serve.opening import read_tls
 from wigwag.serve.tokens import read_rules
 from wigwag.sources.document import Document
-from wigwag.sources.kinds import documents, prepare
+from wigwag.sources.kinds import prepare
+from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.read import read
 from wigwag.wire.tls import context
 
@@ -72,21 +74,25 @@ async def reach(
             prepare([source], remark)
         except UsageError as error:
             return Reached(source, "skipped", error=str(error).removeprefix(f"source {source.name}: "))
-        found = await _first(source, patience)
+        found = await _first(source, hub, patience)
         seconds = clock.now() - began
         if isinstance(found, Document):
             return _judged(source, found, options, seconds)
         return Reached(source, "failing", seconds=seconds, error=found)
 
+    hub = Hub(clock)
     async with asyncio.TaskGroup() as group:
+        running = group.create_task(hub.run())
         tasks = [group.create_task(asked(source)) for source in sources]
+        await asyncio.wait(tasks)
+        running.cancel()
     return [task.result() for task in tasks]
 
 
-async def _first(source: Source, patience: float) -> Document | str:
+async def _first(source: Source, hub: Hub, patience: float) -> Document | str:
     """Return the first document of a source, or why there is none."""
     try:
-        async with asyncio.timeout(patience), closing(documents(source)) as stream:
+        async with asyncio.timeout(patience), closing(documents(source, hub)) as stream:
             async for item in stream:
                 if not isinstance(item, Unchanged):
                     return item.reason if isinstance(item, Trouble) else item

@@ -7,8 +7,8 @@ to the same whenever it is made, and a change of facts is a new snapshot. A fact
 was, and its age is told like that of any source. The first snapshot waits for facts as it does for flags, a few seconds
 at most; being ready does not depend on them.
 
-A kind of facts is one function from a source to a stream of them. The files of a pod may be followed by other means, as
-long as what they yield has the same shape.
+A kind of facts is one function from a source to a stream of them. What is known about a pod comes from the downward API
+where that is mounted; otherwise from the API server, if there is one that we know our pod's name for, and it lets us.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from wigwag.agent.options import AgentOptions
+    from wigwag.agent.ownpod import Identity
     from wigwag.flags.flagset import FlagSet
     from wigwag.pipeline.spec import Watcher
     from wigwag.sources.consul.service import ServiceWatch
+    from wigwag.sources.kubernetes.hub import Hub
 
     Stream: TypeAlias = AsyncIterator["Facts | Trouble | Unchanged"]
     Value: TypeAlias = "FlagSet | Facts"
@@ -82,9 +84,9 @@ def _service(source: Source, environment: Mapping[str, str]) -> ServiceWatch:
         raise UsageError(f"--context-from-consul: {error}; write SERVICE, or consul://HOST:PORT/SERVICE") from None
 
 
-def watch_facts(source: Source, environment: Mapping[str, str] = os.environ) -> Stream:
-    """Yield the facts of a source whenever they change."""
-    return _KINDS[source.provider](source, environment)
+def watch_facts(source: Source, environment: Mapping[str, str] = os.environ, hub: Hub | None = None) -> Stream:
+    """Yield the facts of a source whenever they change. Without a hub, no API server is asked."""
+    return _KINDS[source.provider](source, environment, hub)
 
 
 def watching(flags: Watcher[Source, FlagSet], facts: Callable[[Source], Stream]) -> Watcher[Source, Value]:
@@ -105,12 +107,16 @@ def combined(parts: Iterable[Facts]) -> dict[str, Any]:
     return found
 
 
-async def _pod(source: Source, environment: Mapping[str, str]) -> Stream:
-    """A volume is there before the pod starts, or never; without one, the environment is all there is."""
+async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) -> Stream:
+    """A volume is there before the pod starts, or never; without one, the API server or the environment is asked."""
     from wigwag.sources.directory import DirectoryWatch, watch_directory
 
     if not Path(source.address).is_dir():  # noqa: ASYNC240 - once, and local
         known = pod_facts({}, environment)
+        if hub is not None and (who := _identity(environment)) is not None:
+            async with closing(_pod_from_server(hub, who, known)) as told:
+                async for news in told:
+                    yield news
         advice = f"mount the downward API at {source.address}, or set POD_NAME, POD_NAMESPACE, NODE_NAME"
         yield Facts({"pod": known}) if known else Trouble(f"nothing is known about this pod; {advice}")
         await asyncio.Event().wait()
@@ -119,7 +125,32 @@ async def _pod(source: Source, environment: Mapping[str, str]) -> Stream:
             yield Facts({"pod": pod_facts(item, environment)}) if isinstance(item, dict) else item
 
 
-async def _consul(source: Source, environment: Mapping[str, str]) -> Stream:
+def _identity(environment: Mapping[str, str]) -> Identity | None:
+    from wigwag.agent.ownpod import identify
+
+    try:
+        return identify(environment)
+    except UsageError:
+        return None
+
+
+async def _pod_from_server(hub: Hub, who: Identity, known: dict[str, Any]) -> Stream:
+    """The server's word goes before what is known; until there is one, that has to do."""
+    from wigwag.agent.ownpod import watch_facts_of
+
+    answered = False
+    async with closing(watch_facts_of(hub, who)) as stream:
+        async for item in stream:
+            if isinstance(item, dict):
+                yield Facts({"pod": known | item})
+            else:
+                if known and not answered:
+                    yield Facts({"pod": known})
+                yield item
+            answered = True
+
+
+async def _consul(source: Source, environment: Mapping[str, str], _: Hub | None) -> Stream:
     from wigwag.sources.consul.service import Health, watch_service
 
     spec = _service(source, environment)
@@ -133,4 +164,4 @@ def _health(service: str, health: Any) -> Facts:
     return Facts({"consul": {attribute(service): {**told, "tags": list(health.tags)}}})
 
 
-_KINDS: dict[str, Callable[[Source, Mapping[str, str]], Stream]] = {POD: _pod, SERVICE: _consul}
+_KINDS: dict[str, Callable[[Source, Mapping[str, str], Hub | None], Stream]] = {POD: _pod, SERVICE: _consul}

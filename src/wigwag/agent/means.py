@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING
 
-from wigwag.agent.facts import watch_facts
 from wigwag.agent.state.directory import StateDir
 from wigwag.pipeline.watch import Manners
-from wigwag.sources.kinds import documents
 from wigwag.wire.server import serve
 
 if TYPE_CHECKING:
@@ -38,8 +36,10 @@ class Means:
     manners: Manners = field(default_factory=Manners)
     wall: Callable[[], float] = time
     """The time in Unix seconds."""
-    documents: Callable[[Source], Documents] = documents
-    facts: Callable[[Source], Stream] = watch_facts
+    documents: Callable[[Source], Documents] | None = None
+    """What yields the documents of a source; None: the sources themselves."""
+    facts: Callable[[Source], Stream] | None = None
+    """What yields facts; None: where they are to be had."""
     state: Callable[[str], StateDir] = StateDir.open
     """Opens the directory in which the last good flags are kept."""
     serve: Serve = serve

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from wigwag.flags.flagset import layer_problems
+from wigwag.flags.flagset import known_findings, layer_problems
 from wigwag.observe import Gauge
 
 if TYPE_CHECKING:
@@ -122,10 +123,21 @@ class Report:
         async for snapshot in self._pipeline.topic:
             fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}
             log.info("snapshot published", extra={"fields": fields})
+            await _look_at(snapshot)
             problems = {str(problem) for problem in snapshot.flags.problems}
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
+
+
+async def _look_at(snapshot: Snapshot) -> None:
+    """Look at every flag that is new, a few at a time: checking a rule costs more than loading it."""
+    for _, layer in snapshot.layers():
+        for number, flag in enumerate(layer.flags()):
+            if flag.findings is None:
+                known_findings(flag)
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
 
 
 def _problems(snapshot: Snapshot) -> dict[Hashable, tuple[Finding, ...]]:

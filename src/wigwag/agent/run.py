@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import wigwag
 from wigwag.agent.assemble import Loader, assembler, content
-from wigwag.agent.facts import fact_sources, watching
+from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
+from wigwag.agent.locate import agent_sources, documents
 from wigwag.agent.means import Means
 from wigwag.agent.ports import Parts, ports
 from wigwag.agent.report import Report
@@ -28,7 +30,8 @@ from wigwag.serve.process import run_until_told
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import prepare
-from wigwag.sources.source import DEMO, parse_sources
+from wigwag.sources.kubernetes.hub import Hub
+from wigwag.sources.source import DEMO
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
@@ -67,38 +70,45 @@ class Agent:
 
     def __init__(self, options: AgentOptions, means: Means | None = None) -> None:
         self._options, self._means = options, means or Means()
-        self.sources = parse_sources(options.uri, options.sources)
+        self.sources = agent_sources(options)
         prepare(self.sources, log.warning)
         for remark in too_strict(self.sources, options.stale_after):
             log.warning("%s", remark)
         means, manners = self._means, self._means.manners
-        self._clock = manners.clock
+        self._clock, self._hub = manners.clock, Hub(manners.clock)
         self._loader = loader = Loader(options.fractional, strict=options.strict)
         self.last_good = LastGood(options.state_dir, manners.clock, means.wall, means.state)
         restored = self.last_good.restore(self.sources, loader)
         loader.flags |= {source: found.value for source, found in restored.items()}
+        grace = (
+            0.0 if restored else SOURCE_GRACE_SECONDS
+        )  # what is there already need not wait for a source that is new
+        required = frozenset(source for source in self.sources if source.required)
         self.metrics = Metrics()
         self.metrics.registry.add(*vitals())
         self.telemetry = telemetry(options, self.metrics)
         self.pipeline: Pipeline[Source, Value, Snapshot] = Pipeline(
             [
-                *(Wanted(source, source.required, SOURCE_GRACE_SECONDS) for source in self.sources),
-                *(Wanted(source, grace=SOURCE_GRACE_SECONDS) for source in fact_sources(options, len(self.sources))),
+                *(Wanted(source, source.required, grace) for source in self.sources),
+                *(Wanted(source, grace=grace) for source in fact_sources(options, len(self.sources))),
             ],
-            watching(loader.watcher(means.documents, self.telemetry.loading), means.facts),
-            assembler(means.wall),
+            watching(
+                loader.watcher(means.documents or partial(documents, hub=self._hub), self.telemetry.loading),
+                means.facts or partial(watch_facts, hub=self._hub),
+            ),
+            assembler(means.wall, required),
             key=content,
             manners=manners,
             restored=restored,
         )
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}})), published=False, history=History(options.snapshots))
+        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=History(options.snapshots))
         self.freshness = Freshness(self.pipeline, manners.clock, options.stale_after)
         self.report = Report(
             self.pipeline,
             self.feed,
             manners.clock.now,
             self.freshness,
-            required=frozenset(source for source in self.sources if source.required),
+            required=required,
             only_fresh=options.readiness == "fresh",
         )
         self.report.register(self.metrics.registry)
@@ -113,6 +123,7 @@ class Agent:
             running = [
                 tasks.create_task(coroutine)
                 for coroutine in (
+                    self._hub.run(),
                     self.pipeline.run(),
                     self.feed.follow(self.pipeline.topic),
                     self.report.log_sources(),

@@ -17,7 +17,7 @@ from wigwag.errors import DocumentError
 from wigwag.flags import refs
 from wigwag.flags.compile import Compiler, Program, failing
 from wigwag.flags.document import Definition, decode
-from wigwag.flags.model import Fractional, Limits, Numbers, child, render
+from wigwag.flags.model import Finding, Fractional, Limits, Numbers, child, render
 
 if TYPE_CHECKING:
     from wigwag.flags.evaluate import Table
@@ -58,6 +58,8 @@ class Flag(Struct, eq=False, gc=False):
     tables: dict[str | None, Table] = _NOTHING
     _rule: Any = UNSET
     _digest: bytes = b""
+    findings: tuple[Finding, ...] | None = None
+    """What is wrong with it, once somebody has looked."""
 
     @property
     def where(self) -> Where:

@@ -234,13 +234,20 @@ def layer_problems(layer: Layer) -> Iterator[Finding]:
         _document_findings(layer),
         metadata_findings(layer.setting.metadata, "$.metadata"),
         evaluator_findings(layer.setting),
-        chain.from_iterable(map(flag_findings, layer.flags())),
+        chain.from_iterable(map(known_findings, layer.flags())),
     )
     seen = set()
     for finding in findings:
         if (finding.code, finding.path) not in seen:
             seen.add((finding.code, finding.path))
             yield finding.of(layer.setting.source)
+
+
+def known_findings(flag: Flag) -> tuple[Finding, ...]:
+    """Return what is wrong with a flag; an unchanged flag is the same object, and is looked at once."""
+    if flag.findings is None:
+        flag.findings = tuple(flag_findings(flag))
+    return flag.findings
 
 
 def _document_findings(layer: Layer) -> Iterator[Finding]:

@@ -47,4 +47,4 @@ class Selector(Struct, frozen=True):
             return None
         if self.key in flag.metadata:
             return flag
-        return replace(flag, metadata={self.key: self.value, **flag.metadata}, tables={}, _digest=b"")
+        return replace(flag, metadata={self.key: self.value, **flag.metadata}, tables={}, _digest=b"", findings=None)

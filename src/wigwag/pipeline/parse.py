@@ -7,6 +7,7 @@ is as bad as it was.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from wigwag.pipeline.spec import UNCHANGED, S, Trouble, Unchanged, V
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def parsed(watcher: Watcher[S, V], parse: Callable[[S, V], T]) -> Watcher[S, T]:
-    """Return a watcher that yields what `parse` makes of the values of another; a `ValueError` becomes `Trouble`."""
+def parsed(
+    watcher: Watcher[S, V], parse: Callable[[S, V], T], large: Callable[[V], bool] = lambda value: False
+) -> Watcher[S, T]:
+    """Return a watcher that yields what `parse` makes of the values of another; a `ValueError` becomes `Trouble`.
+
+    What is `large` is parsed in a thread: it takes long enough for others to notice.
+    """
 
     async def watch(spec: S) -> AsyncIterator[T | Trouble | Unchanged]:
         bad: Trouble | None = None
@@ -32,7 +38,7 @@ def parsed(watcher: Watcher[S, V], parse: Callable[[S, V], T]) -> Watcher[S, T]:
                 elif isinstance(item, Trouble):
                     yield item
                 else:
-                    found = attempt(spec, item)
+                    found = await asyncio.to_thread(attempt, spec, item) if large(item) else attempt(spec, item)
                     bad = found if isinstance(found, Trouble) else None
                     yield found
 

@@ -16,6 +16,7 @@ from wigwag.errors import SelectorError
 from wigwag.flags.model import DEFAULT, DISABLED, ERROR
 from wigwag.serve import messages
 from wigwag.serve.context import selector_of
+from wigwag.serve.feed import NOT_YET
 from wigwag.serve.messages import AnyFlag
 from wigwag.wire.rpc import Code, Method, RpcError
 
@@ -101,6 +102,8 @@ class Evaluation:
         def resolve_all(call: Call) -> bytes:
             context = messages.read_context(call.body, call.json)
             snapshot = self._current()
+            if snapshot.extent == "none":
+                raise RpcError(Code.UNAVAILABLE, NOT_YET)  # or the client would take it that there are none
             flags = select(snapshot, call)
             context = dict(self._enrichment.apply(context, call, snapshot.facts, headers=with_metadata))
             found = {}

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 FOREVER = 86400.0
 """Seconds that nobody waits for."""
 TIMEOUT = "stream closed due to server-side timeout"
+NOT_YET = "there are no flags to hand out yet: not every required source has answered"
 STOPPING = "stream closed because the server is stopping"
 Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
 """(seen before, current): the same one twice when it is time for a sign of life, None for the current at the end."""
@@ -28,8 +29,8 @@ Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
 class Feed:
     """Snapshots, the latest first. There is always a current one; before the first is published it is the empty one."""
 
-    def __init__(self, empty: Snapshot, *, published: bool = True, history: History | None = None) -> None:
-        self._snapshot, self.published, self.history = empty, published, history
+    def __init__(self, first: Snapshot, *, history: History | None = None) -> None:
+        self._snapshot, self.history = first, history
         self._closed = False
         self._waiters: set[asyncio.Future[None]] = set()
 
@@ -37,10 +38,22 @@ class Feed:
         """Return the snapshot that a request works on."""
         return self._snapshot
 
-    async def first(self, patience: float) -> Snapshot:
-        """Return the current snapshot; before any is published, wait for one, but not for ever."""
-        if not self.published and not self._closed:
-            await self._wait(asyncio.get_running_loop().time() + patience)
+    @property
+    def published(self) -> bool:
+        """Whether there has been anything to publish."""
+        return self._snapshot.extent != "none"
+
+    async def whole(self, patience: float) -> Snapshot:
+        """Return the current snapshot; wait, but not for ever, until it has the flags of all required sources.
+
+        Whoever takes a document for all there is would drop the flags that are missing from a part.
+        """
+        now = asyncio.get_running_loop().time
+        end = now() + patience
+        while self._snapshot.extent != "whole" and not self._closed:
+            if now() >= end:
+                raise RpcError(Code.UNAVAILABLE, NOT_YET)
+            await self._wait(end)
         return self._snapshot
 
     async def follow(self, snapshots: AsyncIterable[Snapshot]) -> None:
@@ -50,7 +63,7 @@ class Feed:
 
     def advance(self, snapshot: Snapshot) -> None:
         """Make this the current snapshot and wake whoever waits for it."""
-        self._snapshot, self.published = snapshot, True
+        self._snapshot = snapshot
         if self.history is not None:
             self.history.add(snapshot)
         self._wake()

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from wigwag.errors import SelectorError
 from wigwag.serve.context import Enrichment, selector_of
+from wigwag.serve.feed import NOT_YET
 from wigwag.wire.http import Reply, Stream, parsed
 
 if TYPE_CHECKING:
@@ -117,23 +118,32 @@ class Ofrep:
             flags = snapshot.select(selector)
         except SelectorError as error:
             return _error(400, None, "GENERAL", f"invalid selector: {error}", {})
-        body = self._all(snapshot, flags, selector, context)
-        etag = b'"%s"' % blake2b(body, digest_size=16).hexdigest().encode()
+        if snapshot.extent == "none":
+            return _error(503, None, "PROVIDER_NOT_READY", NOT_YET, {})  # or the client would take it for no flags
+        items, tail = self._all(snapshot, flags, selector, context), self._tail(snapshot, flags, selector)
+        etag = b'"%s"' % blake2b(items + tail, digest_size=16).hexdigest().encode()
         if _matches(request.header(b"if-none-match"), etag):
             return Reply(304, ((b"etag", etag),))
-        return Reply(200, (*_JSON, (b"etag", etag)), body)
+        return Reply(200, (*_JSON, (b"etag", etag)), items + self._dated(snapshot, flags, tail))
 
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
         resolver, items = self._resolver, []
         for key in snapshot.keep(selector, "keys", lambda: ordered_keys(flags)):
-            found = resolver.resolve(snapshot, flags, key, None, context)
-            items.append(resolver.encoded(snapshot, "ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
-        tail = snapshot.keep(selector, "tail", lambda: self._tail(flags))
-        return b'{"flags":[' + b",".join(items) + b"]," + tail
+            found = resolver.judge(snapshot, flags, key, None, context)
+            items.append(snapshot.encoded("ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
+        return b'{"flags":[' + b",".join(items) + b"],"
 
-    def _tail(self, flags: FlagSet) -> bytes:
+    def _tail(self, snapshot: Snapshot, flags: FlagSet, selector: str) -> bytes:
+        return snapshot.keep(selector, "tail", lambda: self._rest(flags, flags.reflected))
+
+    def _dated(self, snapshot: Snapshot, flags: FlagSet, tail: bytes) -> bytes:
+        """Tell the snapshot and its age, if asked to. The ETag is without: the same flags stay the same as they age."""
+        told = self._resolver.told(snapshot)
+        return self._rest(flags, {**flags.reflected, **told}) if told else tail
+
+    def _rest(self, flags: FlagSet, metadata: dict[str, Any]) -> bytes:
         streams = self._streams.advertised(str(flags.reflected.get("flagSetId", "")))
-        return _encode({"metadata": flags.reflected} | ({"eventStreams": streams} if streams else {}))[1:]
+        return _encode({"metadata": metadata} | ({"eventStreams": streams} if streams else {}))[1:]
 
     def _context(self, request: Request, facts: Mapping[str, Any]) -> Any:
         """Return the evaluation context; None if the body is not JSON."""

@@ -41,9 +41,11 @@ class Relay(Generic[T]):
         join: Callable[[T, Encode], tuple[Board, Callable[[], None]]],
         authorize: Authorize[T] | None = None,
         refused: Callable[[str], None] = lambda reason: None,
+        patience: float = PATIENCE,
     ) -> None:
         """`read` finds the target of a selector, `UsageError` if there is none; `join` subscribes to it."""
         self._read, self._join, self._authorize, self._refused = read, join, authorize, refused
+        self._patience = patience
 
     def methods(self) -> dict[bytes, Method]:
         """Return the methods of both services."""
@@ -71,7 +73,7 @@ class Relay(Generic[T]):
             await self._check(call, target)
             posted = Posted(partial(self._join, target, _NEW[call.json]))
             try:
-                async with asyncio.timeout(PATIENCE):
+                async with asyncio.timeout(self._patience):
                     return await anext(posted)
             except TimeoutError:
                 raise RpcError(Code.UNAVAILABLE, LATE) from None

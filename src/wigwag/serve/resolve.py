@@ -51,24 +51,43 @@ class Resolver:
     def resolve(
         self, snapshot: Snapshot, flags: FlagSet, key: str, type: str | None, context: Mapping[str, Any]
     ) -> Resolution:
+        """Evaluate a flag of a selection of a snapshot, and tell of the snapshot if asked to."""
+        found = self.judge(snapshot, flags, key, type, context)
+        return self._dated(snapshot, flags, key, found) if self._metadata else found
+
+    def judge(
+        self, snapshot: Snapshot, flags: FlagSet, key: str, type: str | None, context: Mapping[str, Any]
+    ) -> Resolution:
         """Evaluate a flag of a selection of a snapshot."""
         found = flags.resolve(key, type, None, context)
-        if self._freshness.stale or self._metadata:
-            found = self._marked(snapshot, flags, key, found)
+        if (
+            self._freshness.stale
+            and found.variant is not None
+            and self._origin(snapshot, flags, key) in self._freshness.stale
+        ):
+            found = snapshot.stale(found)
         self._evaluated(key, found)
         return found
+
+    def told(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Return what an answer about many flags tells of the snapshot: its id, and the age of the oldest part."""
+        if not self._metadata:
+            return {}
+        ages = [age for origin, _ in snapshot.layers() if (age := self._freshness.age(origin)) is not None]
+        return _told(snapshot, max(ages, default=None))
 
     def encoded(self, snapshot: Snapshot, form: str, found: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:
         """Return a resolution in a form, encoded once for as long as it stays the same."""
         return encode(found) if self._metadata else snapshot.encoded(form, found, encode)
 
-    def _marked(self, snapshot: Snapshot, flags: FlagSet, key: str, found: Resolution) -> Resolution:
+    def _origin(self, snapshot: Snapshot, flags: FlagSet, key: str) -> Hashable:
         flag = flags.flag(key)
-        origin = snapshot.origin(flag) if flag else None
-        if origin in self._freshness.stale and found.variant is not None:
-            found = snapshot.stale(found)
-        if not self._metadata:
-            return found
-        age = self._freshness.age(origin)
-        told = {SNAPSHOT: snapshot.id} | ({} if age is None else {AGE: round(age, 3)})
+        return snapshot.origin(flag) if flag else None
+
+    def _dated(self, snapshot: Snapshot, flags: FlagSet, key: str, found: Resolution) -> Resolution:
+        told = _told(snapshot, self._freshness.age(self._origin(snapshot, flags, key)))
         return replace(found, metadata={**found.metadata, **told})
+
+
+def _told(snapshot: Snapshot, age: float | None) -> dict[str, Any]:
+    return {SNAPSHOT: snapshot.id} | ({} if age is None else {AGE: round(age, 3)})

@@ -7,7 +7,7 @@ costly to make from a snapshot (a selection, an encoded document) is made once a
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from wigwag.flags.parse import Layer
 
 T = TypeVar("T")
+Extent: TypeAlias = Literal["none", "part", "whole"]
+"""How much of what is wanted is known: nothing yet, the flags of some sources, or those of all that are required."""
 _NOTHING: dict[str, Any] = {}
 LONGEST_SELECTOR = 1024
 
@@ -32,7 +34,7 @@ LONGEST_SELECTOR = 1024
 class Snapshot:
     """Immutable, but for what it remembers of its own content."""
 
-    __slots__ = ("_encoded", "_kept", "_origins", "_stale", "facts", "flags", "number", "published")
+    __slots__ = ("_encoded", "_kept", "_origins", "_stale", "extent", "facts", "flags", "number", "published")
 
     def __init__(
         self,
@@ -42,10 +44,11 @@ class Snapshot:
         published: float = 0.0,
         origins: tuple[Hashable, ...] = (),
         facts: Mapping[str, Any] | None = None,
+        extent: Extent = "whole",
     ) -> None:
         """`origins` has where each layer of the flags came from; `facts` are attributes laid over every context."""
         self.flags, self.number, self.published, self._origins = flags, number, published, origins
-        self.facts = facts or _NOTHING
+        self.facts, self.extent = facts or _NOTHING, extent
         self._kept: dict[tuple[str, Hashable], Any] = {}
         self._encoded: dict[tuple[str, int], tuple[Resolution, bytes]] = {}
         self._stale: dict[int, tuple[Resolution, Resolution]] = {}

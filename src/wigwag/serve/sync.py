@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 METADATA = f"/{SERVICE}/GetMetadata".encode()
 PATIENCE = 5.0
-"""How long a client waits for the first document: one without flags would make it ready with none."""
+"""How long a client waits for the first document: one without flags, or with a part, would make it drop its own."""
 
 
 class Sync:
@@ -61,7 +61,7 @@ class Sync:
 
     async def _fetch(self, call: Call) -> bytes:
         _, selector = _wanted(call)
-        snapshot = await self._feed.first(PATIENCE)
+        snapshot = await self._feed.whole(PATIENCE)
         select(snapshot, call, selector)
         return snapshot.keep(
             selector, ("fetch", call.json), lambda: messages.synced(document(snapshot, selector), None, json=call.json)
@@ -95,7 +95,7 @@ class Sync:
         start, ended = monotonic(), "client_disconnect"
         labels = self._metrics.stream_opened(selector, provider_id)
         try:
-            first = await self._feed.first(PATIENCE)
+            first = await self._feed.whole(PATIENCE)
             async with aclosing(self._feed.steps(first, deadline=self._deadline)) as steps:
                 del first
                 yield message(self._feed.current())

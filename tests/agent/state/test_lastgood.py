@@ -127,3 +127,39 @@ def test_old_flags_are_called_stale_and_every_answer_can_tell_its_age(tmp_path: 
         told = json.loads(agent.fetch("OFREP", f"{BULK}/x", {})[1])["metadata"]
         assert told["wigwag.snapshot"] == snapshot
         assert told["wigwag.age"] > 0.2
+
+
+def test_an_agent_that_knows_nothing_yet_takes_no_flags_from_those_behind_it(tmp_path: Path) -> None:
+    """Restart the first of two chained agents without its file, and with one of two: the second keeps what it has."""
+    one, two = tmp_path / "one.json", tmp_path / "two.json"
+    write(one, {"flags": {"x": FLAG}})
+    write(two, {"flags": {"y": FLAG}})
+    sources = (f"--uri=file:{one}", f"--uri=file:{two}")
+    with AgentProcess(*sources) as first:
+        ports = {"sync-port": first.port("sync")}
+        with AgentProcess(f"--uri=grpc://{first.address('sync')}", f"--state-dir={tmp_path / 'state'}") as second:
+            first.stop()
+            two.unlink()
+            with AgentProcess(*sources, ports=ports) as again:  # after its grace it serves a part
+                assert again.fetch("management", "/readyz")[0] == 412
+                assert evaluate(again, "x")["value"] is True
+                seen = len(second.lines)
+                second.wait_for_log(lambda line: "not every required source" in line["msg"], seen - 3)
+                assert evaluate(second, "x")["value"] is True
+                assert evaluate(second, "y")["value"] is True
+                write(two, {"flags": {"y": {**FLAG, "defaultVariant": "off"}}})
+                second.wait_for_log(lambda line: line["msg"] == "snapshot published", seen)
+                assert evaluate(second, "y")["value"] is False
+
+
+def test_restored_flags_do_not_wait_for_a_source_that_is_new(tmp_path: Path) -> None:
+    state, flags = tmp_path / "state", tmp_path / "flags.json"
+    kept(state, flags, {"x": FLAG})
+    flags.unlink()
+    sources = (f"--uri=file:{flags}", f"--uri=file:{tmp_path / 'new.json'}")
+    with AgentProcess(*sources, f"--state-dir={state}") as agent:
+        published, serves = (
+            next(n for n, line in enumerate(agent.lines) if wanted in line["msg"]) for wanted in ("published", "serves")
+        )
+        assert abs(published - serves) <= 4  # the two come together, and not one after the grace of the other
+        assert evaluate(agent, "x")["reason"] == "STALE"

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.observe import Registry
     from wigwag.pipeline.clock import Clock
+    from wigwag.pipeline.publish import Topic
     from wigwag.pipeline.run import Pipeline
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
@@ -38,11 +40,30 @@ CONFIRM_SECONDS = 20.0
 log = logging.getLogger("wigwag.agent")
 
 
-def key_of(source: Source) -> str:
-    """Return what a source is known by across lives: what is asked for, not its place, nor a password."""
+def keys_of(sources: Iterable[Source]) -> dict[Source, str]:
+    """Return what sources are known by across lives: what is asked for, not its place, nor a password.
+
+    Of sources that are alike but for a password, the password tells which is which: it may be what decides about the
+    answer. Then a new one makes a new source; better no flags from before than another's.
+    """
+    asked = {source: _asked(source) for source in sources}
+    alike = Counter(asked.values())
+    return {source: _digest(key, *_secrets(source) if alike[key] > 1 else ()) for source, key in asked.items()}
+
+
+def _asked(source: Source) -> str:
     told = source.settings
-    asked = [source.provider, source.name, told.selector, told.provider_id, sorted(told.headers)]
-    return blake2b(msgspec.json.encode(asked), digest_size=16).hexdigest()
+    names = sorted(name.lower() for name, _ in told.headers)
+    return _digest(source.provider, source.name, told.selector, told.provider_id, names)
+
+
+def _secrets(source: Source) -> tuple[object, ...]:
+    told = source.settings
+    return told.address, told.auth_header, sorted(told.headers), msgspec.to_builtins(told.oauth)
+
+
+def _digest(*told: object) -> str:
+    return blake2b(msgspec.json.encode(told), digest_size=16).hexdigest()
 
 
 class LastGood:
@@ -55,12 +76,14 @@ class LastGood:
         self._state = open(directory) if directory else None
         self._keeper = Keeper(self._state, clock, wall) if self._state else None
         self._note: Callable[[], None] = lambda: None
+        self._keys: dict[Source, str] = {}
 
     def restore(self, sources: Iterable[Source], loader: Loader) -> dict[Source, Restored[FlagSet]]:
         """Return what is known of these sources from before. What cannot be used is told, and never in the way."""
         if self._keeper is None:
             return {}
-        by_key = {key_of(source): source for source in sources}
+        self._keys = keys_of(sources)
+        by_key = {key: source for source, key in self._keys.items()}
         found = self._keeper.restore(by_key.keys())
         for problem in found.problems:
             log.warning("state: %s", problem)
@@ -83,14 +106,14 @@ class LastGood:
 
         def note() -> None:
             assert self._keeper is not None
-            self._keeper.note(_held(pipeline, flags, self._clock.now(), self._wall()))
+            self._keeper.note(_held(pipeline, flags, self._keys, self._clock.now(), self._wall()))
 
         self._note = note
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.run())
             group.create_task(self._confirm(note))
-            async for _ in pipeline.topic:
-                note()
+            group.create_task(_each(pipeline.turns, note))
+            await _each(pipeline.topic, note)
 
     async def _confirm(self, note: Callable[[], None]) -> None:
         while True:
@@ -120,13 +143,22 @@ class LastGood:
         )
 
 
+async def _each(topic: Topic[Any], note: Callable[[], None]) -> None:
+    async for _ in topic:
+        note()
+
+
 def _held(
-    pipeline: Pipeline[Source, Value, Snapshot], flags: Mapping[Source, FlagSet], now: float, wall: float
+    pipeline: Pipeline[Source, Value, Snapshot],
+    flags: Mapping[Source, FlagSet],
+    keys: Mapping[Source, str],
+    now: float,
+    wall: float,
 ) -> dict[str, Held]:
     """Return what each source that has answered says, and until when that was known to hold."""
     held = {}
     for status in pipeline.statuses():
         age = status.age(now)
         if status.values and age is not None and status.spec in flags:  # facts are not kept: they are of the moment
-            held[key_of(status.spec)] = Held(flags[status.spec], wall - age)
+            held[keys[status.spec]] = Held(flags[status.spec], wall - age)
     return held

@@ -1,0 +1,230 @@
+"""Where an agent finds its flags if nobody says: `--uri core.openfeature.dev/`, and the annotations of its own pod.
+
+    annotations ──▶ references ──▶ one watch per FeatureFlag ──▶ one document
+    (a mounted file, or the API)   a change of references starts this anew
+
+Annotations are read from the downward API's volume where it is mounted, and otherwise from the API server. Until they
+name something the source has not answered, and its status says why. Afterwards nothing that goes wrong with them takes
+flags away: a name that cannot be read, or is gone, leaves what it named before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from msgspec.structs import replace
+
+from wigwag.agent.podinfo import read_map
+from wigwag.errors import UsageError
+from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.watch import closing
+from wigwag.sources import kinds
+from wigwag.sources.document import Document
+from wigwag.sources.merge import Merger
+from wigwag.sources.source import Source, parse_sources
+from wigwag.sources.uris import SELF
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from wigwag.agent.options import AgentOptions
+    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kubernetes.hub import Hub
+
+    References: TypeAlias = tuple[str, ...]
+    """Names of FeatureFlags, each with its namespace; later ones win."""
+    Told: TypeAlias = tuple[Mapping[str, str], str]
+    """The annotations of a pod, and its namespace."""
+
+ANNOTATION = "openfeature.dev/featureflag"
+ORDER = "openfeature.agent/standing-orders-resource"
+ANNOTATIONS = (ANNOTATION, "openfeature.io/standingorder", ORDER)
+"""The first that a pod has counts; the others are those of the proposals."""
+OPERATORS = "openfeature.dev/featureflagsource"
+MOST = 50
+"""References; each is a watch."""
+_LARGEST = 1 << 20
+log = logging.getLogger("wigwag.agent")
+
+
+def agent_sources(options: AgentOptions, remark: Callable[[str], object] = log.warning) -> tuple[Source, ...]:
+    """Return the sources of an agent. One that has to be located is told where the downward API is mounted."""
+    found = parse_sources(options.uri, options.sources, remark)
+    return tuple(
+        replace(each, settings=replace(each.settings, address=options.pod_info)) if each.provider == SELF else each
+        for each in found
+    )
+
+
+def documents(source: Source, hub: Hub) -> Documents:
+    """Yield the documents of a source, whatever kind it is."""
+    return located(source, hub) if source.provider == SELF else kinds.documents(source, hub)
+
+
+def references(annotations: Mapping[str, str], namespace: str) -> References:
+    """Return what annotations name; `UsageError` if that is nothing.
+
+    >>> references({"openfeature.dev/featureflag": "base, team-b/shop"}, "team-a")
+    ('team-a/base', 'team-b/shop')
+    >>> references({ORDER: 'flags"', ORDER + "-namespace": "ops"}, "team-a")
+    ('ops/flags',)
+    """
+    for annotation in ANNOTATIONS:
+        if annotation in annotations:
+            home = annotations.get(f"{annotation}-namespace", "").strip(' "') or namespace
+            names = [each.strip(' "') for each in annotations[annotation].split(",")]
+            found = tuple(dict.fromkeys(_whole(name, home) for name in names if name))
+            if found and len(found) <= MOST:
+                return found
+            raise UsageError(
+                f"the annotation {annotation} of this pod names {len(found)} FeatureFlags; name 1 to {MOST}"
+            )
+    hint = f" ({OPERATORS} is for the operator)" if OPERATORS in annotations else ""
+    raise UsageError(f"this pod has no annotation {ANNOTATION}{hint}; write the name of a FeatureFlag into it")
+
+
+def _whole(name: str, namespace: str) -> str:
+    return name if "/" in name else f"{namespace}/{name}"
+
+
+async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.environ) -> Documents:
+    """Yield the document that the pod's annotations lead to."""
+    names: References = ()
+    merger = Merger()
+    while True:
+        streams: dict[str, AsyncIterator[Any]] = {"": _named(source, hub, environment)}
+        streams |= {name: kinds.documents(_reference(source, name), hub) for name in names}
+        state = _Located(names, merger)
+        async with closing(_together(hub, streams)) as items:
+            async for name, item in items:
+                if not name and isinstance(item, tuple) and item != names:
+                    log.info("the annotations of this pod name %s", ", ".join(item))
+                    names = item
+                    break
+                for told in state.take(name, item):
+                    yield told
+
+
+def _reference(source: Source, name: str) -> Source:
+    """Return a FeatureFlag as a source; a name that is none is trouble with it, as soon as it is watched."""
+    return Source(name, "kubernetes", settings=replace(source.settings, address=""))
+
+
+class _Located:
+    """What came of the references so far."""
+
+    def __init__(self, names: References, merger: Merger) -> None:
+        self._merger, self._news = merger, False
+        self._found: dict[str, Document | None] = dict.fromkeys(names)
+        self._troubles: dict[str, Trouble] = {}
+
+    def take(self, name: str, item: Any) -> list[Document | Trouble | Unchanged]:
+        """Take in what one of the streams yields; return what is to be told."""
+        before = self._troubles.pop(name, None)
+        if isinstance(item, Trouble):
+            self._troubles[name] = item
+        if not name and self._found:
+            if isinstance(item, Trouble) and item != before:
+                log.warning("what the annotations of this pod named before is still followed: %s", item.reason)
+            return []
+        if isinstance(item, Document):
+            self._found[name], self._news = item, True
+        if any(document is None and each not in self._troubles for each, document in self._found.items()):
+            return []  # its first word is still to come
+        return self._whole() if self._news else [self._trouble or UNCHANGED]
+
+    @property
+    def _trouble(self) -> Trouble | None:
+        return next((trouble for name, trouble in self._troubles.items() if name or not self._found), None)
+
+    def _whole(self) -> list[Document | Trouble | Unchanged]:
+        """Return the document, and what is wrong all the same."""
+        self._news = False
+        here = {name: document for name, document in self._found.items() if document is not None}
+        if len(self._found) == 1:
+            (document,) = here.values()
+            problem = ""
+        else:
+            content, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
+            document = Document(content, "json")
+        trouble = self._trouble or (Trouble(problem) if problem else None)
+        return [document] if trouble is None else [document, trouble]
+
+
+async def _together(hub: Hub, streams: Mapping[str, AsyncIterator[Any]]) -> AsyncIterator[tuple[str, Any]]:
+    """Yield what streams yield, each with its name. One that fails or ends makes this fail."""
+    queue: asyncio.Queue[tuple[str, Any]] = asyncio.Queue(1)
+
+    async def feed(name: str, stream: AsyncIterator[Any]) -> None:
+        end: Exception = RuntimeError("a watch ended")
+        try:
+            async with closing(stream):
+                async for item in stream:
+                    await queue.put((name, item))
+        except Exception as error:  # noqa: BLE001 - it may fail in any way: who reads is told
+            end = error
+        await queue.put((name, end))
+
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for name, stream in streams.items():
+            tasks.append(await hub.spawn(feed(name, stream)))
+        while True:
+            name, item = await queue.get()
+            if isinstance(item, Exception):
+                raise item
+            yield name, item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _named(
+    source: Source, hub: Hub, environment: Mapping[str, str]
+) -> AsyncIterator[References | Trouble | Unchanged]:
+    """Yield what the pod's annotations name, from the downward API's volume or from the API server."""
+    bad: Trouble | None = None
+    mounted = Path(source.settings.address, "annotations").exists()  # noqa: ASYNC240 - once, and local
+    stream = _from_volume(source.settings.address, environment) if mounted else _from_server(hub, environment)
+    async with closing(stream) as items:
+        async for item in items:
+            if isinstance(item, Trouble | Unchanged):
+                yield item if isinstance(item, Trouble) else bad or item
+                continue
+            try:
+                found, bad = references(*item), None
+                yield found
+            except UsageError as error:
+                bad = Trouble(str(error))
+                yield bad
+
+
+async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIterator[Told | Trouble | Unchanged]:
+    from wigwag.agent.ownpod import namespace_of
+    from wigwag.sources.directory import DirectoryWatch, watch_directory
+
+    async with closing(watch_directory(DirectoryWatch(folder, _LARGEST))) as stream:
+        async for item in stream:
+            if not isinstance(item, dict):
+                yield item
+                continue
+            texts = {name: content.decode("utf-8", "replace") for name, content in item.items()}
+            namespace = texts.get("namespace", "").strip() or namespace_of(environment)
+            yield read_map(texts.get("annotations", "")), namespace
+
+
+async def _from_server(hub: Hub, environment: Mapping[str, str]) -> AsyncIterator[Told | Trouble | Unchanged]:
+    from wigwag.agent.ownpod import identify, watch_pod
+
+    who = identify(environment)
+    async with closing(watch_pod(hub, who)) as items:
+        async for item in items:
+            if isinstance(item, Trouble | Unchanged):
+                yield item
+            else:
+                yield item.metadata.annotations or {}, who.namespace

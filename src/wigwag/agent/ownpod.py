@@ -1,0 +1,180 @@
+"""The agent's own pod, as the API server knows it: who it is, what its annotations say, and where it runs.
+
+    POD_NAMESPACE, POD_NAME     set by the downward API; without them, the service account's, and HOSTNAME
+    metadata                    labels and annotations
+    spec                        its node and the images of its containers
+
+One watch serves all who want to know. It selects by a field and not by `resourceNames`: the name of a pod is not known
+before it runs, so a Role has to allow the pods of the namespace.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from wigwag.agent.podinfo import LONGEST_VALUE, ZONE, attribute
+from wigwag.errors import UsageError, WigwagError
+from wigwag.kube.discover import find_cluster, in_a_pod
+from wigwag.kube.kinds import NODE, POD
+from wigwag.kube.watchspec import KubeWatch
+from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.watch import closing
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from wigwag.sources.kubernetes.hub import Hub
+
+ADVICE = "set POD_NAME and POD_NAMESPACE by the downward API"
+RULE = '{apiGroups: [""], resources: [nodes], verbs: [get]}'
+log = logging.getLogger("wigwag.agent")
+
+
+class Identity(NamedTuple):
+    """Which pod we are."""
+
+    namespace: str
+    name: str
+
+    def watch(self) -> KubeWatch:
+        """Return what has to be watched."""
+        return KubeWatch(POD, self.namespace, fields=f"metadata.name={self.name}")
+
+
+class Container(Struct, frozen=True):
+    """A container of a pod."""
+
+    name: str = ""
+    image: str = ""
+
+
+class _Metadata(Struct, frozen=True):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Spec(Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+
+
+class Pod(Struct, frozen=True):
+    """What is of interest about a pod. Its status is not: it changes all the time."""
+
+    metadata: _Metadata = _Metadata()
+    spec: _Spec = _Spec()
+
+
+decode_pod = msgspec.json.Decoder(Pod).decode
+
+
+def namespace_of(environment: Mapping[str, str]) -> str:
+    """Return our namespace; `UsageError` if nobody has told."""
+    found = environment.get("POD_NAMESPACE") or find_cluster(environment).namespace
+    if not found:
+        raise UsageError(f"it is not known which namespace this is; {ADVICE}")
+    return found
+
+
+def identify(environment: Mapping[str, str]) -> Identity:
+    """Return which pod we are; `UsageError` if nobody has told, or no API server is configured."""
+    find_cluster(environment)
+    name = environment.get("POD_NAME") or (environment.get("HOSTNAME", "") if in_a_pod(environment) else "")
+    if not name:
+        raise UsageError(f"it is not known which pod this is; {ADVICE}")
+    return Identity(namespace_of(environment), name)
+
+
+async def watch_pod(hub: Hub, who: Identity) -> AsyncIterator[Pod | Trouble | Unchanged]:
+    """Yield the pod when it changes, that it has not, or why that cannot be told at present."""
+    missing: Trouble | None = None
+    async with closing(hub.watch(who.watch(), decode_pod)) as items:
+        async for item in items:
+            if isinstance(item, Trouble):
+                yield item
+            elif isinstance(item, Unchanged):
+                yield missing or item
+            else:
+                pods = tuple(item.values())
+                missing = None if pods else Trouble(f"there is no pod {who.namespace}/{who.name}; {ADVICE}")
+                yield missing or pods[0]
+
+
+async def watch_facts_of(hub: Hub, who: Identity) -> AsyncIterator[dict[str, Any] | Trouble | Unchanged]:
+    """Yield what is known about the pod, with the zone of its node as soon as that can be told."""
+    pod: Pod | None = None
+    zones = Zones(hub)
+    async with closing(watch_pod(hub, who)) as items:
+        async for item in items:
+            if isinstance(item, Pod):
+                pod = item
+            elif isinstance(item, Trouble) or zones.known or pod is None:
+                yield item
+                continue
+            yield described(pod, zone_of(pod) or await zones.of(pod.spec.node_name))
+
+
+def zone_of(pod: Pod) -> str:
+    """Return the zone, if the pod itself is labelled with it, as newer servers do."""
+    return (pod.metadata.labels or {}).get(ZONE, "")
+
+
+class Zones:
+    """The zone of a node, which does not move. Who may not ask, or cannot, is not kept from the rest."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub, self._zones = hub, {"": ""}
+        self.known, self._told = True, ""
+
+    async def of(self, node: str) -> str:
+        """Return the zone of a node, as far as it is known."""
+        self.known = True
+        if node not in self._zones:
+            try:
+                found = await self._hub.kube.get(NODE, node)
+                self._zones[node] = str(found["metadata"].get("labels", {}).get(ZONE, ""))
+            except (WigwagError, KeyError, AttributeError) as error:
+                self.known = False
+                self._tell(f"the zone of node {node} is not known: {error}; it needs a ClusterRole with {RULE}")
+        return self._zones.get(node, "")
+
+    def _tell(self, why: str) -> None:
+        if why != self._told:
+            self._told = why
+            log.info("%s", why)
+
+
+def described(pod: Pod, zone: str) -> dict[str, Any]:
+    """Return what is known about a pod, as attributes; what is longer than a rule can use is left out.
+
+    >>> described(decode_pod(b'{"metadata": {"name": "a", "labels": {"x.y": "1"}}, "spec": {"nodeName": "n"}}'), "z")
+    {'name': 'a', 'node': 'n', 'zone': 'z', 'labels': {'x_y': '1'}, 'annotations': {}, 'images': {}}
+    """
+    about, containers = pod.metadata, pod.spec.containers
+    told = {
+        "name": about.name,
+        "namespace": about.namespace,
+        "uid": about.uid,
+        "node": pod.spec.node_name,
+        "zone": zone,
+        "image": containers[0].image if containers else "",
+    }
+    maps = {
+        "labels": about.labels or {},
+        "annotations": about.annotations or {},
+        "images": {each.name: each.image for each in containers},
+    }
+    return _short(told) | {
+        name: _short({attribute(key): text for key, text in held.items()}) for name, held in maps.items()
+    }
+
+
+def _short(told: Mapping[str, str]) -> dict[str, Any]:
+    return {name: text for name, text in told.items() if text and len(text) <= LONGEST_VALUE}

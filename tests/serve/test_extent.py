@@ -1,0 +1,106 @@
+"""Nothing yet, and a part, are not the same as no flags."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+import wigwag
+from wigwag.serve import sync as sync_module
+from wigwag.serve.context import Enrichment
+from wigwag.serve.evaluation import V1, Evaluation
+from wigwag.serve.events import Changes
+from wigwag.serve.feed import Feed
+from wigwag.serve.metrics import Metrics
+from wigwag.serve.ofrep import BULK, Ofrep
+from wigwag.serve.resolve import AGE, SNAPSHOT, Resolver
+from wigwag.serve.snapshot import Extent, Snapshot
+from wigwag.serve.sync import SERVICE, Sync
+from wigwag.wire.http import Reply, Request
+from wigwag.wire.rpc import Call, Code, RpcError
+
+FLAG = {"state": "ENABLED", "variants": {"on": True}, "defaultVariant": "on"}
+
+
+def snapshot(extent: Extent, *keys: str, number: int = 1) -> Snapshot:
+    return Snapshot(wigwag.load({"flags": dict.fromkeys(keys, FLAG)}), number=number, extent=extent, origins=("x",))
+
+
+def call(path: str) -> Call:
+    return Call(b"{}", True, Request(b"POST", path.encode()), {})
+
+
+def bulk(resolver: Resolver, current: Snapshot, *headers: tuple[bytes, bytes]) -> Reply:
+    ofrep = Ofrep(lambda: current, Enrichment(), resolver, Changes(Feed(current)))
+    answer = ofrep.handler()(Request(b"POST", BULK, headers=headers))
+    assert isinstance(answer, Reply)
+    return answer
+
+
+def test_before_anything_is_known_nobody_is_told_that_there_are_no_flags() -> None:
+    nothing = snapshot("none")
+    answer = bulk(Resolver(Metrics()), nothing)
+    assert (answer.status, json.loads(answer.body)["errorCode"]) == (503, "PROVIDER_NOT_READY")
+    methods = Evaluation(lambda: nothing, Enrichment(), Resolver(Metrics()), Changes(Feed(nothing))).methods()
+    resolve_all: Any = methods[f"/{V1}/ResolveAll".encode()].unary
+    with pytest.raises(RpcError) as refused:
+        resolve_all(call("/"))
+    assert refused.value.code is Code.UNAVAILABLE
+
+
+@pytest.mark.parametrize("extent", ["none", "part"])
+def test_documents_are_handed_out_only_when_they_are_whole(extent: Extent, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync_module, "PATIENCE", 0.0)
+    feed = Feed(snapshot(extent, "a"))
+    methods = Sync(feed, Metrics(), {}).methods()
+    fetch: Any = methods[f"/{SERVICE}/FetchAllFlags".encode()].unary
+    stream: Any = methods[f"/{SERVICE}/SyncFlags".encode()].stream
+
+    async def main() -> None:
+        attempts: list[Any] = [lambda: fetch(call("/")), lambda: anext(stream(call("/")))]
+        for attempt in attempts:
+            with pytest.raises(RpcError) as refused:
+                await attempt()
+            assert refused.value.code is Code.UNAVAILABLE
+        feed.advance(snapshot("whole", "a", "b", number=2))
+        found = json.loads(json.loads(await fetch(call("/")))["flagConfiguration"])
+        assert found["flags"].keys() == {"a", "b"}
+
+    asyncio.run(main())
+
+
+def test_whoever_waits_for_the_whole_gets_it_when_it_comes() -> None:
+    feed = Feed(snapshot("none"))
+
+    async def main() -> None:
+        waiting = asyncio.create_task(feed.whole(60.0))
+        await asyncio.sleep(0)
+        feed.advance(snapshot("part", "a"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        feed.advance(whole := snapshot("whole", "a", "b", number=2))
+        assert await waiting is whole
+
+    asyncio.run(main())
+
+
+def test_a_bulk_answer_tells_its_age_outside_of_what_the_tag_is_about() -> None:
+    class Ageing:
+        stale: frozenset[Any] = frozenset()
+        now = 0.0
+
+        def age(self, origin: object) -> float | None:
+            return self.now if origin == "x" else None
+
+    freshness, current = Ageing(), snapshot("whole", "a")
+    resolver = Resolver(Metrics(), freshness, metadata=True)
+    first = bulk(resolver, current)
+    freshness.now = 5.0
+    later = bulk(resolver, current)
+    (tag,) = [value for name, value in later.headers if name == b"etag"]
+    assert (b"etag", tag) in first.headers
+    assert json.loads(later.body)["metadata"] == {SNAPSHOT: current.id, AGE: 5.0}
+    assert bulk(resolver, current, (b"if-none-match", tag)).status == 304
