@@ -61,6 +61,8 @@ class Loader:
         if source.settings.incremental and previous is not None and source in self._documents:
             flags = update(previous, flags)  # not of an earlier life: what went meanwhile is named by nobody
         self.flags[source], self._documents[source] = flags, document
+        if len(document.content) > LARGE:
+            _ = flags.id  # here, in the thread: whoever publishes asks for it
         return flags
 
     def parse(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from wigwag.flags.flagset import known_findings, layer_problems
+from wigwag.flags.flagset import layer_problems
 from wigwag.observe import Gauge
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from wigwag.agent.facts import Value
     from wigwag.agent.freshness import Freshness
+    from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Finding
     from wigwag.observe import Registry
     from wigwag.pipeline.run import Pipeline
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from wigwag.sources.source import Source
 
 log = logging.getLogger("wigwag.agent")
+MANY = 500
+"""Flags that are not looked at in passing."""
 _SOURCE = ("source", "priority")
 """The same file may be a source twice; its place in the order tells which."""
 
@@ -123,26 +126,21 @@ class Report:
         async for snapshot in self._pipeline.topic:
             fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}
             log.info("snapshot published", extra={"fields": fields})
-            await _look_at(snapshot)
-            problems = {str(problem) for problem in snapshot.flags.problems}
+            found = await _findings(snapshot.flags)
+            problems = {str(problem) for problem in found}
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
 
 
-async def _look_at(snapshot: Snapshot) -> None:
-    """Look at every flag that is new, a few at a time: checking a rule costs more than loading it."""
-    for _, layer in snapshot.layers():
-        for number, flag in enumerate(layer.flags()):
-            if flag.findings is None:
-                known_findings(flag)
-                if number % 50 == 0:
-                    await asyncio.sleep(0)
+async def _findings(flags: FlagSet) -> tuple[Finding, ...]:
+    """Look at every flag that is new; at many of them in a thread: checking a rule costs more than loading it."""
+    return await asyncio.to_thread(lambda: flags.problems) if len(flags) > MANY else flags.problems
 
 
 def _problems(snapshot: Snapshot) -> dict[Hashable, tuple[Finding, ...]]:
     """What is wrong with the document of each source; two of the same name have each their own."""
-    return {origin: tuple(layer_problems(layer)) for origin, layer in snapshot.layers()}
+    return {origin: layer_problems(layer) for origin, layer in snapshot.layers()}
 
 
 def _labels(status: Status[Source]) -> tuple[str, str]:

@@ -227,8 +227,14 @@ def _by_key(layers: tuple[Layer, ...], sets: dict[str, dict[str, Flag]]) -> dict
     return found
 
 
-def layer_problems(layer: Layer) -> Iterator[Finding]:
+def layer_problems(layer: Layer) -> tuple[Finding, ...]:
     """Return what is wrong with one document: each thing once, the flags in quarantine first."""
+    if layer.findings is None:
+        layer.findings = tuple(_layer_findings(layer))
+    return layer.findings
+
+
+def _layer_findings(layer: Layer) -> Iterator[Finding]:
     findings = chain(
         layer.problems,
         _document_findings(layer),

@@ -61,6 +61,8 @@ class Layer(Struct, eq=False):
     document: Document
     _placed: dict[str | int, Flag] | None = None
     _texts: dict[str | int, Raw] | None = None
+    findings: tuple[Finding, ...] | None = None
+    """All that is wrong with it, once somebody has looked."""
 
     def only(self, choose: Callable[[Flag], Flag | None]) -> Layer:
         """Return the layer with what is chosen of each of its flags."""
@@ -68,7 +70,7 @@ class Layer(Struct, eq=False):
             set_id: {key: kept for key, flag in flags.items() if (kept := choose(flag)) is not None}
             for set_id, flags in self.sets.items()
         }
-        return replace(self, sets=chosen)
+        return replace(self, sets=chosen, findings=None)
 
     def flags(self) -> Iterator[Flag]:
         """Return all flags."""

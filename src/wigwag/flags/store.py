@@ -87,7 +87,7 @@ def update(before: FlagSet, after: FlagSet) -> FlagSet:
         named.add(told)
     kept = {set_id: flags for set_id, flags in old.sets.items() if set_id not in named}
     said = {set_id: flags for set_id, flags in new.sets.items() if set_id in named}
-    return FlagSet((replace(new, sets={**kept, **said}, _placed=new.placed),), after.clock)
+    return FlagSet((replace(new, sets={**kept, **said}, _placed=new.placed, findings=None),), after.clock)
 
 
 def merge(sets: Iterable[FlagSet], clock: Callable[[], float]) -> FlagSet:

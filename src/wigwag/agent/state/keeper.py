@@ -5,7 +5,8 @@ while; what is noted meanwhile waits for the next one, the newest of it. What a 
 restart stays as it was found: a source that answers replaces its own flags only.
 
 Flags that changed are written within a second. That they still hold is written, too, for the age after a restart, but
-only every minute. A write that failed is tried again with the next change, or after that minute.
+only every minute. A write that failed, in whatever way, is told and tried again with the next change, or after that
+minute; a disk that hangs is waited for at the end, but not for long.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ from msgspec.structs import replace
 from wigwag.agent.state.directory import Loaded
 from wigwag.agent.state.document import document_of
 from wigwag.agent.state.file import Entry
+from wigwag.courier import Courier
 from wigwag.errors import StateError
 from wigwag.pipeline.clock import heard
+from wigwag.pipeline.spec import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
@@ -63,6 +66,8 @@ class Pace:
     """The shortest time between two writes."""
     refresh: float = 60.0
     """The shortest time between two, if all that is new is that the flags still hold, or if the last one failed."""
+    patience: float = 3.0
+    """How long the end waits for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +105,7 @@ class Keeper:
         self._tried: dict[str, FlagSet] = {}
         self._written: dict[str, Held] = {}
         self._last = float("-inf")
+        self._courier = Courier("wigwag-state")
         self._writing: asyncio.Future[_Outcome] | None = None
         self._news = asyncio.Event()
         self._closed = False
@@ -128,14 +134,19 @@ class Keeper:
             else:
                 await self._write()
 
-    async def close(self) -> None:
-        """Write what is not written yet, once `run` is over or about to be."""
+    async def close(self) -> bool:
+        """Write what is not written yet, once `run` is over or about to be; tell whether the store is at rest."""
         self._closed = True
         self._news.set()
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-        if self._unwritten():
-            await self._write()
+        try:
+            if await self._rest() and self._unwritten():
+                self._begin()
+                await self._rest()
+            if self._writing is not None:
+                log.warning("the flags were not saved: the disk has not answered for %g s", self._pace.patience)
+        finally:
+            self._leave()
+        return self._writing is None
 
     def status(self) -> KeeperStatus:
         """Return how it went so far."""
@@ -151,12 +162,35 @@ class Keeper:
         return any(not item.same(self._written.get(key)) for key, item in self._held.items())
 
     async def _write(self) -> None:
-        """Write in a thread. If this is cancelled the thread goes on, and `close` waits for it."""
+        """Write. If this is cancelled the thread goes on, and `close` waits for it."""
+        self._begin()
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    def _begin(self) -> None:
+        """Begin to write in a thread."""
         self._last, held = self._clock.now(), self._held
         self._tried = {key: item.flags for key, item in held.items()}
-        self._writing = asyncio.get_running_loop().run_in_executor(None, self._save, held)
-        self._writing.add_done_callback(partial(self._settle, held))
-        await asyncio.shield(self._writing)
+        try:
+            self._writing = asyncio.get_running_loop().run_in_executor(self._courier, self._save, held)
+        except RuntimeError as error:  # there can be no more threads, at present
+            self._learn(held, _Outcome(self._entries, self._made, None, _words(error)))
+        else:
+            self._writing.add_done_callback(partial(self._settle, held))
+
+    async def _rest(self) -> bool:
+        """Wait for the write under way, but not for ever; tell whether there is none any more."""
+        if self._writing is not None:
+            over = asyncio.Event()
+            self._writing.add_done_callback(lambda _: over.set())
+            await heard(self._clock, over, self._clock.now() + self._pace.patience)
+        return self._writing is None
+
+    def _leave(self) -> None:
+        """Let go of the thread, whatever it does. What comes of it nobody will hear."""
+        if self._writing is not None:
+            self._writing.cancel()
+        self._courier.dismiss()
 
     def _save(self, held: Mapping[str, Held]) -> _Outcome:
         """Make the entries and write them. Meanwhile nobody changes what this reads."""
@@ -165,13 +199,13 @@ class Keeper:
             try:
                 entries[key] = self._entry(key, item)
                 made[key] = item.flags
-            except StateError as error:
-                errors.append(str(error))  # what was kept of it before stays
+            except Exception as error:  # noqa: BLE001 - what was kept of it before stays, and so do the others
+                errors.append(_words(error))
         size = None
         try:
             size = self._store.save(entries.values())
-        except StateError as error:
-            errors.append(str(error))
+        except Exception as error:  # noqa: BLE001 - a disk may fail in any way: the agent goes on
+            errors.append(_words(error))
         return _Outcome(entries, made, size, "; ".join(errors) or None)
 
     def _entry(self, key: str, item: Held) -> Entry:
@@ -180,9 +214,15 @@ class Keeper:
         return Entry(key, item.flags.layers[0].setting.source, document_of(item.flags), item.at)
 
     def _settle(self, held: dict[str, Held], writing: asyncio.Future[_Outcome]) -> None:
+        """See a write to its end; one that was given up has none."""
+        if not writing.cancelled():
+            self._writing = None
+            self._learn(held, writing.result())
+
+    def _learn(self, held: dict[str, Held], outcome: _Outcome) -> None:
         """Learn what a write came to."""
-        outcome, before = writing.result(), self._status
-        self._writing, self._entries, self._made = None, outcome.entries, outcome.made
+        before = self._status
+        self._entries, self._made = outcome.entries, outcome.made
         saved = outcome.size is not None
         if outcome.error is None:
             self._written = held
@@ -200,3 +240,7 @@ class Keeper:
             log.warning("%s", error)
         elif error is None and before is not None:
             log.info("the flags are saved again")
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, StateError) else f"the flags could not be saved: {describe(error)}"
