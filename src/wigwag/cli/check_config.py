@@ -49,13 +49,13 @@ def run(options: Options) -> int:
     import asyncio
 
     from wigwag.agent.check import faults, reach, repeated
-    from wigwag.sources.source import parse_sources
+    from wigwag.agent.locate import agent_sources
 
     if options.timeout <= 0:
         raise UsageError("--timeout: a source needs some time to answer; write a duration such as 10s")
     logging.getLogger("wigwag").addHandler(logging.NullHandler())
     remarks: list[str] = []
-    sources = parse_sources(options.uri, options.sources, remarks.append)
+    sources = agent_sources(options, remarks.append)
     remarks += repeated(sources)
     wrong = list(faults(options))
     found = asyncio.run(reach(sources, options, options.timeout, remarks.append))

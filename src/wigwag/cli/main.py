@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BROKEN_PIPE = 141
-COMMANDS = ("start", "check-config", "eval", "lint", "diff", "version")
+COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "version")
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 
@@ -71,7 +71,8 @@ def _options(command: Any, parsed: argparse.Namespace) -> Any:
     prefix = getattr(command, "ENVIRONMENT", "")
     config = {}
     if getattr(command, "CONFIG", False):
-        config = read_config(parsed.config or os.environ.get(f"{prefix}CONFIG", ""))
+        named = os.environ.get(f"{prefix}CONFIG", "") if prefix else ""
+        config = read_config(parsed.config or named)
         for key in unknown_keys(command.Options, config):
             remark(f"wigwag: the config file says {key!r}, which is no option")
     return collect(command.Options, parsed, os.environ, prefix, config)

@@ -1,0 +1,140 @@
+"""Whether a subscriber may have a target: nobody is asked, or Kubernetes is.
+
+With `--auth=kubernetes` a subscriber shows the token of its service account. The API server tells whose it is
+(TokenReview) and whether that account may `get` the object itself (SubjectAccessReview), or `list` them all where the
+target is what labels choose. Answers are kept for a short time, so that pods that start or reconnect together do not
+ask twice; a refusal is kept for a shorter one, because somebody may be about to mend it. If the API server cannot be
+asked nobody new is let in; streams go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from wigwag.errors import WigwagError
+from wigwag.kube.kinds import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
+from wigwag.pipeline.clock import Clock, LoopClock
+from wigwag.sources.kubernetes.place import read_place
+from wigwag.wire.rpc import Code, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from wigwag.kube.kinds import Kind
+    from wigwag.proxy.options import ProxyOptions
+    from wigwag.serve.relay import Authorize
+    from wigwag.sources.kubernetes.hub import Hub
+    from wigwag.sources.kubernetes.place import Place
+    from wigwag.sources.source import Source
+
+ALLOWED_SECONDS, REFUSED_SECONDS = 60.0, 5.0
+MOST_KEPT = 10_000
+AT_ONCE = 16
+"""Questions to the API server at one time."""
+LONGEST_TOKEN = 16 * 1024
+NO_TOKEN = "say who subscribes, by the metadata authorization: Bearer TOKEN of a service account"  # noqa: S105 - a message
+STRANGER = "Kubernetes does not know this token, or it has expired; send the one that is mounted now"
+NOT_ALLOWED = "this service account may not read that; bind it to a role that lets it"
+ONLY_FLAGS = "with --auth=kubernetes only objects of Kubernetes can be subscribed to"
+_OBJECTS = ("kubernetes", "configmap")
+CANNOT_ASK = "the proxy cannot ask Kubernetes who may subscribe; try again later"
+
+
+class Reviews(Protocol):
+    """What is asked of an API server."""
+
+    async def create(self, kind: Kind, made: Mapping[str, Any]) -> dict[str, Any]:
+        """Create an object; return it with the server's answer in it."""
+        ...
+
+
+def authorizer(options: ProxyOptions, hub: Hub) -> Authorize[Source] | None:
+    """Return what the options ask for; None: nobody is asked."""
+    return None if options.auth == "none" else Review(hub.kube)
+
+
+class User(Struct, frozen=True):
+    """Whom the API server took somebody for."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class Review:
+    """Asks an API server, and remembers what it said."""
+
+    def __init__(self, reviews: Reviews, clock: Clock = LoopClock()) -> None:  # noqa: B008 - it has no state
+        self._reviews, self._clock = reviews, clock
+        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._users: dict[bytes, tuple[float, User | None]] = {}
+        self._rights: dict[tuple[bytes, Place], tuple[float, bool]] = {}
+
+    async def __call__(self, token: str | None, source: Source) -> None:
+        if source.provider not in _OBJECTS:
+            raise RpcError(Code.PERMISSION_DENIED, ONLY_FLAGS)
+        if token is None or len(token) > LONGEST_TOKEN:
+            raise RpcError(Code.UNAUTHENTICATED, NO_TOKEN)
+        digest = sha256(token.encode()).digest()  # a token itself is kept nowhere
+        user = await self._kept(self._users, digest, lambda: self._user(token))
+        if user is None:
+            raise RpcError(Code.UNAUTHENTICATED, STRANGER)
+        place = read_place(source.name, source.provider)
+        if not await self._kept(self._rights, (digest, place), lambda: self._may(user, place)):
+            raise RpcError(Code.PERMISSION_DENIED, NOT_ALLOWED)
+
+    async def _kept(self, kept: dict[Any, tuple[float, Any]], key: object, ask: Callable[[], Awaitable[Any]]) -> Any:
+        """Return an answer that is not too old, or a new one."""
+        if (found := self._known(kept, key)) is not None:
+            return found[1]
+        async with self._slots:
+            if (found := self._known(kept, key)) is not None:  # somebody else has asked meanwhile
+                return found[1]
+            answer = await self._asked(ask)
+        kept[key] = self._clock.now() + (ALLOWED_SECONDS if answer else REFUSED_SECONDS), answer
+        if len(kept) > MOST_KEPT:
+            del kept[next(iter(kept))]
+        return answer
+
+    def _known(self, kept: dict[Any, tuple[float, Any]], key: object) -> tuple[float, Any] | None:
+        found = kept.get(key)
+        if found is not None and found[0] <= self._clock.now():
+            del kept[key]
+            return None
+        return found
+
+    async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
+        try:
+            return await ask()
+        except (WigwagError, OSError, msgspec.MsgspecError) as error:
+            raise RpcError(Code.UNAVAILABLE, CANNOT_ASK) from error
+
+    async def _user(self, token: str) -> User | None:
+        status = await self._answer(TOKEN_REVIEW, "TokenReview", {"token": token})
+        return msgspec.convert(status.get("user") or {}, User) if status.get("authenticated") is True else None
+
+    async def _may(self, user: User, place: Place) -> bool:
+        wanted = {
+            "verb": "get" if place.name else "list",
+            "group": place.kind.group,
+            "version": place.kind.version,
+            "resource": place.kind.plural,
+            "namespace": place.namespace,
+            "name": place.name,
+        }
+        spec = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
+        status = await self._answer(
+            SUBJECT_ACCESS_REVIEW, "SubjectAccessReview", {**spec, "resourceAttributes": wanted}
+        )
+        return status.get("allowed") is True
+
+    async def _answer(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+        made = await self._reviews.create(kind, {"apiVersion": kind.api, "kind": name, "spec": spec})
+        status = made.get("status")
+        return status if isinstance(status, dict) else {}

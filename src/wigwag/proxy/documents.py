@@ -1,0 +1,49 @@
+"""Which documents are passed on: flag documents, as they came.
+
+Flags are not looked at: what a client does not understand is between it and who wrote it. But a document must be one,
+an object with `flags` in it, and text. One that was cut short is trouble with its target, and the last good one stays;
+and a file that is no flag document (a token, a key, some other program's configuration) is shown to nobody, whoever
+asks for it. YAML becomes JSON, because that is what clients read; flagd-proxy does the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wigwag.errors import DocumentError
+from wigwag.flags.document import to_json
+from wigwag.flags.model import Limits
+
+if TYPE_CHECKING:
+    from wigwag.sources.document import Document
+    from wigwag.sources.source import Source
+
+NOT_ONE = "it is no flag document: that is a JSON or YAML object with the member flags"
+
+
+class Passed(Struct, frozen=True, eq=False):
+    """A document to be passed on. One that comes again is another one, so that it cannot be taken for old news."""
+
+    text: str
+
+
+class _Shape(Struct):
+    flags: Raw
+
+
+_shape = msgspec.json.Decoder(_Shape).decode
+
+
+def check(source: Source, document: Document) -> Passed:
+    """Return a document as it is passed on; `DocumentError` if it is none. Nothing of its text is in the message."""
+    try:
+        text = to_json(document.content, Limits(document_bytes=source.settings.most), document.format)
+        _shape(text)
+        return Passed(text if isinstance(text, str) else text.decode())
+    except msgspec.MsgspecError as error:
+        raise DocumentError(f"{NOT_ONE} ({error})") from None  # which tells a place, and quotes nothing
+    except (ValueError, RecursionError):
+        raise DocumentError(NOT_ONE) from None

@@ -1,0 +1,79 @@
+"""The options of `wigwag proxy start`: every one of `flagd-proxy start`, by the same name, and some of our own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from wigwag.options import duration, option, port_number, positional, positive
+
+KINDS = ("kubernetes", "configmap", "file", "http", "grpc", "consul", "gcs", "azblob", "s3")
+"""What a selector may be allowed to name."""
+MANAGEMENT_PORT = 8016
+
+
+def seconds(value: Any) -> float:
+    """Read a time: a number of seconds, or a duration as Go writes it.
+
+    >>> seconds("5"), seconds("1m30s")
+    (5.0, 90.0)
+    """
+    try:
+        found = float(value)
+    except ValueError:
+        found = duration(value)
+    if not 0 <= found < float("inf"):
+        raise ValueError(f"{value!r} is not a number of seconds")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxyOptions:
+    """What the proxy is told."""
+
+    action: str = positional("start", "start the proxy", default="start", choices=("start",))
+    port: int = option(
+        8015, "flag documents: flagd.sync.v1 and sync.v1", short="-p", metavar="PORT", convert=port_number
+    )
+    management_port: int = option(
+        MANAGEMENT_PORT, "probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
+    )
+    metrics_port: int = option(
+        MANAGEMENT_PORT, "the older name of --management-port", metavar="PORT", convert=port_number
+    )
+    bind: str = option("", "the address to listen on; without it, all of them", metavar="ADDRESS")
+    server_cert_path: str = option(
+        "", "certificate of the document port, in PEM; read again when it changes", short="-c", metavar="PATH"
+    )
+    server_key_path: str = option("", "its private key", short="-k", metavar="PATH")
+    client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
+    auth: str = option(
+        "none",
+        "whom to let subscribe: everybody, or whose token Kubernetes lets `get` the FeatureFlag",
+        choices=("none", "kubernetes"),
+    )
+    allow: tuple[str, ...] = option(
+        (),
+        "a further kind of target: configmap, http, grpc, consul, gcs, azblob or s3; may be repeated",
+        metavar="KIND",
+    )
+    file_root: str = option("", "the directory that file: targets must be in; without it, any file", metavar="DIR")
+    linger: float = option(
+        5.0, "how long to go on watching a target that nobody subscribes to", metavar="SECONDS", convert=seconds
+    )
+    max_targets: int = option(5_000, "targets at once", metavar="N", convert=positive)
+    max_subscribers: int = option(20_000, "open streams at once", metavar="N", convert=positive)
+    max_document: int = option(16 << 20, "bytes in a document", metavar="BYTES", convert=positive)
+    keep_alive_min_time: float = option(
+        30.0, "the shortest interval of a client's keep-alive pings", metavar="DURATION", convert=duration
+    )
+    keep_alive_permit_without_stream: bool = option(True, "allow such pings without a request under way")
+    debug_endpoints: bool = option(False, "serve /debug on the management port to other machines, too")
+    log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
+    debug: bool = option(False, "log more", short="-x")
+    config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
+
+    @property
+    def management(self) -> int:
+        """The management port, by whichever name it was given."""
+        return self.metrics_port if self.management_port == MANAGEMENT_PORT else self.management_port

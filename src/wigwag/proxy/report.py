@@ -1,0 +1,137 @@
+"""How the proxy is doing, for the management port and the log: targets, who subscribes to them, and their troubles.
+
+What is shown of each target is bounded: targets come from subscribers, and metrics must not grow with their fancy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wigwag.observe import Gauge
+from wigwag.serve.local import is_local
+from wigwag.wire.http import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from wigwag.observe import Registry
+    from wigwag.pipeline.status import Status
+    from wigwag.proxy.targets import Targets
+    from wigwag.serve.manage import Page
+    from wigwag.sources.source import Source
+    from wigwag.wire.http import Headers, Request
+
+MOST_SHOWN = 500
+"""Targets that metrics tell apart."""
+_TARGET = ("target", "provider")
+_JSON: Headers = ((b"content-type", b"application/json"),)
+log = logging.getLogger("wigwag.proxy")
+
+
+class Report:
+    """What can be said about a running proxy."""
+
+    def __init__(self, targets: Targets, now: Callable[[], float], *, everybody: bool = False) -> None:
+        """`everybody` may see the targets, and not only who sits at this machine."""
+        self._targets, self._now, self._everybody = targets, now, everybody
+        self._stopping = False
+
+    def stopping(self) -> None:
+        """From now on, not ready."""
+        self._stopping = True
+
+    def ready(self) -> bool:
+        """Tell whether it is not stopping: a proxy has nothing to wait for."""
+        return not self._stopping
+
+    def pages(self) -> dict[bytes, Page]:
+        """Return the debugging pages."""
+        return {b"/debug/targets": self._page}
+
+    def register(self, registry: Registry) -> None:
+        """Write it all out as metrics, too."""
+        registry.add(
+            Gauge("sync_active_streams", "Open sync subscriptions.", lambda: [((), self._targets.subscribers)]),
+            Gauge("wigwag_proxy_targets", "Targets that are watched, by state.", self._states, ("state",)),
+            Gauge("wigwag_proxy_target_up", "Whether the watch of a target is live.", self._up, _TARGET),
+            Gauge("wigwag_proxy_target_age_seconds", "Age of what a target said last.", self._ages, _TARGET),
+            Gauge("wigwag_proxy_target_restarts", "How often its watch was started again.", self._restarts, _TARGET),
+            Gauge("wigwag_proxy_target_subscribers", "Open streams of a target.", self._subscribers, _TARGET),
+            self._targets.refusals,
+        )
+
+    async def log_targets(self) -> None:
+        """Log each target when its state or its error changes, and when it is watched no longer."""
+        told: dict[Source, tuple[str, str | None]] = {}
+        async for _ in self._targets.pipeline.turns:
+            news = {status.spec: _news(status) for status in self._targets.pipeline.statuses()}
+            for source, (state, error) in news.items():
+                if told.get(source) == (state, error):
+                    continue
+                if error is not None:
+                    log.warning("target %s: %s", source.name, error)
+                else:
+                    log.info("target %s: %s", source.name, state)
+            for source in told.keys() - news.keys():
+                log.info("target %s: no longer watched", source.name)
+            told = news
+
+    def _page(self, request: Request) -> Reply:
+        if not self._everybody and not is_local(request):
+            told: Any = {"error": "served to this machine only; start the proxy with --debug-endpoints to change that"}
+            return Reply(403, _JSON, msgspec.json.encode(told) + b"\n")
+        told = {"subscribers": self._targets.subscribers, "targets": [self._told(each) for each in self._statuses()]}
+        return Reply(200, _JSON, msgspec.json.encode(told) + b"\n")
+
+    def _told(self, status: Status[Source]) -> dict[str, Any]:
+        target = self._targets.get(status.spec)
+        document = None if target is None else target.document
+        return {
+            "target": status.spec.name,
+            "provider": status.spec.provider,
+            "state": status.state,
+            "subscribers": 0 if target is None else target.subscribers,
+            "ageSeconds": status.age(self._now()),
+            "updates": status.values,
+            "restarts": status.restarts,
+            "characters": None if document is None else len(document.text),
+            "error": status.error if status.state == "failing" else None,
+            "lastError": status.error,
+        }
+
+    def _statuses(self) -> tuple[Status[Source], ...]:
+        return self._targets.pipeline.statuses()
+
+    def _shown(self) -> Iterator[tuple[tuple[str, ...], Status[Source]]]:
+        """Targets that differ by something secret, or by how they are asked, have one name: the first is shown."""
+        known = {(status.spec.name, status.spec.provider): status for status in reversed(self._statuses())}
+        return islice(known.items(), MOST_SHOWN)
+
+    def _states(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        counts = Counter(status.state for status in self._statuses())
+        return (((state,), float(counts[state])) for state in ("starting", "live", "failing"))
+
+    def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        return ((labels, float(status.state == "live")) for labels, status in self._shown())
+
+    def _ages(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        ages = ((labels, status.age(self._now())) for labels, status in self._shown())
+        return ((labels, age) for labels, age in ages if age is not None)
+
+    def _restarts(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        return ((labels, float(status.restarts)) for labels, status in self._shown())
+
+    def _subscribers(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        for labels, status in self._shown():
+            target = self._targets.get(status.spec)
+            if target is not None:
+                yield labels, float(target.subscribers)
+
+
+def _news(status: Status[Source]) -> tuple[str, str | None]:
+    return status.state, status.error if status.state == "failing" else None

@@ -1,0 +1,85 @@
+"""What a selector names: one source, of a kind that subscribers may ask for.
+
+A selector comes from whoever can reach the port, and says what this process is to open. So nothing is allowed that was
+not allowed on the command line, but FeatureFlags and files, which flagd-proxy's clients ask for. A path is taken apart
+and put together again before it is compared with the root, so that `..` leads nowhere else.
+"""
+
+from __future__ import annotations
+
+import os.path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wigwag.errors import UsageError
+from wigwag.proxy.options import KINDS
+from wigwag.sources.kinds import prepare
+from wigwag.sources.source import Source, read_source
+
+if TYPE_CHECKING:
+    from wigwag.proxy.options import ProxyOptions
+
+LONGEST = 1024
+_USUAL = ("kubernetes", "file")
+_FORMS = {
+    "kubernetes": "core.openfeature.dev/NAMESPACE/NAME",
+    "configmap": "configmap/NAMESPACE/NAME",
+    "file": "file:PATH",
+    "http": "https://…",
+    "grpc": "grpc://HOST:PORT",
+    "consul": "consul://HOST:PORT/KEY",
+    "gcs": "gs://BUCKET/OBJECT",
+    "azblob": "azblob://CONTAINER/OBJECT",
+    "s3": "s3://BUCKET/OBJECT",
+}
+
+
+class Selectors(Struct, frozen=True):
+    """Which selectors are good, and what they name."""
+
+    kinds: tuple[str, ...] = _USUAL
+    root: str = ""
+    """The directory that files must be in, as an absolute path; empty: any."""
+    most: int = 16 << 20
+    """The largest document, in bytes."""
+
+    @classmethod
+    def of(cls, options: ProxyOptions) -> Selectors:
+        """Read the options."""
+        for kind in options.allow:
+            if kind not in KINDS:
+                raise UsageError(f"--allow: {kind!r} is no kind of target; known are {', '.join(KINDS)}")
+        kinds = tuple(kind for kind in KINDS if kind in (*_USUAL, *options.allow))
+        root = os.path.realpath(options.file_root) if options.file_root else ""
+        if root and not os.path.isdir(root):  # noqa: PTH112 - the path stays text
+            raise UsageError(f"--file-root: there is no directory {options.file_root}")
+        return cls(kinds, root, options.max_document)
+
+    def read(self, selector: str) -> Source:
+        """Return what a selector names; `UsageError` says what it may name."""
+        if not selector:
+            raise UsageError(f"say which flags are meant: the selector must be {self.accepted}")
+        if len(selector) > LONGEST or not selector.isprintable():
+            raise UsageError(f"a selector has at most {LONGEST} characters, and no control characters")
+        try:
+            source = read_source(selector)
+        except UsageError as error:
+            raise UsageError(f"the selector names no target: {error}; accepted here: {self.accepted}") from None
+        if source.provider not in self.kinds:
+            raise UsageError(f"this proxy has no {source.provider} targets; accepted here: {self.accepted}")
+        source = replace(source, settings=replace(source.settings, most=self.most, max_message=self.most))
+        prepare([source], lambda _: None)
+        return self._inside(source) if source.provider == "file" and self.root else source
+
+    @property
+    def accepted(self) -> str:
+        """The forms of selectors that are good."""
+        return " or ".join(_FORMS[kind] for kind in self.kinds)
+
+    def _inside(self, source: Source) -> Source:
+        path = os.path.normpath(os.path.join(self.root, source.name))  # noqa: PTH118 - text, to be compared
+        if not path.startswith(self.root.rstrip("/") + "/"):
+            raise UsageError("the file is not in the directory that this proxy serves files of")
+        return replace(source, name=path)

@@ -1,0 +1,170 @@
+"""The targets that somebody subscribes to: one watch each, and one board for each way to write its documents.
+
+    join ─▶ Target ─▶ wanted ─▶ Pipeline ─▶ picture ─▶ Target ─▶ Boards ─▶ streams
+                                                                    leave ─▶ (linger) ─▶ no longer wanted
+
+A target is watched from its first subscriber on, and for a while after its last one: a client that reconnects must not
+cost a watch. While nothing is known of a target its streams are open and silent. Whatever goes wrong with the watch is
+in its status; streams keep the last good document and learn of the next one.
+
+The hard case is a full house: with as many targets as are allowed, one that nobody subscribes to any more has to go
+before its time. Only if there is none, a new target is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wigwag.observe import Counter
+from wigwag.pipeline.parse import parsed
+from wigwag.pipeline.run import Pipeline
+from wigwag.pipeline.spec import Wanted
+from wigwag.proxy.documents import check
+from wigwag.serve.feed import stopping
+from wigwag.wire.board import Board
+from wigwag.wire.rpc import Code, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from wigwag.pipeline.clock import Timer
+    from wigwag.pipeline.watch import Manners
+    from wigwag.proxy.documents import Passed
+    from wigwag.proxy.options import ProxyOptions
+    from wigwag.serve.relay import Encode
+    from wigwag.sources.kinds import Documents
+    from wigwag.sources.source import Source
+
+    Picture = Mapping[Source, Passed]
+
+
+class Target:
+    """One source, and everybody who wants its documents."""
+
+    __slots__ = ("_boards", "document", "source", "subscribers")
+
+    def __init__(self, source: Source) -> None:
+        self.source, self.subscribers = source, 0
+        self.document: Passed | None = None
+        self._boards: dict[Encode, Board] = {}
+
+    def board(self, encode: Encode) -> Board:
+        """Return where documents are posted that are written so."""
+        board = self._boards.get(encode)
+        if board is None:
+            board = self._boards[encode] = Board()
+            if self.document is not None:
+                board.post(partial(encode, self.document.text))
+        return board
+
+    def post(self, document: Passed) -> None:
+        """Tell everybody of a document, if it is another one."""
+        before, self.document = self.document, document
+        if before is not document and (before is None or before.text != document.text):
+            for encode, board in self._boards.items():
+                board.post(partial(encode, document.text))
+
+    def end(self, error: RpcError) -> None:
+        """End all streams."""
+        for board in self._boards.values():
+            board.end(error)
+
+
+class Targets:
+    """All targets. `refusals` counts who could not be let in."""
+
+    def __init__(self, options: ProxyOptions, documents: Callable[[Source], Documents], manners: Manners) -> None:
+        self._most, self._most_subscribers, self._linger = options.max_targets, options.max_subscribers, options.linger
+        self._clock = manners.clock
+        self._targets: dict[Source, Target] = {}
+        self._lingering: dict[Target, Timer] = {}
+        self._changed = asyncio.Event()
+        self._closed = False
+        self.subscribers = 0
+        self.refusals = Counter("wigwag_proxy_refusals", "Subscribers that were refused, by reason.", ("reason",))
+        self.pipeline: Pipeline[Source, Passed, Picture] = Pipeline(
+            (), parsed(documents, check), _passed_through, manners=manners
+        )
+
+    def __len__(self) -> int:
+        return len(self._targets)
+
+    def get(self, source: Source) -> Target | None:
+        """Return what is known of a source, if anybody subscribes to it, or did just now."""
+        return self._targets.get(source)
+
+    def join(self, source: Source, encode: Encode) -> tuple[Board, Callable[[], None]]:
+        """Subscribe: return the board to read, and what to call at the end."""
+        if self._closed:
+            raise stopping()
+        if self.subscribers >= self._most_subscribers:
+            raise self._refuse("subscribers", f"{self._most_subscribers} streams are open already; try again later")
+        target = self._targets.get(source) or self._opened(source)
+        if timer := self._lingering.pop(target, None):
+            timer.cancel()
+        target.subscribers += 1
+        self.subscribers += 1
+        return target.board(encode), partial(self._leave, target)
+
+    def close(self) -> None:
+        """Let nobody in any more, and end all streams."""
+        self._closed = True
+        for target in self._targets.values():
+            target.end(stopping())
+
+    async def run(self) -> None:
+        """Watch what is wanted, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.pipeline.run())
+                group.create_task(self._hand_out())
+                await self._steer()
+        finally:
+            for timer in self._lingering.values():
+                timer.cancel()
+
+    async def _steer(self) -> None:
+        """Tell the pipeline what is wanted: once for all who come and go at one moment."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self.pipeline.want([Wanted(source, required=False) for source in self._targets])
+
+    async def _hand_out(self) -> None:
+        async for picture in self.pipeline.topic:
+            for source, document in picture.items():
+                target = self._targets.get(source)
+                if target is not None:
+                    target.post(document)
+
+    def _opened(self, source: Source) -> Target:
+        if len(self._targets) >= self._most:
+            if not self._lingering:
+                raise self._refuse("targets", f"{self._most} targets are watched already; try again later")
+            self._drop(next(iter(self._lingering)))
+        self._changed.set()
+        target = self._targets[source] = Target(source)
+        return target
+
+    def _leave(self, target: Target) -> None:
+        target.subscribers -= 1
+        self.subscribers -= 1
+        if not target.subscribers:
+            when = self._clock.now() + self._linger
+            self._lingering[target] = self._clock.call_at(when, partial(self._drop, target))
+
+    def _drop(self, target: Target) -> None:
+        """Forget a target that nobody subscribes to."""
+        self._lingering.pop(target).cancel()
+        del self._targets[target.source]
+        self._changed.set()
+
+    def _refuse(self, reason: str, message: str) -> RpcError:
+        self.refusals.add((reason,))
+        return RpcError(Code.RESOURCE_EXHAUSTED, message)
+
+
+def _passed_through(values: Mapping[Source, Passed]) -> Picture:
+    return values

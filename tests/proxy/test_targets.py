@@ -1,0 +1,280 @@
+"""One watch per target: when it is opened and closed, what subscribers get, and what they do not notice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
+from wigwag.observe import Registry
+from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.watch import Manners
+from wigwag.proxy.options import ProxyOptions
+from wigwag.proxy.report import Report
+from wigwag.proxy.targets import Targets
+from wigwag.sources.document import Document
+from wigwag.sources.source import Settings, Source
+from wigwag.wire.board import Board
+from wigwag.wire.rpc import Code, RpcError
+
+A, B, C = (Source(name, "file") for name in ("a", "b", "c"))
+
+
+def document(text: str) -> Document:
+    return Document(f'{{"flags": {{}}, "said": "{text}"}}'.encode())
+
+
+def encode(text: str) -> bytes:
+    return text.encode()
+
+
+class House:
+    """Targets whose watches the test drives."""
+
+    def __init__(self, **options: Any) -> None:
+        self.clock, self.watcher = FakeClock(), FakeWatcher()
+        self.targets = Targets(
+            ProxyOptions(**options),
+            self.watcher.watch,
+            Manners(clock=self.clock, random=lambda: 1.0),
+        )
+        self.report = Report(self.targets, self.clock.now)
+
+    async def join(self, source: Source) -> tuple[Board, Callable[[], None]]:
+        found = self.targets.join(source, encode)
+        await settle()
+        return found
+
+    @property
+    def metrics(self) -> str:
+        registry = Registry()
+        self.report.register(registry)
+        return registry.render()
+
+
+def said(board: Board) -> str | None:
+    return board.framed(lambda message: message).decode().rpartition('": "')[2][:-2] if board.serial else None
+
+
+@asynccontextmanager
+async def opened(**options: Any) -> AsyncIterator[House]:
+    house = House(**options)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(house.targets.run())
+        await settle()
+        yield house
+        running.cancel()
+
+
+def test_the_first_subscriber_opens_the_watch_and_the_next_ones_share_it() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            assert house.watcher.running() == []
+            first, _ = await house.join(A)
+            await house.watcher.push(A, document("one"))
+            second, _ = await house.join(A)
+            other, _ = await house.join(B)
+            assert house.watcher.started == [A, B]
+            assert (said(first), said(second), said(other)) == ("one", "one", None)
+            assert first is second
+
+    run(main)
+
+
+def test_the_watch_is_closed_a_while_after_the_last_subscriber() -> None:
+    async def main() -> None:
+        async with opened(linger=5.0) as house:
+            (_, leave), (_, leave_too) = await house.join(A), await house.join(A)
+            leave()
+            await house.clock.advance(60)
+            assert house.watcher.running() == [A]
+            leave_too()
+            await house.clock.advance(4.9)
+            assert house.watcher.running() == [A]
+            await house.clock.advance(0.2)
+            assert house.watcher.running() == []
+            assert len(house.targets) == 0
+
+    run(main)
+
+
+def test_who_comes_back_in_time_finds_watch_and_document() -> None:
+    async def main() -> None:
+        async with opened(linger=5.0) as house:
+            _, leave = await house.join(A)
+            await house.watcher.push(A, document("one"))
+            leave()
+            await house.clock.advance(4)
+            board, _ = await house.join(A)
+            await house.clock.advance(60)
+            assert said(board) == "one"
+            assert house.watcher.started == [A]
+
+    run(main)
+
+
+def test_a_target_that_is_opened_again_is_told_the_same_document_anew() -> None:
+    async def main() -> None:
+        async with opened(linger=0.0) as house:
+            for _ in range(2):
+                board, leave = await house.join(A)
+                assert said(board) is None
+                await house.watcher.push(A, document("one"))
+                assert said(board) == "one"
+                leave()
+                await house.clock.advance(1)
+            assert house.watcher.started == [A, A]
+
+    run(main)
+
+
+def test_a_target_that_is_not_there_yet_is_silent_until_it_is() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            board, _ = await house.join(A)
+            await house.watcher.push(A, Trouble("no such file"))
+            assert (board.serial, board.error) == (0, None)
+            await house.watcher.push(A, document("one"))
+            assert said(board) == "one"
+
+    run(main)
+
+
+@pytest.mark.parametrize("trouble", [Trouble("gone"), OSError("broken"), Document(b'{"flags": {'), StopAsyncIteration])
+def test_an_outage_keeps_streams_open_with_the_last_good_document(trouble: object) -> None:
+    async def main() -> None:
+        async with opened() as house:
+            board, _ = await house.join(A)
+            await house.watcher.push(A, document("one"), trouble)
+            assert (said(board), board.serial, board.error) == ("one", 1, None)
+            assert 'wigwag_proxy_target_up{target="a",provider="file"} 0' in house.metrics
+            await house.clock.advance(1)
+            late, _ = await house.join(A)
+            assert said(late) == "one"
+            await house.watcher.push(A, document("two"))
+            assert (said(board), board.serial) == ("two", 2)
+            assert 'wigwag_proxy_target_up{target="a",provider="file"} 1' in house.metrics
+
+    run(main)
+
+
+def test_what_is_the_same_is_not_told_again() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            board, _ = await house.join(A)
+            await house.watcher.push(A, document("one"), document("one"), UNCHANGED, document("one"))
+            assert board.serial == 1
+
+    run(main)
+
+
+def test_each_way_to_write_a_document_has_a_board_of_its_own() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            plain, _ = await house.join(A)
+            await house.watcher.push(A, document("one"))
+            shouted, _ = house.targets.join(A, lambda text: text.upper().encode())
+            assert shouted.framed(lambda message: message[-6:]) == b'"ONE"}'
+            await house.watcher.push(A, document("two"))
+            assert (said(plain), shouted.framed(lambda message: message[-6:])) == ("two", b'"TWO"}')
+
+    run(main)
+
+
+def test_there_are_so_many_subscribers_and_no_more() -> None:
+    async def main() -> None:
+        async with opened(max_subscribers=2) as house:
+            _, leave = await house.join(A)
+            await house.join(B)
+            with pytest.raises(RpcError, match="2 streams are open already") as caught:
+                await house.join(A)
+            assert caught.value.code is Code.RESOURCE_EXHAUSTED
+            leave()
+            await house.join(A)
+            assert "sync_active_streams 2\n" in house.metrics
+            assert 'wigwag_proxy_refusals_total{reason="subscribers"} 1' in house.metrics
+
+    run(main)
+
+
+def test_there_are_so_many_targets_and_who_has_left_makes_room() -> None:
+    async def main() -> None:
+        async with opened(max_targets=2) as house:
+            _, leave = await house.join(A)
+            await house.join(B)
+            with pytest.raises(RpcError, match="2 targets are watched already"):
+                await house.join(C)
+            await house.join(B)
+            leave()
+            board, _ = await house.join(C)
+            assert house.watcher.running() == [B, C]
+            await house.watcher.push(C, document("one"))
+            assert said(board) == "one"
+            await house.clock.advance(60)
+            assert house.watcher.running() == [B, C]
+
+    run(main)
+
+
+def test_many_who_come_at_once_are_one_change_of_what_is_wanted() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            sources = [Source(f"s{number}", "file") for number in range(500)]
+            for source in sources:
+                house.targets.join(source, encode)
+            await settle()
+            assert len(house.watcher.running()) == 500
+
+    run(main)
+
+
+def test_the_end_is_told_to_everybody_and_nobody_gets_in_any_more() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            (one, _), (two, _) = await house.join(A), await house.join(B)
+            house.targets.close()
+            for board in (one, two):
+                assert board.error is not None
+                assert board.error.code is Code.UNAVAILABLE
+            with pytest.raises(RpcError, match="is stopping"):
+                await house.join(A)
+
+    run(main)
+
+
+def test_targets_that_differ_by_their_secrets_are_one_in_the_metrics() -> None:
+    """The same series twice would make Prometheus refuse all of them."""
+
+    async def main() -> None:
+        async with opened() as house:
+            await house.join(A)
+            await house.join(Source("a", "file", settings=Settings(auth_header="hush")))
+            lines = [line for line in house.metrics.splitlines() if "target=" in line]
+            assert len(lines) == len({line.partition(" ")[0] for line in lines}) == 3
+            assert "hush" not in house.metrics
+
+    run(main)
+
+
+def test_the_report_tells_states_ages_restarts_and_subscribers() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            await house.join(A)
+            await house.join(A)
+            await house.join(B)
+            await house.watcher.push(A, document("one"))
+            await house.watcher.push(B, OSError("broken"))
+            await house.clock.advance(2)
+            found = house.metrics
+            assert 'wigwag_proxy_targets{state="live"} 1' in found
+            assert 'wigwag_proxy_targets{state="failing"} 1' in found
+            assert 'wigwag_proxy_target_subscribers{target="a",provider="file"} 2' in found
+            assert 'wigwag_proxy_target_age_seconds{target="a",provider="file"} 2' in found
+            assert 'wigwag_proxy_target_restarts{target="b",provider="file"} 1' in found
+            assert 'wigwag_proxy_target_age_seconds{target="b",provider="file"}' not in found
+
+    run(main)
