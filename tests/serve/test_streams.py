@@ -51,7 +51,9 @@ async def settle() -> None:
 
 
 def events(feed: Feed, request: Call, **options: Any) -> AsyncIterator[bytes]:
-    return Changes(feed, **options).event_stream(bounded=True)(request)
+    stream: Any = Changes(feed, **options).event_stream(bounded=True)
+    found: AsyncIterator[bytes] = stream(request)
+    return found
 
 
 def test_ready_comes_first_then_changes_with_keys_and_kinds_then_goodbye() -> None:
