@@ -174,7 +174,7 @@ class Seen:
 async def subscribe(port: int, selector: str, streams: int, connections: int) -> None:
     """Hold streams, and answer each revision that is read from standard input."""
     seen, request = Seen(streams), text(2, selector)
-    wanted = re.compile(rb'"revision": (\d+)')
+    wanted = re.compile(rb'"revision": ?(\d+)')
     loop, lines = asyncio.get_running_loop(), asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
 

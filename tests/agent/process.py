@@ -20,6 +20,7 @@ TIMEOUT = 20.0
 class AgentProcess:
     """`with AgentProcess("--uri", "file:flags.json") as agent:`; it is up, and ready, when the block begins."""
 
+    program: ClassVar[tuple[str, ...]] = (sys.executable, "-m", "wigwag")
     command: ClassVar[tuple[str, ...]] = ("start",)
     ports: ClassVar[tuple[str, ...]] = ("port", "management-port", "sync-port", "ofrep-port")
 
@@ -31,7 +32,7 @@ class AgentProcess:
     def __enter__(self) -> Self:
         ports = dict.fromkeys(self.ports, 0) | self._ports
         options = [f"--{name}={number}" for name, number in ports.items()]
-        command = [sys.executable, "-m", "wigwag", *self.command, "--log-format=json", "--bind=127.0.0.1", *options]
+        command = [*self.program, *self.command, "--log-format=json", "--bind=127.0.0.1", *options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FLAGD_")}
         self.process = subprocess.Popen(
             [*command, *self._arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment

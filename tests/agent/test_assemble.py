@@ -75,6 +75,17 @@ def test_a_source_is_remembered_by_what_is_asked_for_and_not_by_its_place_or_pas
     assert key(headers={"x-key": "old"}) == key(headers={"x-key": "new"}) != key()
 
 
+def test_a_source_is_remembered_by_the_whole_query_but_for_what_surely_is_a_secret() -> None:
+    def key(uri: str) -> str:
+        sources = parse_sources((uri,), "")
+        return keys_of(sources)[sources[0]]
+
+    asked = "https://flags.example/a.json?team="
+    assert key(f"{asked}blue&token=old") == key(f"{asked}blue&token=new")
+    assert key(f"{asked}blue") != key(f"{asked}green")
+    assert key("file:a#1.json") != key("file:a#2.json")
+
+
 @pytest.mark.parametrize("name", ["authHeader", "headers"])
 def test_sources_that_differ_only_in_a_password_are_not_mixed_up(name: str) -> None:
     def keys(*passwords: str) -> list[str]:

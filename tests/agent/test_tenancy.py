@@ -305,9 +305,22 @@ def test_a_token_in_two_rules_changes_nothing_and_is_told_without_the_token(tmp_
         after = len(tenants.agent.lines)
         write(tenants.rules, [RULES[0], {**RULES[0], "name": "thief", "selectors": ["*"]}])
         line = tenants.agent.wait_for_log(lambda line: "have the same token" in line["msg"], after)
-        assert "'team-a' and 'thief'" in line["msg"]
+        assert f"access rules {tenants.rules}: the rules 'team-a' and 'thief' have the same token" in line["msg"]
+        up = f'wigwag_access_file_up{{file="{tenants.rules}"}}'
+        assert tenants.metric(up) == 0
         assert tenants.http("OFREP", f"{BULK}/flag-b", {}, **bearer(TOKEN_A))[0] == 404
         assert tenants.http("OFREP", f"{BULK}/flag-b", {}, **bearer(TOKEN_B))[0] == 200
+        tenants.change(RULES[:1])
+        assert tenants.metric(up) == 1
+
+
+def test_rules_that_are_refused_at_the_start_are_not_in_force(tmp_path: Path) -> None:
+    rules = [RULES[0], {**RULES[0], "name": "thief", "selectors": ["*"]}]
+    with Tenants(tmp_path, f"--auth-tokens={tmp_path / 'rules.json'}", rules=rules).running(loaded=False) as tenants:
+        tenants.agent.wait_for_log(lambda line: f"{tenants.rules}: the rules 'team-a' and 'thief'" in line["msg"])
+        assert tenants.agent.fetch("management", "/readyz")[0] == 412
+        _, page = tenants.agent.fetch("management", "/metrics")
+        assert f'wigwag_access_file_up{{file="{tenants.rules}"}} 0' in page.decode().splitlines()
 
 
 def test_without_its_rules_the_agent_is_closed_and_not_ready_until_they_come(tmp_path: Path) -> None:

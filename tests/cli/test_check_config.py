@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -25,8 +25,10 @@ GOOD, BAD = {"flags": {"a": FLAG, "b": FLAG}}, {"flags": {"a": FLAG, "b": {"vari
 @pytest.fixture(autouse=True)
 def _outside(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [*os.environ]:
-        if name.startswith(("FLAGD_", "AZURE_")):
+        if name.startswith(("FLAGD_", "AZURE_", "OTEL_", "CONSUL_", "POD_", "KUBERNETES_")):
             monkeypatch.delenv(name)
+    for name in ("PORT", "MANAGEMENT_PORT", "SYNC_PORT", "OFREP_PORT"):
+        monkeypatch.setenv(f"FLAGD_{name}", "0")  # whatever else is served on this machine
     monkeypatch.setenv("HOME", str(tmp_path))  # no config file of whoever runs this
 
 
@@ -196,9 +198,9 @@ class TestOptions:
         [
             (["--port=9000", "--sync-port=9000"], "--port and --sync-port are both port 9000; choose another"),
             (["--socket-path=/s", "--sync-socket-path=/s"], "--socket-path and --sync-socket-path are both /s;"),
-            (["--port=8016"], "--port and --ofrep-port are both port 8016"),
+            (["--port=8016", "--ofrep-port=8016"], "--port and --ofrep-port are both port 8016"),
             (["--server-cert-path=/no.pem", "--server-key-path=/no.pem"], "there is no file /no.pem"),
-            (["--auth-tokens=/no.yaml"], "--auth-tokens: /no.yaml: No such file or directory"),
+            (["--auth-tokens=/no.yaml"], "--auth-tokens: access rules /no.yaml: No such file or directory"),
         ],
     )
     def test_what_would_keep_it_from_starting_is_told(
@@ -210,9 +212,12 @@ class TestOptions:
         assert err.startswith("error: ")
         assert why in err
 
-    @pytest.mark.parametrize("arguments", [["--port=0", "--sync-port=0"], ["--port=8015", "--sync-socket-path=/s"]])
-    def test_any_free_port_and_sockets_do_not_clash(self, capsys: Any, good: str, arguments: list[str]) -> None:
-        assert check(capsys, "--uri", good, *arguments)[0] == 0
+    def test_any_free_port_and_sockets_do_not_clash(self, capsys: Any, good: str, tmp_path: Path) -> None:
+        assert check(capsys, "--uri", good, "--port=0", "--sync-port=0")[0] == 0
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            free = other.getsockname()[1]
+        ports = (f"--port={free}", f"--sync-port={free}", f"--sync-socket-path={tmp_path / 's'}", "--bind=127.0.0.1")
+        assert check(capsys, "--uri", good, *ports)[0] == 0
 
     def test_certificates_that_cannot_be_used(self, capsys: Any, good: str, tmp_path: Path) -> None:
         (tmp_path / "x.pem").write_text("hush")
@@ -265,6 +270,123 @@ class TestOptions:
             "--sources: $.sources[0].intervall is no field and is read over; did you mean interval?",
         ]
 
+    @pytest.mark.parametrize(
+        ("arguments", "why", "exit_code"),
+        [
+            (["-o=x:1", "-D=/nope", "-K=/nope"], "cannot read /nope, a file for the collector", 1),
+            (["--metrics-exporter=otel"], "--metrics-exporter otel: where to?", 2),
+            (["--metrics-exporter=x"], "--metrics-exporter: 'x' is unknown", 2),
+            (["--cors-origin=https://*.*.x"], "--cors-origin: 'https://*.*.x' has more than one *", 2),
+            (["--bind=999.1.1.1"], "cannot serve evaluation at port 0 of 999.1.1.1: ", 1),
+            (["--bind=192.0.2.1"], "cannot serve evaluation at port 0 of 192.0.2.1: ", 1),
+            (["--bind=a..b"], "cannot serve evaluation at port 0 of a..b: ", 1),
+            (["--socket-path=/nope/x.sock"], "cannot serve evaluation at /nope/x.sock: [Errno 2] No such file", 1),
+            (["--sync-socket-path=/proc/version"], "/proc/version (sync) is in use", 1),
+            (["--context-from-consul=web"] * 2, "--context-from-consul: a service is named twice", 2),
+            (["--rate-burst=1"], "--rate-burst needs --rate-limit", 2),
+        ],
+    )
+    def test_what_start_refuses_is_refused_here_with_the_same_words(
+        self, capsys: Any, good: str, arguments: list[str], why: str, exit_code: int
+    ) -> None:
+        code, _, err = check(capsys, "--uri", good, *arguments)
+        command = [sys.executable, "-m", "wigwag", "start", "--uri", good, *arguments]
+        started = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert (code, started.returncode) == (exit_code, exit_code)
+        assert why in err
+        assert why in started.stderr
+
+    def test_the_extra_for_telemetry_may_be_missing(
+        self, capsys: Any, good: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "wigwag.telemetry.batches", None)
+        code, _, err = check(capsys, "--uri", good, "--otel-collector-uri=x:1")
+        assert (code, "install wigwag[otel]" in err) == (2, True)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://x:1")
+        code, told = as_json(capsys, "--uri", good)
+        assert code == 0, "the agent starts without it"
+        (warning,) = told["warnings"]
+        assert warning.startswith("OTEL_* asks for telemetry, but ")
+
+    def test_places_are_looked_at_and_left_as_they_were(self, capsys: Any, good: str, tmp_path: Path) -> None:
+        path = tmp_path / "x.sock"
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            arguments = ["--uri", good, "--bind=127.0.0.1", f"--port={port}", f"--sync-socket-path={path}"]
+            code, told = as_json(capsys, *arguments)
+            assert (code, told["warnings"]) == (
+                0,
+                [f"port {port} (evaluation) is in use; stop what uses it, or choose another with --port"],
+            ), "it may be the very agent whose options are looked at"
+        assert not path.exists()
+        assert as_json(capsys, *arguments)[1]["warnings"] == []
+
+    def test_a_socket_in_use_is_left_alone(self, capsys: Any, good: str, tmp_path: Path) -> None:
+        path = tmp_path / "x.sock"
+        with socket.socket(socket.AF_UNIX) as other:
+            other.bind(str(path))
+            other.listen()
+            code, told = as_json(capsys, "--uri", good, f"--socket-path={path}")
+            assert (code, len(told["warnings"])) == (0, 1)
+            assert path.is_socket()
+
+    def test_a_limit_that_calls_healthy_sources_stale_is_remarked_on(self, capsys: Any, good: str) -> None:
+        code, told = as_json(capsys, "--uri", good, "--stale-after=2s")
+        (warning,) = told["warnings"]
+        assert code == 0
+        assert "its flags are known to hold every 5 s at best" in warning
+
     def test_the_environment_counts(self, capsys: Any, good: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("FLAGD_URI", good)
         assert check(capsys)[1].splitlines()[1].startswith(good.removeprefix("file:"))
+
+
+class TestAccess:
+    RULE: ClassVar[dict[str, Any]] = {"name": "a", "token": "hush-1", "selectors": ["*"]}
+
+    def look(self, capsys: Any, good: str, folder: Path, rules: list[Any]) -> tuple[int, list[str]]:
+        (folder / "rules.json").write_text(json.dumps(rules))
+        code, told = as_json(capsys, "--uri", good, f"--auth-tokens={folder / 'rules.json'}")
+        assert "hush" not in json.dumps(told)
+        return code, told["errors"]
+
+    def test_a_token_of_two_rules(self, capsys: Any, good: str, tmp_path: Path) -> None:
+        code, errors = self.look(capsys, good, tmp_path, [self.RULE, {**self.RULE, "name": "b"}])
+        rules = f"access rules {tmp_path / 'rules.json'}"
+        told = f"--auth-tokens: {rules}: the rules 'a' and 'b' have the same token; give each its own"
+        assert (code, errors) == (1, [told])
+
+    def test_a_token_of_two_rules_in_two_files(self, capsys: Any, good: str, tmp_path: Path) -> None:
+        rules = [{"name": name, "tokenFile": f"{name}.token", "selectors": ["*"]} for name in "ab"]
+        for name in "ab":
+            (tmp_path / f"{name}.token").write_text("hush-1")
+        code, errors = self.look(capsys, good, tmp_path, rules)
+        assert (code, "the rules 'a' and 'b' have the same token" in errors[0]) == (1, True)
+        (tmp_path / "b.token").write_text("hush-2")
+        assert self.look(capsys, good, tmp_path, rules) == (0, [])
+
+    def test_a_token_file_that_is_missing(self, capsys: Any, good: str, tmp_path: Path) -> None:
+        rules = [self.RULE, {"name": "b", "tokenFile": "b.token", "selectors": ["*"]}]
+        code, errors = self.look(capsys, good, tmp_path, rules)
+        assert (code, errors) == (
+            1,
+            [f"--auth-tokens: token file {tmp_path / 'b.token'}: No such file or directory"],
+        )
+
+
+class TestFacts:
+    def test_they_are_asked_for_too(self, capsys: Any, good: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("POD_NAME", "agent-0")
+        code, out, err = check(capsys, "--uri", good, "--context-from-pod", "--pod-info=/nowhere")
+        assert code == 0
+        assert out.splitlines()[2].split()[:6] == ["pod", "(optional)", "pod", "ok", "-", "0"]
+        assert err == "2 of 2 sources answered, with 2 flags: ready to start\n"
+
+    def test_the_agent_starts_without_them(self, capsys: Any, good: str) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # nobody listens there
+            service = f"consul://127.0.0.1:{taken.getsockname()[1]}/web"
+            code, told = as_json(capsys, "--uri", good, f"--context-from-consul={service}")
+        fact = told["sources"][1]
+        assert (code, fact["provider"], fact["state"], fact["flags"]) == (0, "consul-service", "failing", None)
+        assert fact["error"]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.agent.process import AgentProcess, write
+from tests.sources.grpc_server import SyncServer
 from wigwag.cli.main import main
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "snapshots.md"
@@ -233,6 +234,22 @@ class TestSources:
     def test_a_web_address_is_read_once(self, capsys: Any, here: Path, web: str) -> None:
         assert run(capsys, "a.json", f"http://{web}/flags.json") == (1, TOLD, "")
         assert run(capsys, f"http://{web}/flags.json", "b.json")[0] == 0
+
+    def test_a_grpc_server_is_read_by_whatever_names_it(self, capsys: Any, here: Path) -> None:
+        with SyncServer(json.dumps({"flags": {"x": GOLDEN}})) as server:
+            for form in ("grpc://127.0.0.1:{}", "dns:127.0.0.1:{}", "dns:///localhost:{}", "ipv4:127.0.0.1:{}"):
+                assert run(capsys, "a.json", form.format(server.port)) == (1, TOLD, "")
+
+    @pytest.mark.parametrize("name", ["unix:none.sock", "uds:none.sock", "unix-abstract:none", "dns:me@host"])
+    def test_what_names_a_server_is_no_path(self, capsys: Any, here: Path, name: str) -> None:
+        code, _, err = run(capsys, "a.json", name)
+        assert code == 2
+        assert ("cannot connect" if "none" in name else "has credentials") in err
+
+    @pytest.mark.parametrize("name", ["core.openfeature.dev/a", "configmap/a"])
+    def test_what_names_objects_is_no_path(self, capsys: Any, here: Path, name: str) -> None:
+        assert "write " + name.partition("/")[0] in run(capsys, "a.json", name)[2]
+        assert run(capsys, "a.json", f"./{name}")[2] == f"wigwag: cannot read {name}: no such file or directory\n"
 
     def test_secrets_are_not_shown(self, capsys: Any, here: Path) -> None:
         code, _, err = run(capsys, "a.json", "http://me:hunter2@127.0.0.1:1/flags.json?sig=hunter2")

@@ -192,11 +192,11 @@ class Door:
         ]
         return {line.split('"')[1]: int(line.split()[-1]) for line in lines}
 
-    async def open(self, token: str = "", selector: str = "") -> AsyncIterator[bytes]:
+    async def open(self, token: str = "", selector: str = "") -> Any:
         """Open a stream, and see that it has begun."""
         stream: Any = self.methods[b"/stream"].stream
         headers = {"authorization": f"Bearer {token}"} | ({"flagd-selector": selector} if selector else {})
-        messages: AsyncIterator[bytes] = stream(self.call(headers))
+        messages = stream(self.call(headers))
         await anext(messages)
         return messages
 

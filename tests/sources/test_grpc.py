@@ -25,7 +25,7 @@ from wigwag.sources.document import Document
 from wigwag.sources.grpc import GrpcWatch, Means, check, watch_grpc
 from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS
 from wigwag.wire.envelope import wrap
-from wigwag.wire.protobuf import fields
+from wigwag.wire.protobuf import fields, integer, text
 from wigwag.wire.rpc import Code, RpcError
 
 WAITING = Trouble("the server is connected, but has not sent a document yet")
@@ -480,6 +480,38 @@ def test_of_the_old_service_a_ping_says_nothing_new_and_a_delta_is_a_reason_to_f
                 assert await reader.next() == Document(content, "json")
             assert reader.confirmed == 1
             assert paths[1:] == [OLD + "SyncFlags", OLD + "FetchAllFlags"]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [b"\x20\x20" * 2000, b"\x23" + b"\x20\x20" * 2000 + b"\x24", b"\x0a\x05{}", b"\x0a", b"\x20\xff", b"\x07"],
+    ids=["many", "group", "short", "no-size", "no-end", "kind"],
+)
+def test_a_message_that_holds_no_document_is_refused_however_many_fields_it_has(message: bytes, tmp_path: Path) -> None:
+    async def script(link: Scripted) -> None:
+        link.greet()
+        link.say(await link.asked(), wrap(message))
+        await link.gone()
+
+    async def main() -> None:
+        assert (await raised(script, tmp_path)).code is Code.INVALID_ARGUMENT
+
+    run(main)
+
+
+def test_fields_that_nobody_knows_are_skipped(tmp_path: Path) -> None:
+    others = text(3, "x" * 1000) + integer(9, 1 << 40) + b"\x11" + bytes(8) + b"\x15" + bytes(4)
+
+    async def script(link: Scripted) -> None:
+        link.greet()
+        link.say(await link.asked(), wrap(others + text(1, "{") + text(2, "context") + text(1, "{}") + others))
+        await link.gone()
+
+    async def main() -> None:
+        async with following(script, tmp_path) as reader:
+            assert await reader.next() == Document(b"{}", "json")
 
     run(main)
 

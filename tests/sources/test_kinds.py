@@ -22,6 +22,7 @@ from wigwag.sources.source import Settings, Source, parse_sources
 
 EMPTY = b'{"flags": {}}'
 KINDS = ("wigwag.sources.http", "wigwag.sources.grpc", "wigwag.sources.blob", "wigwag.sources.oauth", "obstore")
+KUBE = ("wigwag.kube.client", "wigwag.kube.follow", "wigwag.sources.kubernetes.objects")
 
 
 async def first(source: Source) -> Any:
@@ -103,7 +104,7 @@ print(*sys.modules)
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "wigwag.sources.file" in output.split()
-    assert set(KINDS) & set(output.split()) == set()
+    assert {*KINDS, *KUBE} & set(output.split()) == set()
 
 
 class TestPrepare:

@@ -14,6 +14,7 @@ from wigwag.flags.model import Limits
 from wigwag.flags.yaml import parse_value
 from wigwag.sources.fields import Fields, OAuth
 from wigwag.sources.source import Settings, Source, parse_sources
+from wigwag.wire.client.shown import HARMLESS
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "sources.md").read_text()
 OAUTH = {"clientID": "me", "clientSecret": "hush-hush", "tokenUrl": "https://login.example/token"}
@@ -65,6 +66,10 @@ class TestUri:
             ("gs://bucket/dir/flags.json", "gs://bucket/dir/flags.json", "gcs", False),
             ("s3://bucket/flags.json?region=eu-west-1", "s3://bucket/flags.json?region=eu-west-1", "s3", False),
             ("azblob://container/flags.json", "azblob://container/flags.json", "azblob", False),
+            ("core.openfeature.dev/team/flags", "team/flags", "kubernetes", False),
+            ("core.openfeature.dev/team?labels=app=shop", "team?labels=app=shop", "kubernetes", False),
+            ("core.openfeature.dev/", "core.openfeature.dev/", "kubernetes-self", False),
+            ("configmap/team/flags/a.json", "configmap/team/flags/a.json", "configmap", False),
         ],
     )
     def test_its_beginning_says_what_it_is(self, uri: str, name: str, provider: str, tls: bool) -> None:
@@ -80,15 +85,21 @@ class TestUri:
             ("file:", "--uri: 'file:' names nothing; write file:PATH"),
             ("grpc://", "write grpc://HOST:PORT"),
             ("https://", "is no web address; write https://HOST/PATH"),
-            ("https://flags.example:many/", "is no address: Port could not"),
+            ("https://flags.example:many/", "is no address: its host or port is malformed"),
+            ("https://me:hush@flags.example:many/", "'https://…' is no address"),
+            ("https://me:hush/hush@flags.example/", "'https://…' is no address"),
+            ("https://me:hush@flags.ex\u2100mple/", "is no address"),
+            ("me:hush@flags.example/flags.json", "cannot tell what 'flags.example/flags.json' is"),
+            ("grpc://flags.example:8015?token=hush", "has credentials or a query in it"),
+            ("dns:///flags.example:8015#hush", "has credentials or a query in it"),
             ("https://flags.example/a\nb", "no control characters"),
             ("s3://bucket", "does not name an object of a store; write s3://BUCKET/OBJECT"),
             ("azblob://container/", "write azblob://CONTAINER/OBJECT"),
             ("gs://me:hush@bucket/o", "has credentials in it; write gs://BUCKET/OBJECT"),
-            ("grpc://me:hush@flags.example:8015", "has credentials in it, which gRPC does not know"),
-            ("dns:///me:hush@flags.example", "has credentials in it"),
-            ("dns://me:hush@flags.example/x", "has credentials in it"),
-            ("core.openfeature.dev/ns/flags", "the provider 'kubernetes' is not available yet"),
+            ("grpc://me:hush@flags.example:8015", "has credentials or a query in it, which gRPC does not know"),
+            ("dns:///me:hush@flags.example", "has credentials or"),
+            ("dns://me:hush@flags.example/x", "has credentials or"),
+            ("core.openfeature.dev/ns/flags?onDelete=drop", "onDelete is keep or remove, not 'drop'"),
         ],
     )
     def test_what_cannot_be_is_refused_with_a_remedy(self, uri: str, why: str) -> None:
@@ -140,13 +151,13 @@ class TestSecrets:
         assert source.settings.auth_header == "Bearer x"
 
     @pytest.mark.parametrize(
-        "parameter", ["sig", "token", "access_token", "X-Amz-Signature", "api_key", "apikey", "key", "code"]
+        "parameter", ["sig", "token", "X-Amz-Signature", "api_key", "auth", "jwt", "sas", "pass", "%74oken", "team"]
     )  # fmt: skip
-    def test_what_looks_like_a_secret_in_a_query_is_sent_and_not_shown(self, parameter: str) -> None:
-        uri = f"https://flags.example/a.json?v=1&{parameter}=hush%2Fhush&w=a+b"
+    def test_values_in_a_query_are_sent_and_not_shown(self, parameter: str) -> None:
+        uri = f"https://flags.example/a.json?v=1&{parameter}=hush%2Fhush;w=hush#hush"
         (source,) = parse_sources((uri,), "")
         assert source.address == uri
-        assert source.name == f"https://flags.example/a.json?v=1&{parameter}=***&w=a+b"
+        assert source.name == f"https://flags.example/a.json?v=1&{parameter}=***;w=***#***"
         assert "hush" not in repr(source)
 
     def test_credentials_in_the_address_of_an_endpoint_are_not_shown(self) -> None:
@@ -154,9 +165,9 @@ class TestSecrets:
         assert source.name == "s3://b/o?region=x&endpoint=***"
         assert source.address.endswith("minio.example")
 
-    @pytest.mark.parametrize("parameter", ["signal", "design", "keyboard", "codec", "region"])
-    def test_what_only_sounds_like_one_is_left_alone(self, parameter: str) -> None:
-        uri = f"https://flags.example/a.json?{parameter}=x"
+    @pytest.mark.parametrize("query", ["version=x", "ref=refs/heads/main", "env=prod&format=json", "V=1;branch=a+b"])
+    def test_what_is_known_to_be_harmless_is_part_of_the_name(self, query: str) -> None:
+        uri = f"https://flags.example/a.json?{query}"
         assert parse_sources((uri,), "") == (Source(uri, "http"),)
 
     def test_no_secret_is_in_any_text_about_a_source(self) -> None:
@@ -210,6 +221,25 @@ class TestFields:
             f"{scheme}://b/o", provider, settings=Settings(interval=9.0, seed="x", cert_path="c", most=8)
         )
 
+    @pytest.mark.parametrize("provider", ["kubernetes", "configmap"])
+    def test_every_field_of_objects_in_kubernetes(self, provider: str) -> None:
+        found = one(uri="team/flags", provider=provider, maxBytes=8, onDelete="remove").settings
+        assert found == Settings(most=8, on_delete="remove")
+        assert one(uri="team/flags", provider=provider, onDelete="keep").settings == Settings()
+        assert one(uri="team/flags?onDelete=remove", provider=provider).settings == Settings(on_delete="remove")
+        assert one(uri="team/flags?onDelete=remove", provider=provider, onDelete="keep").settings == Settings()
+
+    def test_objects_have_the_same_name_with_and_without_the_beginning_and_whatever_becomes_of_their_flags(
+        self,
+    ) -> None:
+        for uri in ("team/flags", "core.openfeature.dev/team/flags", "core.openfeature.dev/team/flags?onDelete=remove"):
+            assert one(uri=uri, provider="kubernetes").name == "team/flags"
+        for uri in ("team/flags/key", "configmap/team/flags/key", "team/flags/key?onDelete=keep"):
+            assert one(uri=uri, provider="configmap").name == "configmap/team/flags/key"
+        several = one(uri="team?labels=a=b&onDelete=remove", provider="kubernetes")
+        assert (several.name, several.settings) == ("team?labels=a=b", Settings(on_delete="remove"))
+        assert one(uri="core.openfeature.dev/?onDelete=remove", provider="kubernetes").provider == "kubernetes-self"
+
     def test_zero_means_the_usual(self) -> None:
         assert http(interval=0, timeoutS=0, maxBytes=0) == grpc(maxMsgSize=0) == Settings()
         assert (Settings().interval, Settings().most, Settings().max_message) == (5.0, 64 << 20, 64 << 20)
@@ -240,7 +270,7 @@ class TestFields:
 
     def test_all_of_them_are_tried_here(self) -> None:
         names = "uri provider authHeader headers interval intervalSeed timeoutS oauth tls certPath providerID selector"
-        ours = "maxMsgSize incrementalUpdates required optional maxBytes"
+        ours = "maxMsgSize incrementalUpdates required optional maxBytes onDelete"
         assert Fields.__struct_encode_fields__ == tuple(f"{names} {ours}".split())
 
 
@@ -297,7 +327,11 @@ class TestRefusals:
             (GRPC | {"certPath": "c"}, ".certPath", 'needs TLS; add "tls": true'),
             (GRPC | {"maxMsgSize": -5}, ".maxMsgSize", "expected `int` >= 0; it is bytes"),
             (GRPC | {"provider": "ftp"}, ".provider", "unknown provider 'ftp'; known are file"),
-            (GRPC | {"provider": "kubernetes"}, ".provider", "is not available yet"),
+            (
+                {"uri": "a/b", "provider": "kubernetes", "onDelete": "drop"},
+                ".onDelete",
+                "it is keep (its flags stay) or",
+            ),
             (GRPC | {"provider": "s3"}, ".uri", "write s3://BUCKET/OBJECT"),
             (GRPC | {"provider": 1}, ".provider", "expected `str`, got `int`"),
             ({"uri": "", "provider": "file"}, "", "uri is missing"),
@@ -362,6 +396,10 @@ class TestDocumentation:
 
     def test_the_names_without_secrets_are_those_of_the_table(self) -> None:
         rows = re.findall(r"^\| `(https://\S+)` \| `(https://\S+)` \|", DOCUMENT, re.MULTILINE)
-        assert len(rows) == 2
+        assert len(rows) == 3
         for written, name in rows:
             assert parse_sources((written,), "")[0].name == name
+
+    def test_the_values_that_are_part_of_a_name_are_those_that_it_lists(self) -> None:
+        lists = DOCUMENT.partition("Only these values are part of the name:")[2].partition("Even they")[0]
+        assert {name.lower() for name in re.findall(r"`([\w-]+)`", lists)} == HARMLESS

@@ -15,15 +15,17 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from tests.clients.certificates import Certificates, make_certificates
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.telemetry.collector import grpc_collector
+from wigwag.courier import Courier
 from wigwag.errors import StartError
 from wigwag.observe import Counter, Registry
+from wigwag.serve.metrics import Metrics
 from wigwag.telemetry.batches import Batches
-from wigwag.telemetry.courier import Courier
 from wigwag.telemetry.deliver import Delivery, hush
 from wigwag.telemetry.exporters import metric_exporter, span_exporter
 from wigwag.telemetry.files import LARGEST, Files
 from wigwag.telemetry.push import Push
 from wigwag.telemetry.settings import Settings, Target
+from wigwag.telemetry.start import start
 
 PLAIN = Target(protocol="grpc", endpoint="user:hunter2@collector:1", headers=(("authorization", "Bearer swordfish"),))
 SDK = logging.getLogger("opentelemetry.test")
@@ -54,6 +56,13 @@ class Script:
         self.closed += 1
 
 
+@pytest.fixture(autouse=True)
+def _aloud(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever hushes the SDK does so for one test."""
+    monkeypatch.setattr(logging.getLogger("opentelemetry"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("opentelemetry"), "handlers", [])
+
+
 def delivery(script: Script, target: Target = PLAIN, clock: FakeClock | None = None) -> tuple[Delivery, Counter]:
     counter = Counter("pushes", "", ("signal", "outcome"))
     return Delivery("metrics", target, script.make, counter, (clock or FakeClock()).now, 60.0), counter
@@ -69,9 +78,8 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     deliver, counter = delivery(script)
     assert deliver.deliver(None)
     script.works, script.says = False, "no route\nto user:hunter2@collector:1 with Bearer swordfish"
-    undo = hush()
+    hush()
     assert not any(deliver.deliver(None) for _ in range(5))
-    undo()
     script.works, script.says = True, ""
     assert deliver.deliver(None)
     assert ours(caplog) == [
@@ -80,6 +88,26 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     ]
     assert len(caplog.records) == 2, "what the SDK says stays out of the log"
     assert counter.values == {("metrics", "ok"): 2, ("metrics", "failed"): 5}
+
+
+def test_two_signals_that_fail_alike_are_both_told_why(caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = Target(protocol="grpc", endpoint="127.0.0.1:1", timeout=0.1)
+    counter = Counter("pushes", "", ("signal", "outcome"))
+    hush()
+    for signal in ("traces", "metrics"):
+        deliver = Delivery(signal, nowhere, span_exporter, counter, FakeClock().now, 60.0)
+        assert not deliver.deliver([])
+        deliver.close()
+    assert len(ours(caplog)) == 2
+    assert all("StatusCode.UNAVAILABLE" in told or "DEADLINE" in told for told in ours(caplog)), ours(caplog)
+
+
+def test_what_the_sdk_says_after_the_last_push_stays_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    settings = Settings(traces=Target(protocol="grpc", endpoint="127.0.0.1:1", timeout=0.1))
+    telemetry = start(settings, Registry(), Metrics())
+    run(lambda: telemetry.finish(0.1))
+    SDK.warning("Shutdown in progress")
+    assert [record.name for record in caplog.records if not record.name.startswith("wigwag")] == []
 
 
 def test_an_exporter_that_breaks_is_a_failure_and_no_more(caplog: pytest.LogCaptureFixture) -> None:
@@ -230,17 +258,5 @@ def test_the_end_waits_for_a_collector_that_hangs_only_so_long() -> None:
             await batches.finish(0.1)
             assert collector.requests == []
 
-    undo = hush()
+    hush()
     run(scenario, timeout=8.0)
-    undo()
-
-
-def test_an_error_in_the_thread_is_raised_where_the_job_came_from() -> None:
-    async def scenario() -> None:
-        courier = Courier("test")
-        with pytest.raises(ZeroDivisionError):
-            await courier.send(lambda: 1 / 0)
-        assert await courier.send(lambda: 2) == 2
-        courier.dismiss()
-
-    run(scenario)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from tests.agent.process import AgentProcess
 from tests.clients.certificates import Certificates, make_certificates
 from tests.telemetry.collector import Collector, attributes, grpc_collector, http_collector
 from wigwag.observe import Counter
-from wigwag.telemetry.deliver import Delivery, hush
+from wigwag.telemetry.deliver import Delivery
 from wigwag.telemetry.exporters import span_exporter
 from wigwag.telemetry.settings import Target
 
@@ -208,6 +209,27 @@ def test_a_collector_may_come_late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("receiver", [grpc_collector, http_collector], ids=["grpc", "http"])
+def test_of_each_signal_it_is_told_why_it_cannot_be_pushed_and_by_us_alone(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if receiver is http_collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "100")
+    with receiver() as gone:
+        pass
+    with pushing(gone) as agent:
+        for signal in ("metrics", "traces"):
+            line = agent.wait_for_log(lambda line, signal=signal: line["msg"].startswith(f"{signal} cannot"))  # type: ignore[misc]
+            assert gone.address.rpartition(":")[2] in line["msg"]
+            assert "no reason given" not in line["msg"]
+        assert evaluate(agent) == 200
+        assert agent.stop() == 0
+    agent.wait_for_log(lambda line: line["msg"] == "(ended)")
+    assert [line for line in agent.lines if not line.get("logger", "wigwag").startswith("wigwag")] == []
+    assert [line["msg"] for line in agent.lines if "logger" not in line] == ["(ended)"]
+
+
+@pytest.mark.parametrize("receiver", [grpc_collector, http_collector], ids=["grpc", "http"])
 def test_a_collector_that_hangs_holds_up_neither_requests_nor_the_end(
     receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,12 +242,16 @@ def test_a_collector_that_hangs_holds_up_neither_requests_nor_the_end(
             collector.wait(lambda: collector.attempts >= 2, "two attempts")
             assert evaluate(agent) == 200
             assert agent.stop() == 0
+        agent.wait_for_log(lambda line: line["msg"] == "(ended)")
+        assert [line for line in agent.lines if not line.get("logger", "wigwag").startswith("wigwag")] == []
 
 
-def test_new_certificates_are_used_without_a_restart(certificates: Certificates, tmp_path: Path) -> None:
+def test_new_certificates_are_used_without_a_restart(
+    certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "new").mkdir()
     new = make_certificates(tmp_path / "new")
-    undo = hush()
+    monkeypatch.setattr(logging.getLogger("opentelemetry"), "propagate", False)
     with grpc_collector(certificates) as collector:
         target = Target(
             protocol="grpc",
@@ -241,7 +267,6 @@ def test_new_certificates_are_used_without_a_restart(certificates: Certificates,
         shutil.copy(new.authority, certificates.authority)
         assert delivery.deliver([])
     delivery.close()
-    undo()
 
 
 WITHOUT = "import sys; sys.modules['opentelemetry'] = None; from wigwag.cli.main import main; sys.exit(main({!r}))"

@@ -189,4 +189,4 @@ def test_secrets_stay_out_of_errors_and_of_what_is_shown() -> None:
         traces(collector="http://user:hunter2@x:port")
     assert "hunter2" not in str(caught.value)
     found = traces({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://user:hunter2@x:1/t?key=hunter2"})
-    assert found.place == "https://x:1/t"
+    assert found.place == "https://x:1/t?key=***"

@@ -257,6 +257,6 @@ def test_a_load_is_a_span_that_tells_the_source_without_its_secrets() -> None:
     loaded, failed = bench.spans()
     assert loaded.name == failed.name == "flagSync"
     assert loaded.instrumentation_scope.name == "jsonEvaluator"
-    assert dict(loaded.attributes) == {"feature_flag.source": "https://example.com/flags.json"}
+    assert dict(loaded.attributes) == {"feature_flag.source": "https://example.com/flags.json?token=***"}
     assert failed.status.status_code is StatusCode.ERROR
     assert "secret" not in failed.to_json()

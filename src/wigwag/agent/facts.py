@@ -27,7 +27,7 @@ from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.source import Settings, Source
-from wigwag.sources.uris import shown
+from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping

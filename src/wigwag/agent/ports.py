@@ -59,7 +59,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     resolver = Resolver(telemetry.recorder, parts.freshness, metadata=options.response_metadata)
     changes = Changes(feed, options.stream_deadline)
     enrichment = Enrichment(options.context_value, options.context_from_header)
-    limits, tls, host = _limits(options), read_tls(options), options.bind or _loopback(parts.sources)
+    limits, at = _limits(options), listeners(options, parts.sources, read_tls(options))
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
     methods = telemetry.methods(tenancy.calls(Evaluation(feed.current, enrichment, resolver, changes).methods()))
     sync = Sync(
@@ -84,7 +84,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
                 metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels),
                 origins,
             ),
-            _listener(host, options.port, options.socket_path, tls),
+            at["evaluation"],
             outer,
         ),
         Port(
@@ -92,7 +92,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "--management-port",
             "",
             rpc_handler(Health(feed.over).methods(), limits, management),
-            _listener(host, options.management_port),
+            at["management"],
             outer,
         ),
         Port(
@@ -100,7 +100,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "--sync-port",
             "--sync-socket-path",
             rpc_handler(tenancy.calls(sync.methods(), selection), limits),
-            _listener(host, options.sync_port, options.sync_socket_path, tls),
+            at["sync"],
             outer,
         ),
         Port(
@@ -108,10 +108,21 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "--ofrep-port",
             "",
             with_cors(metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route), origins),
-            _listener(host, options.ofrep_port),
+            at["OFREP"],
             outer,
         ),
     ]
+
+
+def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None) -> dict[str, Listener]:
+    """Return where each port is."""
+    host = options.bind or _loopback(sources)
+    return {
+        "evaluation": _listener(host, options.port, options.socket_path, tls),
+        "management": _listener(host, options.management_port),
+        "sync": _listener(host, options.sync_port, options.sync_socket_path, tls),
+        "OFREP": _listener(host, options.ofrep_port),
+    }
 
 
 def _listener(host: str | None, port: int, path: str = "", tls: Tls | None = None) -> Listener:

@@ -11,10 +11,16 @@ from wigwag.telemetry.start import Telemetry, start
 if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.serve.metrics import Metrics
+    from wigwag.telemetry.settings import Settings
 
 
 def telemetry(options: AgentOptions, metrics: Metrics) -> Telemetry:
     """Start what is asked for."""
+    return start(settings_of(options), metrics.registry, metrics)
+
+
+def settings_of(options: AgentOptions) -> Settings:
+    """Return what is asked for."""
     asked = Asked(
         metrics_exporter=options.metrics_exporter,
         collector=options.otel_collector_uri,
@@ -23,4 +29,4 @@ def telemetry(options: AgentOptions, metrics: Metrics) -> Telemetry:
         authority=options.otel_ca_path,
         reload_seconds=options.otel_reload_interval,
     )
-    return start(decide(asked, os.environ), metrics.registry, metrics)
+    return decide(asked, os.environ)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
-from wigwag.errors import UsageError
+from wigwag.errors import DocumentError, UsageError
 from wigwag.observe import Gauge
 from wigwag.pipeline.parse import parsed
 from wigwag.pipeline.run import Pipeline
@@ -27,6 +27,7 @@ from wigwag.serve.refusals import Refusals
 from wigwag.serve.throttle import Slots, Throttle
 from wigwag.serve.tokens import Draft, Rules, compile_rules, read_rules, read_tokens
 from wigwag.sources.file import FileWatch, watch_file
+from wigwag.sources.read import read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -49,6 +50,11 @@ class AccessFile:
 
     path: str
     name: str = ""
+
+    @property
+    def most(self) -> int:
+        """The largest size that is read, in bytes."""
+        return LARGEST_TOKENS if self.name else LARGEST_RULES
 
     def __str__(self) -> str:
         return f"token file {self.path}" if self.name else f"access rules {self.path}"
@@ -118,8 +124,12 @@ class Tenancy:
                 told[status.spec] = news
 
     def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        statuses = self._pipeline.statuses() if self._pipeline is not None else ()
-        return (((status.spec.path,), float(status.state == "live")) for status in statuses)
+        """What can be read is not yet in force: rules may contradict each other, and then none of the files is."""
+        if self._pipeline is not None:
+            report = self._pipeline.report()
+            whole = report.error is None and self.ready()
+            for status in report.statuses:
+                yield (status.spec.path,), float(whole and status.state == "live")
 
 
 def policy_of(options: AgentOptions) -> Policy:
@@ -141,7 +151,27 @@ def assemble(values: Mapping[AccessFile, Value]) -> Loaded:
     (rules,) = (file for file in values if not file.name)
     paths = {draft.file: str(Path(rules.path).parent / draft.file) for draft in drafts if draft.file}
     tokens = {file.name: _digests(value) for file, value in values.items() if file.name}
-    return Loaded(compile_rules(drafts, tokens), tuple(AccessFile(path, name) for name, path in paths.items()))
+    try:
+        compiled = compile_rules(drafts, tokens)
+    except DocumentError as error:
+        raise DocumentError(f"{rules}: {error}") from None
+    return Loaded(compiled, tuple(AccessFile(path, name) for name, path in paths.items()))
+
+
+def check_rules(path: str) -> None:
+    """Read the rules and the files of their tokens once; a `DocumentError` says which cannot be used, and why."""
+    rules = AccessFile(path)
+    values = {rules: _looked(rules)}
+    values |= {file: _looked(file) for file in assemble(values).files}
+    assemble(values)
+
+
+def _looked(file: AccessFile) -> Value:
+    try:
+        return _read(file, read(file.path, file.most))
+    except (DocumentError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DocumentError(f"{file}: {reason}") from None
 
 
 def _digests(value: Value) -> tuple[bytes, ...]:
@@ -153,7 +183,7 @@ async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
 
 
 def _contents(file: AccessFile) -> AsyncIterator[bytes | Trouble | Unchanged]:
-    return watch_file(FileWatch(file.path, LARGEST_TOKENS if file.name else LARGEST_RULES))
+    return watch_file(FileWatch(file.path, file.most))
 
 
 def _read(file: AccessFile, content: bytes) -> Value:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 HELP = "check the options of `start`, and reach every source once"
 DESCRIPTION = """\
 Take the options of `wigwag start`, from the same places, and tell whether the agent would start and have flags: files,
-ports and certificates are looked at, and every source is reached once, all at the same time. Nothing is served.
+ports and certificates are looked at, and every source is reached once, all at the same time. Nothing is served, and a
+port that is in use is only remarked on: it may be the agent that these options are for.
 
   wigwag check-config --uri file:flags.yaml
   wigwag check-config --config agent.yaml --timeout 3s
@@ -48,7 +49,9 @@ def run(options: Options) -> int:
     """Check, print, and return the exit code."""
     import asyncio
 
-    from wigwag.agent.check import faults, reach, repeated
+    from wigwag.agent.check import reach
+    from wigwag.agent.facts import fact_sources
+    from wigwag.agent.faults import faults, repeated
     from wigwag.agent.locate import agent_sources
 
     if options.timeout <= 0:
@@ -57,8 +60,9 @@ def run(options: Options) -> int:
     remarks: list[str] = []
     sources = agent_sources(options, remarks.append)
     remarks += repeated(sources)
-    wrong = list(faults(options))
-    found = asyncio.run(reach(sources, options, options.timeout, remarks.append))
+    facts = fact_sources(options, len(sources))
+    wrong = asyncio.run(faults(options, sources, remarks.append))
+    found = asyncio.run(reach((*sources, *facts), options, options.timeout, remarks.append))
     if options.output == "json":
         strange = [f"the config file says {key!r}, which is no option" for key in odd_keys(options)]
         print(json.dumps(as_json(found, wrong, [*strange, *remarks]), indent=2, ensure_ascii=False))
@@ -102,6 +106,7 @@ def tell(found: Sequence[Reached], wrong: Sequence[str], remarks: Sequence[str])
 def row(found: Reached) -> tuple[str, ...]:
     """Return the cells of a source."""
     answered = found.state == "ok"
+    flags = found.flags if answered else None
     name = found.source.name
     if found.source.settings.selector:
         name += f" ({found.source.settings.selector})"
@@ -111,7 +116,7 @@ def row(found: Reached) -> tuple[str, ...]:
         name,
         found.source.provider,
         found.state,
-        str(found.flags) if answered else "-",
+        "-" if flags is None else str(flags),
         str(len(found.problems)) if answered or found.problems else "-",
         f"{found.seconds:.2f}s",
         found.error,
@@ -121,7 +126,7 @@ def row(found: Reached) -> tuple[str, ...]:
 def summary(found: Sequence[Reached], wrong: Sequence[str]) -> str:
     """Return what came of it in one line."""
     well = sum(each.state == "ok" for each in found)
-    flags = sum(each.flags for each in found)
+    flags = sum(each.flags or 0 for each in found)
     ready = "not ready to start" if verdict(found, wrong) else "ready to start"
     return f"{well} of {len(found)} source{'s' * (len(found) > 1)} answered, with {flags} flags: {ready}"
 

@@ -18,6 +18,7 @@ from wigwag.cli.documents import read_document
 from wigwag.cli.terminal import remark
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.dump import Dumped, restore
+from wigwag.sources.uris import provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -77,10 +78,19 @@ def read_side(name: str) -> Side:
     """Read what one argument names."""
     if name.startswith(AGENT):
         return Side(name, dumped=_run(_ask(name)))
-    if "://" in name or name.startswith("core.openfeature.dev/"):
+    if is_source(name):
         return _run(_read_once(name))
     text, kind = read_document(name)
     return Side("standard input" if name == "-" else name.removeprefix("file:"), text, kind)
+
+
+def is_source(name: str) -> bool:
+    """Tell whether an argument is read as `--uri` would be, and not as a path.
+
+    >>> is_source("unix:/run/flags.sock"), is_source("flags.json"), is_source("file:flags.json")
+    (True, False, False)
+    """
+    return "://" in name or provider_of(name) not in ("", "file")
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
@@ -96,18 +106,17 @@ async def _read_once(uri: str) -> Side:
     from wigwag.pipeline.spec import describe
     from wigwag.sources.kinds import prepare
     from wigwag.sources.source import parse_sources
-    from wigwag.sources.uris import shown
     from wigwag.wire.rpc import RpcError
 
+    (source,) = parse_sources((uri,), "", remark)
     try:
-        (source,) = parse_sources((uri,), "", remark)
         prepare([source], remark)
         async with asyncio.timeout(PATIENCE):
             return await _first(source)
     except TimeoutError:
-        raise UsageError(f"cannot read {shown(uri)}: no answer within {PATIENCE:.0f} seconds") from None
+        raise UsageError(f"cannot read {source.name}: no answer within {PATIENCE:.0f} seconds") from None
     except (OSError, RpcError) as error:
-        raise UsageError(f"cannot read {shown(uri)}: {describe(error)}") from error
+        raise UsageError(f"cannot read {source.name}: {describe(error)}") from error
 
 
 async def _first(source: Source) -> Side:

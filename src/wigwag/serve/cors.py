@@ -32,7 +32,7 @@ def with_cors(handler: Handler, origins: Sequence[str]) -> Handler:
     """Answer preflight requests and mark answers for the listed origins; `*` lists all."""
     if not origins:
         return handler
-    listed = _listed(origins)
+    listed = listed_by(origins)
     shown = b"*" if "*" in origins else b""
 
     def handle(request: Request) -> object:
@@ -48,7 +48,7 @@ def with_cors(handler: Handler, origins: Sequence[str]) -> Handler:
     return handle  # type: ignore[return-value]
 
 
-def _listed(origins: Sequence[str]) -> Callable[[bytes], bool]:
+def listed_by(origins: Sequence[str]) -> Callable[[bytes], bool]:
     """Return what tells whether an origin is listed. Browsers write them in lower case and without a slash."""
     patterns = [_pattern(origin.lower().rstrip("/")) for origin in origins]
     whole = re.compile(b"|".join(patterns))

@@ -57,19 +57,21 @@ class Opening:
     async def __aenter__(self) -> Server:
         try:
             return await self._serving.__aenter__()
-        except* OSError as group:
-            raise StartError(_why(self._port, group)) from None
+        except* (OSError, UnicodeError) as group:  # a host may be no name at all
+            raise StartError(why(self._port, group)) from None
 
     async def __aexit__(self, *exc: object) -> bool | None:
         return await self._serving.__aexit__(*exc)  # type: ignore[arg-type]
 
 
-def _why(port: Port, group: BaseExceptionGroup[OSError]) -> str:
-    error, listener = cause(group), port.listener
+def why(port: Port, failed: BaseException) -> str:
+    """Return why a port cannot be opened, and what to do about it."""
+    error, listener = cause(failed), port.listener
     place, option = listener.path or f"port {listener.port}", port.socket_option if listener.path else port.option
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"{place} ({port.name}) is in use; stop what uses it, or choose another with {option}"
-    return f"cannot serve {port.name} at {place}: {error}"
+    where = f"{place} of {listener.host}" if listener.host else place
+    return f"cannot serve {port.name} at {where}: {error}"
 
 
 def read_tls(options: TlsOptions) -> Tls | None:

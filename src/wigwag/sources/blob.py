@@ -16,16 +16,15 @@ import re
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
-from random import random
-from time import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.flags.document import format_of
+from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.watch import closing
 from wigwag.sources.blob_place import locate
 from wigwag.sources.document import Document
+from wigwag.sources.polling import Answer, Times, format_of_media, poll
 from wigwag.sources.read import read
-from wigwag.sources.schedule import Schedule, retry_pause
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
     Store = S3Store | GCSStore | AzureStore
 
-_FORMATS: dict[str, Literal["json", "yaml"]] = {"json": "json", "yaml": "yaml", "x-yaml": "yaml", "yml": "yaml"}
 _CHUNK = 1 << 20
 _METADATA = "//169.254."
 """Where clouds tell their own machines who they are: obstore's last resort."""
@@ -82,13 +80,9 @@ class BlobWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Means(Times):
     """Where time, chance and what is known about the stores come from."""
 
-    clock: Clock = LoopClock()
-    wall: Callable[[], float] = time
-    """The time that polls are aligned to."""
-    random: Callable[[], float] = random
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     connect: float = 10.0
     """Seconds to connect."""
@@ -99,21 +93,11 @@ class Means:
 async def watch_blob(
     spec: BlobWatch,
     means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[Document | Trouble | Unchanged]:
+) -> AsyncIterator[Answer]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    schedule = Schedule.of(spec.interval, spec.seed, means.random)
-    clock, failures = means.clock, 0
-    asker = Asker(spec, means)
-    while True:
-        began = clock.now()
-        found = await asker.ask()
-        yield found
-        if isinstance(found, Trouble):
-            pause = retry_pause(failures, spec.interval, None, means.random)
-            failures += 1
-        else:
-            pause, failures = schedule.pause(means.wall(), clock.now() - began), 0
-        await sleep_until(clock, clock.now() + pause)
+    async with closing(poll(Asker(spec, means).ask, spec.interval, spec.seed, means)) as answers:
+        async for answer in answers:
+            yield answer
 
 
 class Asker:
@@ -126,19 +110,19 @@ class Asker:
         self._tag: str | None = None
         self._digest = b""
 
-    async def ask(self) -> Document | Trouble | Unchanged:
-        """Ask once."""
+    async def ask(self) -> tuple[Answer, None]:
+        """Ask once. No store tells for how long to leave it alone, or obstore does not."""
         from obstore.exceptions import BaseError, NotModifiedError
 
         try:
-            return await self._fetch()
+            return await self._fetch(), None
         except NotModifiedError:
-            return UNCHANGED
+            return UNCHANGED, None
         except (BaseError, OSError) as error:
             self._store = None
-            return Trouble(f"{self._spec}: {told(error)}")
+            return Trouble(f"{self._spec}: {told(error)}"), None
 
-    async def _fetch(self) -> Document | Trouble | Unchanged:
+    async def _fetch(self) -> Answer:
         from obstore import get_async
 
         self._store = self._store or store(self._place, self._means, self._spec.ca_path)
@@ -150,7 +134,8 @@ class Asker:
         content = await self._content(found)
         if content is None:
             return Trouble(f"{self._spec}: larger than the limit of {self._spec.most} bytes; raise maxBytes")
-        document = Document(content, format_of(self._place.name, found.attributes))
+        media = found.attributes.get("Content-Type", "")
+        document = Document(content, format_of(self._place.name) or format_of_media(media))
         digest = sha256(repr(document.format).encode() + content).digest()
         before, self._digest, self._tag = self._digest, digest, found.meta["e_tag"]
         return UNCHANGED if digest == before else document
@@ -190,18 +175,6 @@ def store(place: Place, means: Means, ca_path: str) -> Store:
         client_options=client,
         retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=means.total)},
     )
-
-
-def format_of(name: str, attributes: Mapping[Any, str]) -> Literal["json", "yaml"] | None:
-    """Tell the format by the object's extension, otherwise by its media type; None: look at the text.
-
-    >>> format_of("flags.yml", {}), format_of("flags", {"Content-Type": "application/json; charset=utf-8"})
-    ('yaml', 'json')
-    """
-    media = attributes.get("Content-Type", "").partition(";")[0].strip().lower()
-    subtype = media.rpartition("/")[2].rpartition("+")[2]
-    extension = name.rpartition("/")[2].rpartition(".")[2].lower()
-    return _FORMATS.get(extension) or _FORMATS.get(subtype)
 
 
 def told(error: Exception) -> str:

@@ -129,6 +129,8 @@ def _exists(name: str, directory: int, follow: bool) -> bool:
         os.stat(name, dir_fd=directory, follow_symlinks=follow)
     except FileNotFoundError:
         return False
+    except OSError:
+        return True  # what it is shows when it is read
     return True
 
 

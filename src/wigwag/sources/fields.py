@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
 from msgspec.structs import fields
 
 from wigwag.errors import UsageError
+from wigwag.sources.uris import SELF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,6 +30,7 @@ _EXAMPLE = '[{"uri": "flags.json", "provider": "file"}]'
 _Natural = Annotated[int, Meta(ge=0)]
 _PLACE = re.compile(r" - at `\$([^`]*)`")
 _BLOB = {"interval", "intervalSeed", "certPath", "maxBytes"}
+_OBJECTS = {"onDelete", "maxBytes"}
 _USED = {
     "file": {"maxBytes"},
     "http": {*_BLOB, "authHeader", "headers", "timeoutS", "oauth"},
@@ -37,6 +39,9 @@ _USED = {
     "gcs": _BLOB,
     "azblob": _BLOB,
     "consul": {"authHeader", "tls", "certPath", "maxBytes"},
+    "kubernetes": _OBJECTS,
+    "configmap": _OBJECTS,
+    SELF: _OBJECTS,
 }
 _EVERYWHERE = {"uri", "provider", "required", "optional"}
 _REMEDIES = {
@@ -46,6 +51,7 @@ _REMEDIES = {
     "oauth": "an object with tokenUrl, and either clientID and clientSecret or folder",
     "maxMsgSize": "bytes in a message, 0 for the usual",
     "maxBytes": "bytes in a document, 0 for the usual",
+    "onDelete": "keep (its flags stay) or remove",
     "tls": "true or false",
     "required": "true or false",
     "optional": "true or false",
@@ -87,6 +93,7 @@ class Fields(Struct, frozen=True):
     required: bool | None = None
     optional: bool | None = None
     max_bytes: _Natural = field(default=0, name="maxBytes")
+    on_delete: Literal["", "keep", "remove"] = field(default="", name="onDelete")
 
     def given(self) -> list[str]:
         """Return the names of the fields that say something."""

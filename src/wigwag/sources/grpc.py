@@ -33,7 +33,7 @@ from wigwag.sources.targets import check_authority, parse_target
 from wigwag.wire.client.grpc import MAX_MESSAGE, open_channel
 from wigwag.wire.client.http2_dial import Endpoint
 from wigwag.wire.client.http2_link import KeepAlive
-from wigwag.wire.protobuf import fields, text
+from wigwag.wire.protobuf import BYTES, DEEPEST, VARINT, MalformedError, read_tag, read_varint, skip, text
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ FETCH_SECONDS = 30.0
 HIDDEN = "***"
 _TELLING = 4
 """The shortest value that can be a secret; shorter ones are parts of words."""
+_CONTENT, _STATE = 1 << 3 | BYTES, 2 << 3 | VARINT
+_MOST_FIELDS = 1000
 _NAME = re.compile(r"[0-9a-z_.\-]+")
 _VALUE = re.compile(r"[ -~]*")
 _RESERVED = {"te", "host", "connection", "keep-alive", "upgrade", "transfer-encoding", "content-type", "user-agent"}
@@ -218,14 +220,26 @@ class _Source:
 
 
 def _synced(message: bytes) -> tuple[bytes, int]:
-    """Read `SyncFlagsResponse`: 1 flag_configuration, and 2 state, which only the old service has."""
-    content, state = b"", 0
-    for number, _, value in fields(message):
-        if number == 1 and isinstance(value, bytes):
-            content = value
-        elif number == 2 and isinstance(value, int):
-            state = value
-    return content, state
+    """Read `SyncFlagsResponse`: 1 flag_configuration, and 2 state, which only the old service has.
+
+    Other fields are skipped, but not many, and no groups: megabytes of tiny fields would take a minute.
+    """
+    content, state, position, end = b"", 0, 0, len(message)
+    try:
+        for _ in range(_MOST_FIELDS):
+            if position == end:
+                return content, state
+            key, position = read_tag(message, position)
+            if key == _STATE:
+                state, position = read_varint(message, position)
+            elif key == _CONTENT:
+                size, position = read_varint(message, position)
+                content, position = message[position : position + size], position + size
+            else:
+                position = skip(message, position, key, DEEPEST)
+    except IndexError as error:
+        raise MalformedError("the message is cut short") from error
+    raise MalformedError(f"the message has {_MOST_FIELDS} fields or more")
 
 
 def _still(answers: Answers, first: bool) -> Trouble | Unchanged | None:

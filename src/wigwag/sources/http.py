@@ -1,12 +1,8 @@
 """An http(s) URL, asked from time to time: its document when that changes.
 
-    schedule ─▶ ask, with the validators of the last answer ─▶ 304, or the same content ─▶ UNCHANGED
-       ▲                                                    ├─▶ a document               ─▶ Document
-       └── back-off ◀── Trouble ◀───────────────────────────┴─▶ anything else
-
-Whatever a server does is trouble of the moment, never the end: the watcher goes on asking, at first soon and then less
-often, and no more often than the server asks for. It remembers what it saw last, so that it alone can tell whether the
-recovered server has news; that is why it retries by itself and is not started again.
+    ask, with the validators of the last answer ─▶ 304, or the same content ─▶ UNCHANGED
+                                                ├─▶ a document               ─▶ Document
+                                                └─▶ anything else            ─▶ Trouble
 
 flagd's `timeoutS` of 0 means no limit. A server that sends a byte now and then would then hold the source for ever, so
 0 here means `Limits`: 10 s to connect, 30 s to the head, 30 s of silence, 120 s in all.
@@ -16,16 +12,16 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
-from random import random
-from time import time
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError, WigwagError
-from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
+from wigwag.flags.document import format_of as format_of_name
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.oauth import OAuth, Tokens
-from wigwag.sources.schedule import Schedule, http_date, retry_after, retry_pause
+from wigwag.sources.polling import Answer, Times, format_of_media, poll
+from wigwag.sources.schedule import http_date, retry_after
 from wigwag.version import __version__
 from wigwag.wire.client.addresses import Resolve, resolve
 from wigwag.wire.client.client import Client
@@ -36,15 +32,15 @@ from wigwag.wire.client.tls import Trust
 from wigwag.wire.client.url import Url, parse_url
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
+    from wigwag.flags.document import Format
     from wigwag.wire.client.client import Reply
 
 LONGEST = 86400.0
 """The longest interval, a day, as in flagd."""
 _KEPT = 60.0
 _SETTLED = 2.0
-_FORMATS: dict[str, Literal["json", "yaml"]] = {"json": "json", "yaml": "yaml", "x-yaml": "yaml", "yml": "yaml"}
 _STATUS = {
     401: "check its credentials",
     403: "check its credentials and their rights",
@@ -94,13 +90,9 @@ class HttpWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class Means(Times):
     """Where time, chance, addresses and proxies come from."""
 
-    clock: Clock = LoopClock()
-    wall: Callable[[], float] = time
-    """The time that polls are aligned to."""
-    random: Callable[[], float] = random
     resolve: Resolve = resolve
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Where HTTP_PROXY, HTTPS_PROXY and NO_PROXY are."""
@@ -132,23 +124,13 @@ class RefusedError(WigwagError):
 async def watch_http(
     spec: HttpWatch,
     means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[Document | Trouble | Unchanged]:
+) -> AsyncIterator[Answer]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    schedule = Schedule.of(spec.interval, spec.seed, means.random)
-    clock, failures = means.clock, 0
     asker = Asker(spec, means)
     try:
-        while True:
-            began = clock.now()
-            found, asked = await asker.attempt()
-            yield found
-            if isinstance(found, Trouble):
-                pause = retry_pause(failures, spec.interval, asked, means.random)
-                failures += 1
-            else:
-                pause = schedule.pause(means.wall(), clock.now() - began)
-                failures = 0
-            await sleep_until(clock, clock.now() + pause)
+        async with closing(poll(asker.ask, spec.interval, spec.seed, means)) as answers:
+            async for answer in answers:
+                yield answer
     finally:
         asker.close()
 
@@ -168,7 +150,7 @@ class Asker:
         )
         self._tokens = Tokens(spec.oauth, self._client, means.clock.now) if spec.oauth else None
 
-    async def attempt(self) -> tuple[Document | Trouble | Unchanged, float | None]:
+    async def ask(self) -> tuple[Answer, float | None]:
         """Ask once; with trouble, tell for how long the server asks to be left alone."""
         try:
             return self._judge(await self._reply()), None
@@ -236,17 +218,14 @@ def bounds(spec: HttpWatch, limits: Limits) -> Limits:
     return replace(limits, connect=min(limits.connect, seconds), head=seconds, idle=seconds, total=seconds)
 
 
-def format_of(content_type: str, url: Url) -> Literal["json", "yaml"] | None:
+def format_of(content_type: str, url: Url) -> Format | None:
     """Tell the format by the media type, otherwise by the URL's extension; None: look at the text.
 
     >>> url = parse_url("https://flags.example/flags.yml?v=1")
     >>> format_of("application/vnd.flags+json; charset=utf-8", url), format_of("text/plain", url)
     ('json', 'yaml')
     """
-    media = content_type.partition(";")[0].strip().lower()
-    subtype = media.rpartition("/")[2].rpartition("+")[2]
-    extension = url.path.rpartition("/")[2].rpartition(".")[2].lower()
-    return _FORMATS.get(subtype) or _FORMATS.get(extension)
+    return format_of_media(content_type) or format_of_name(url.path)
 
 
 def modified(reply: Reply, wall: float) -> str:

@@ -19,7 +19,7 @@ from wigwag.pipeline.spec import UNCHANGED
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.source import DEMO
-from wigwag.sources.uris import BLOBS
+from wigwag.sources.uris import BLOBS, SELF
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from wigwag.sources.fields import OAuth as Granted
     from wigwag.sources.grpc import GrpcWatch
     from wigwag.sources.http import HttpWatch
+    from wigwag.sources.kubernetes.hub import Hub
+    from wigwag.sources.kubernetes.objects import ObjectsWatch
     from wigwag.sources.oauth import OAuth
     from wigwag.sources.source import Source
 
@@ -45,14 +47,18 @@ def prepare(
                 _prepare_blob(source, remark, environment)
             elif source.provider == "consul":
                 _prepare_consul(source, remark, environment)
+            elif source.provider in KUBERNETES:
+                _prepare_kubernetes(source, environment)
             elif source.provider in _CHECKS:
                 _CHECKS[source.provider](source)
         except UsageError as error:
             raise UsageError(f"source {source.name}: {error}") from None
 
 
-def documents(source: Source) -> Documents:
-    """Yield the documents of a source."""
+def documents(source: Source, hub: Hub | None = None) -> Documents:
+    """Yield the documents of a source. With a hub, sources in Kubernetes share what they ask its API server with."""
+    if source.provider in KUBERNETES:
+        return _kubernetes(source, hub)
     return _KINDS[source.provider](source)
 
 
@@ -158,12 +164,38 @@ def _check_grpc(source: Source) -> None:
     check(_grpc_watch(source))
 
 
-_HEARTBEATS = {DEMO: 1.0, "file": 5.0, "grpc": 30.0}
+KUBERNETES = ("kubernetes", "configmap", SELF)
+_HEARTBEATS = {DEMO: 1.0, "file": 5.0, "grpc": 30.0, **dict.fromkeys(KUBERNETES, 75.0)}
 """Of kinds that are not polled at an interval of their own."""
 _CHECKS: Mapping[str, Callable[[Source], object]] = {"http": _http_watch, "grpc": _check_grpc}
 _KINDS: Mapping[str, Callable[[Source], Documents]] = {
     DEMO: _demo, "file": _file, "http": _http, "grpc": _grpc, **dict.fromkeys(BLOBS, _blob), "consul": _consul
 }  # fmt: skip
+
+
+def _kubernetes(source: Source, hub: Hub | None) -> Documents:
+    from wigwag.sources.kubernetes.hub import alone
+    from wigwag.sources.kubernetes.objects import watch_objects
+
+    return watch_objects(_objects_watch(source), alone if hub is None else hub.watch)
+
+
+def _objects_watch(source: Source) -> ObjectsWatch:
+    from wigwag.sources.kubernetes.objects import ObjectsWatch
+    from wigwag.sources.kubernetes.place import read_place
+
+    if source.provider == SELF:
+        raise UsageError("what a pod's annotations name can be found by its own agent only; name the FeatureFlag")
+    told = source.settings
+    return ObjectsWatch(read_place(source.name, source.provider), told.on_delete == "remove", told.most)
+
+
+def _prepare_kubernetes(source: Source, environment: Mapping[str, str]) -> None:
+    from wigwag.kube.discover import find_cluster
+
+    if source.provider != SELF:
+        _objects_watch(source)
+    find_cluster(environment)
 
 
 def _prepare_blob(source: Source, remark: Callable[[str], object], environment: Mapping[str, str]) -> None:

@@ -48,6 +48,8 @@ class Settings(Struct, frozen=True):
     max_message: int = MOST
     most: int = MOST
     """The largest document that is taken, in bytes."""
+    on_delete: str = ""
+    """What flags become when their object is gone: with `remove` they go, otherwise they stay."""
 
     def __repr__(self) -> str:
         """Show what differs from the default, and of secrets only that they are there."""
@@ -100,7 +102,9 @@ def _from_uri(uri: str) -> tuple[Place, Settings, bool]:
 
 
 def _plain_settings(found: Place) -> Settings:
-    return Settings(address=found.address, auth_header=found.auth_header, tls=found.tls)
+    return Settings(
+        address=found.address, auth_header=found.auth_header, tls=found.tls, on_delete=_policy(found.on_delete)
+    )
 
 
 def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[Place, Settings, bool]:
@@ -131,4 +135,10 @@ def _settings(told: Fields, found: Place) -> Settings:
         incremental=told.incremental_updates,
         max_message=told.max_msg_size or MOST,
         most=told.max_bytes or MOST,
+        on_delete=_policy(told.on_delete or found.on_delete),
     )
+
+
+def _policy(said: str) -> str:
+    """Leave out what is usual, so that who says it and who does not have the same source."""
+    return "" if said == "keep" else said

@@ -2,8 +2,8 @@
 
 The name is what `source=` selects by: the URI as configured, without a scheme that only says how to read it (`file:`,
 `grpc://`), as in flagd. It is seen by many (logs, metrics, debug pages, clients), so what proves who we are is moved
-out of it: user and password become the `Authorization` header they stand for, and the value of a query parameter that
-looks like a secret is kept in the address only.
+out of it: user and password become the `Authorization` header they stand for, and the values of query parameters are
+kept in the address only, but for those that are known to be harmless.
 """
 
 from __future__ import annotations
@@ -14,22 +14,20 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from wigwag.errors import UsageError
+from wigwag.wire.client.shown import shown
 
 BLOBS = {"gcs": "gs://", "azblob": "azblob://", "s3": "s3://"}
 FILE_PROVIDERS = ("file", "fsnotify", "fileinfo")
-PROVIDERS = (*FILE_PROVIDERS, "http", "grpc", *BLOBS, "consul")
-NOT_YET = ("kubernetes",)
-HIDDEN = "***"
-"""What stands in a name instead of a secret."""
+PROVIDERS = (*FILE_PROVIDERS, "http", "grpc", *BLOBS, "consul", "kubernetes", "configmap")
+FLAGS, CONFIG = "core.openfeature.dev/", "configmap/"
+SELF = "kubernetes-self"
+"""The kind of `core.openfeature.dev/` without a name: what the annotations of the agent's own pod name."""
+POLICIES = ("keep", "remove")
 _CUSTOM_RESOLVER = re.compile(r"(envoy|dns|uds|unix|unix-abstract|ipv4|ipv6|passthrough|xds):")
-_SECRET = re.compile(
-    r"(?:^|[-_.])(?:sig|signature|credential|(?:\w*token)|secret|passw(?:or)?d|pwd|(?:api)?key|code)$", re.IGNORECASE
-)
-_USER = re.compile(r"//[^/]*@")
-_GRPC_USER = re.compile(r"(?!unix|uds)(?:\w+:/{0,3})?[^/]*@")
+_GRPC_SECRET = re.compile(r"(?!(?:unix|unix-abstract|uds):)(?:(?:\w+:/{0,3})?[^/]*@|[^?#]*[?#])")
 _WAYS = (
     "file:PATH, https://…, grpc://HOST:PORT, grpcs://…, s3://BUCKET/OBJECT, gs://…, azblob://…"
-    " or consul://HOST:PORT/KEY"
+    ", consul://HOST:PORT/KEY, core.openfeature.dev/NAMESPACE/NAME or configmap/NAMESPACE/NAME"
 )
 
 
@@ -42,18 +40,30 @@ class Place(NamedTuple):
     address: str = ""
     """The way there, if the name does not tell: it has secrets in it."""
     auth_header: str = ""
+    on_delete: str = ""
+    """What its flags become when it is gone, if the address says so."""
 
 
 def read_uri(uri: str) -> Place:
     """Read a `--uri`, which says by its beginning what it is."""
-    if _CUSTOM_RESOLVER.match(uri):
-        return place(uri, "grpc")
-    scheme, colon, _ = uri.partition(":")
-    if uri.startswith("core.openfeature.dev/"):
-        check_provider("kubernetes")
-    if not colon or scheme not in _SCHEMES:
+    provider = provider_of(uri)
+    if not provider:
         raise UsageError(f"cannot tell what {shown(uri)!r} is; write {_WAYS}")
-    return place(uri, _SCHEMES[scheme])
+    return place(uri, provider)
+
+
+def provider_of(uri: str) -> str:
+    """Return the kind of source that a URI names by its beginning; nothing, if it names none.
+
+    >>> provider_of("unix:/run/flags.sock"), provider_of("s3://bucket/flags.json"), provider_of("flags.json")
+    ('grpc', 's3', '')
+    """
+    if _CUSTOM_RESOLVER.match(uri):
+        return "grpc"
+    if uri.startswith((FLAGS, CONFIG)):
+        return "kubernetes" if uri.startswith(FLAGS) else "configmap"
+    scheme, colon, _ = uri.partition(":")
+    return _SCHEMES.get(scheme, "") if colon else ""
 
 
 _SCHEMES = {
@@ -70,39 +80,22 @@ def place(uri: str, provider: str) -> Place:
         raise UsageError("an address has no blanks at its ends and no control characters in it; take them out")
     if provider == "grpc":
         bare = _bare(uri, ("grpc://", "grpcs://"), "grpc://HOST:PORT")
-        if _GRPC_USER.match(bare):
-            raise UsageError("has credentials in it, which gRPC does not know; send them in headers")
+        if _GRPC_SECRET.match(bare):
+            raise UsageError("has credentials or a query in it, which gRPC does not know; send them in headers")
         return Place(bare, "grpc", tls=uri.startswith("grpcs://"))
     if provider == "http":
         return _web(uri)
     if provider == "consul":
         return _consul(uri)
+    if provider in ("kubernetes", "configmap"):
+        return _kubernetes(uri, provider)
     return _blob(uri, provider)
 
 
 def check_provider(provider: str) -> None:
-    """Refuse a kind of source that is not known, or not yet."""
-    if provider in NOT_YET:
-        raise UsageError(f"the provider {provider!r} is not available yet; use a file, http, grpc or a blob store")
+    """Refuse a kind of source that is not known."""
     if provider not in PROVIDERS:
-        raise UsageError(f"unknown provider {provider!r}; known are {', '.join((*PROVIDERS, *NOT_YET))}")
-
-
-def shown(uri: str) -> str:
-    """Return a URI without its secrets, for people.
-
-    >>> shown("https://me:secret@flags.example/a.json?v=2&api_key=abc")
-    'https://flags.example/a.json?v=2&api_key=***'
-    >>> shown("flags.json")
-    'flags.json'
-    """
-    if "://" not in uri:
-        return uri
-    try:
-        told = urlunsplit(_cleared(urlsplit(uri)))
-        return told if "://" in told else told.replace(":", "://", 1)  # which is left out where there is no host
-    except ValueError:
-        return uri.partition("://")[0] + "://…"
+        raise UsageError(f"unknown provider {provider!r}; known are {', '.join(PROVIDERS)}")
 
 
 def _bare(uri: str, schemes: tuple[str, ...], form: str) -> str:
@@ -129,6 +122,25 @@ def _consul(uri: str) -> Place:
         raise UsageError(f"{shown(uri)!r} names no key of Consul; write consul://HOST:PORT/KEY, or KEY/ for all below")
     bare, header = _without_user(parts)
     return _apart(bare if header else uri, "consul", header)
+
+
+def _kubernetes(uri: str, provider: str) -> Place:
+    """Objects of an API server; what their name says is looked at by the source itself.
+
+    FeatureFlags are called as in flagd, without the beginning; ConfigMaps with it, so that the two can be told apart.
+    """
+    prefix = FLAGS if provider == "kubernetes" else CONFIG
+    path, _, query = uri.removeprefix(prefix).partition("?")
+    options = [each.partition("=") for each in query.split("&") if each]
+    policies = [value for name, _, value in options if name == "onDelete"]
+    for policy in policies:
+        if policy not in POLICIES:
+            raise UsageError(f"onDelete is {' or '.join(POLICIES)}, not {policy[:40]!r}")
+    rest = "&".join("".join(each) for each in options if each[0] != "onDelete")
+    name, policy = f"{path}?{rest}" if rest else path, "".join(policies[-1:])
+    if not name and provider == "kubernetes":
+        return Place(prefix, SELF, on_delete=policy)
+    return Place(name if provider == "kubernetes" else prefix + name, provider, on_delete=policy)
 
 
 def _without_user(parts: SplitResult) -> tuple[str, str]:
@@ -160,18 +172,6 @@ def _split(uri: str) -> SplitResult:
     try:
         parts = urlsplit(uri)
         _ = parts.port  # reading it checks it
-    except ValueError as error:
-        raise UsageError(f"{shown(uri)!r} is no address: {error}") from None
+    except ValueError:  # its words quote what may be a password
+        raise UsageError(f"{shown(uri)!r} is no address: its host or port is malformed") from None
     return parts
-
-
-def _cleared(parts: SplitResult) -> SplitResult:
-    """Take out what proves who we are; whatever has nothing to hide stays as it was written."""
-    pairs = parts.query.split("&")
-    kept = [_shown_pair(pair) for pair in pairs]
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="&".join(kept))
-
-
-def _shown_pair(pair: str) -> str:
-    name, _, value = pair.partition("=")
-    return f"{name}={HIDDEN}" if _SECRET.search(name) or _USER.search(unquote(value)) else pair

@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased
 
-from wigwag.telemetry.courier import Courier
+from wigwag.courier import Courier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ class Batches:
         """Deliver what waits, for as long as this, and give up."""
         courier = Courier("wigwag-spans")
         try:
-            with suppress(TimeoutError):
+            with suppress(TimeoutError, RuntimeError):  # it takes too long, or there can be no more threads
                 async with asyncio.timeout(seconds):
                     await courier.send(self.provider.shutdown)
         finally:

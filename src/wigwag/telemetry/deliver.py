@@ -103,17 +103,17 @@ class Delivery:
             log.info("certificates of %s loaded", self._target.place)
 
 
-def hush() -> Callable[[], None]:
-    """Keep what the SDK says from the log, where it would repeat itself; return what undoes that."""
-    before, silence = _SDK.propagate, logging.NullHandler()
+def hush() -> None:
+    """Keep what the SDK says from the log, where it would repeat itself, for good: its threads outlive the last push.
+
+    Its exporters keep to themselves what they have just said, of another signal, too; `Overheard` has to hear it all.
+    """
     _SDK.propagate = False
-    _SDK.addHandler(silence)
-
-    def undo() -> None:
-        _SDK.propagate = before
-        _SDK.removeHandler(silence)
-
-    return undo
+    if not _SDK.handlers:
+        _SDK.addHandler(logging.NullHandler())
+    for name in [*logging.root.manager.loggerDict]:
+        if name.startswith("opentelemetry.exporter."):
+            logging.getLogger(name).filters.clear()
 
 
 class Overheard(logging.Handler):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from wigwag.errors import UsageError
+from wigwag.wire.client.shown import shown
 
 GRPC_PORT, HTTP_PORT = 4317, 4318
 _WEB = ("http", "https")
@@ -49,19 +50,8 @@ def url(endpoint: str, path: str, *, secure: bool) -> str:
     return f"{base.rstrip('/')}/{path}" if path else base
 
 
-def shown(endpoint: str) -> str:
-    """Return an endpoint for people, without what may be secret: who logs in, and the query.
-
-    >>> shown("https://user:pass@collector:4318/v1/traces?token=x")
-    'https://collector:4318/v1/traces'
-    """
-    before, separator, after = endpoint.partition("?")[0].rpartition("@")
-    scheme = before.partition("://")
-    return (f"{scheme[0]}://" if separator and scheme[1] else "") + after
-
-
 def hidden(endpoint: str) -> tuple[str, str]:
-    """Return what `shown` leaves out: who logs in, and the query.
+    """Return what is not for everybody to see: who logs in, and the query.
 
     >>> hidden("https://user:pass@collector:4318/v1/traces?token=x")
     ('user:pass', 'token=x')

@@ -7,6 +7,7 @@ nothing piles up: each reading is the whole sum since the start, and the next on
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from wigwag.pipeline.clock import sleep_until
@@ -17,10 +18,12 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.resources import Resource
 
+    from wigwag.courier import Courier
     from wigwag.observe import Registry
     from wigwag.pipeline.clock import Clock
-    from wigwag.telemetry.courier import Courier
     from wigwag.telemetry.deliver import Delivery
+
+log = logging.getLogger("wigwag.telemetry")
 
 
 class Push:
@@ -49,9 +52,13 @@ class Push:
     async def once(self) -> bool:
         """Push how things stand; tell whether it arrived."""
         readings, now = self._registry.read(), self._time_ns()
-        return await self._courier.send(
-            lambda: self._delivery.deliver(converted(readings, self._resource, self._start, now))
-        )
+        try:
+            return await self._courier.send(
+                lambda: self._delivery.deliver(converted(readings, self._resource, self._start, now))
+            )
+        except RuntimeError as error:  # there can be no more threads, at present
+            log.warning("metrics cannot be pushed: %s", error)
+            return False
 
     async def finish(self, seconds: float) -> None:
         """Push a last time, for as long as this, and give up."""

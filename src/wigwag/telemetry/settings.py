@@ -16,6 +16,7 @@ from msgspec import Struct
 from wigwag.errors import UsageError
 from wigwag.telemetry import endpoints
 from wigwag.telemetry.environment import Environment
+from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -62,8 +63,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
     @property
     def place(self) -> str:
-        """Where, without what may be secret in a URL: who logs in, and the query."""
-        return endpoints.shown(self.endpoint)
+        """Where, without what may be secret in a URL."""
+        return shown(self.endpoint)
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -161,7 +162,7 @@ def _target(signal: Signal, asked: Asked, environment: Environment) -> Target:
     endpoint = own or shared or asked.collector
     secure = endpoints.is_secure(endpoint, any(files.values()), environment.truth(*both("INSECURE")))
     if not secure and (asked.authority or asked.certificate):
-        place = endpoints.shown(endpoint)
+        place = shown(endpoint)
         raise UsageError(f"{place} is not encrypted, so that the --otel-*-path files are of no use; write https://")
     compressions = ("none", "gzip") if protocol == "grpc" else ("none", "gzip", "deflate")
     return Target(

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from wigwag.serve.ofrep import BULK
-from wigwag.telemetry.endpoints import shown
 from wigwag.telemetry.parent import ROOT, parent
+from wigwag.wire.client.shown import shown
 from wigwag.wire.rpc import RpcError
 
 if TYPE_CHECKING:

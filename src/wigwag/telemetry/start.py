@@ -41,7 +41,6 @@ class Telemetry:
         self.tracing: Tracing | None = None
         self.batches: Batches | None = None
         self.push: Push | None = None
-        self.undo: Callable[[], None] = lambda: None
 
     def methods(self, methods: Methods) -> Methods:
         """Return the methods of the evaluation services, traced."""
@@ -64,14 +63,20 @@ class Telemetry:
         """Deliver what is left, for as long as this."""
         parts = [part.finish(seconds) for part in (self.push, self.batches) if part is not None]
         await asyncio.gather(*parts)
-        self.undo()
 
 
 def start(settings: Settings, registry: Registry, recorder: Recorder) -> Telemetry:
     """Start what the settings ask for."""
     telemetry = Telemetry(recorder)
+    if equipped(settings):
+        _open(telemetry, settings, registry)
+    return telemetry
+
+
+def equipped(settings: Settings, remark: Callable[[str], object] = log.warning) -> bool:
+    """Tell whether there is something to push, and the packages for it."""
     if settings.traces is None and settings.metrics is None:
-        return telemetry
+        return False
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core writes to standard error what we log ourselves
     try:
         import wigwag.telemetry.batches
@@ -79,15 +84,14 @@ def start(settings: Settings, registry: Registry, recorder: Recorder) -> Telemet
     except ImportError as error:
         if settings.by_option:
             raise UsageError(MISSING) from error
-        log.warning("OTEL_* asks for telemetry, but %s", MISSING)
-        return telemetry
-    _open(telemetry, settings, registry)
-    return telemetry
+        remark(f"OTEL_* asks for telemetry, but {MISSING}")
+        return False
+    return True
 
 
 def _open(telemetry: Telemetry, settings: Settings, registry: Registry) -> None:
+    from wigwag.courier import Courier
     from wigwag.telemetry.batches import Batches
-    from wigwag.telemetry.courier import Courier
     from wigwag.telemetry.exporters import metric_exporter, span_exporter
     from wigwag.telemetry.push import Push
     from wigwag.telemetry.resource import resource
@@ -105,6 +109,6 @@ def _open(telemetry: Telemetry, settings: Settings, registry: Registry) -> None:
         telemetry.batches = Batches(settings, told, delivery)
         telemetry.tracing = Tracing(telemetry.batches.provider, telemetry.recorder)
         telemetry.recorder = telemetry.tracing
-    telemetry.undo = hush()
+    hush()
     places = {target.place for target in (settings.metrics, settings.traces) if target is not None}
     log.info("telemetry is pushed to %s", " and ".join(sorted(places)))

@@ -38,6 +38,7 @@ class Memory:
         self.saves: list[dict[str, Entry]] = []
         self.times: list[float] = []
         self.error = ""
+        self.raises: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
         self.inside = self.most_inside = 0
@@ -51,8 +52,8 @@ class Memory:
         self.times.append(self._clock.now())
         assert self.gate.wait(10)
         self.inside -= 1
-        if self.error:
-            raise StateError(self.error)
+        if self.error or self.raises:
+            raise self.raises or StateError(self.error)
         self.saves.append({entry.key: entry for entry in entries})
         return 100 + len(self.saves)
 
@@ -230,6 +231,72 @@ def test_a_write_under_way_at_the_end_is_waited_for_and_followed_by_the_last() -
     run(main)
 
 
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_disk_that_hangs_holds_up_the_end_only_so_long(cancelled: bool, caplog: pytest.LogCaptureFixture) -> None:
+    case = Case()
+
+    async def main() -> None:
+        case.memory.gate.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(case.keeper.run())
+                case.keeper.note({"k": Held(flags(1), 1.0)})
+                await until(lambda: case.memory.inside == 1)
+                case.keeper.note({"k": Held(flags(2), 2.0)})
+                if cancelled:
+                    running.cancel()
+                closing = group.create_task(case.keeper.close())
+                await case.clock.advance(2.9)
+                assert not closing.done()
+                await case.clock.advance(0.1)
+                assert closing.result() is False, "whoever closes must leave alone what is in use"
+        finally:
+            case.memory.gate.set()
+        await until(lambda: case.memory.inside == 0)
+        assert len(case.memory.times) == 1, "a second write must not begin while the first is under way"
+        assert caplog.messages == ["the flags were not saved: the disk has not answered for 3 s"]
+
+    run(main)
+
+
+def test_a_disk_that_hangs_at_the_last_write_holds_up_the_end_only_so_long() -> None:
+    case = Case()
+
+    async def main() -> None:
+        case.memory.gate.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                case.keeper.note({"k": Held(flags(1), 1.0)})
+                closing = group.create_task(case.keeper.close())
+                await until(lambda: case.memory.inside == 1)
+                await case.clock.advance(3.0)
+                assert closing.result() is False
+        finally:
+            case.memory.gate.set()
+        await until(lambda: case.memory.inside == 0)
+
+    run(main)
+
+
+def test_an_end_that_is_cut_short_does_not_wait_for_the_disk() -> None:
+    case = Case()
+
+    async def main() -> None:
+        case.memory.gate.clear()
+        try:
+            async with asyncio.TaskGroup() as group:
+                case.keeper.note({"k": Held(flags(1), 1.0)})
+                closing = group.create_task(case.keeper.close())
+                await until(lambda: case.memory.inside == 1)
+                closing.cancel()
+        finally:
+            case.memory.gate.set()
+        assert closing.cancelled()
+        assert case.clock.pending() == []
+
+    run(main)
+
+
 def test_closing_ends_a_run_that_nobody_cancelled() -> None:
     case = Case()
 
@@ -261,6 +328,71 @@ def test_a_write_that_fails_is_told_once_and_tried_again_with_the_next_change(ca
             await case.idle()
             assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 3)
         assert [record.getMessage() for record in caplog.records] == ["/state: no room", "the flags are saved again"]
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("odd"), "RuntimeError: odd"),
+        (MemoryError(), "MemoryError"),
+        (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
+    ],
+)
+def test_whatever_goes_wrong_in_a_write_is_told_and_ends_nothing(
+    error: Exception, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    case = Case()
+
+    async def main() -> None:
+        async with case.running():
+            case.memory.raises = error
+            case.keeper.note({"k": Held(flags(1), 1.0)})
+            await case.idle()
+            assert case.keeper.status().last_error == f"the flags could not be saved: {words}"
+            assert caplog.messages == [f"the flags could not be saved: {words}"]
+            case.memory.raises = None
+            case.keeper.note({"k": Held(flags(2), 2.0)})
+            await case.advance(1)
+            assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 1)
+
+    run(main)
+
+
+def test_that_there_can_be_no_thread_is_told_and_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case()
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        async with case.running():
+            with monkeypatch.context() as exhausted:
+                exhausted.setattr(threading.Thread, "start", refuse)
+                case.keeper.note({"k": Held(flags(1), 1.0)})
+                await case.idle()
+            told = "the flags could not be saved: RuntimeError: can't start new thread"
+            assert case.keeper.status() == KeeperStatus(None, told, 0, 0, 1)
+            await case.advance(59)
+            assert case.memory.times == []
+            await case.advance(1)
+            assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 1)
+        await case.keeper.close()
+
+    run(main)
+
+
+def test_flags_that_cannot_be_written_down_keep_no_others_from_disk() -> None:
+    case = Case()
+
+    async def main() -> None:
+        broken: Any = object()
+        async with case.running():
+            case.keeper.note({"bad": Held(broken, 1.0), "good": Held(flags(), 1.0)})
+            await case.idle()
+        assert [sorted(saved) for saved in case.memory.saves] == [["good"]]
+        assert "AttributeError" in (case.keeper.status().last_error or "")
 
     run(main)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,7 +16,7 @@ import pytest
 
 from tests.clients.certificates import make_certificates
 from tests.pipeline.fakes import FakeClock, settle
-from tests.wire.client.server import Scripted, bytes_only, hold, scripted
+from tests.wire.client.server import GRPC, Scripted, bytes_only, hold, scripted
 from tests.wire.echo import METHODS
 from tests.wire.served import LOOPS, run
 from wigwag.wire.client.grpc import Answers, Channel, open_channel
@@ -114,6 +115,84 @@ def test_messages_of_many_megabytes_pass_the_windows_and_the_loop_is_free_meanwh
         async with channel_to() as channel:
             with channel.stream("/t.T/Flood", b"") as answers:
                 assert [(message[0], len(message)) async for message in answers] == [(n, LARGE) for n in range(3)]
+
+    run(test)
+
+
+BOMB = wrap(gzip.compress(bytes(LARGE)), 1)
+ZIPPED = [*GRPC, ("grpc-encoding", "gzip")]
+
+
+def saying(data: bytes, *, end: bool = False) -> Any:
+    """A script that answers with bytes of compressed messages."""
+
+    async def script(link: Scripted) -> None:
+        link.greet()
+        event = await link.until(h2.events.StreamEnded)
+        link.h2.send_headers(event.stream_id, ZIPPED)
+        for at in range(0, len(data), 16_384):
+            link.say(event.stream_id, data[at : at + 16_384])
+        if end:
+            link.end(event.stream_id)
+        else:
+            assert (await link.until(h2.events.StreamReset)).error_code == 8
+        await link.gone()
+
+    return script
+
+
+def test_a_message_that_becomes_large_is_made_in_turns_and_others_have_theirs() -> None:
+    async def test() -> None:
+        async with scripted_channel(saying(BOMB * 3, end=True)) as channel:
+            turns, sizes = 0, list[int]()
+
+            async def others() -> None:
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            with channel.stream("/a/B", b"") as answers:
+                other = asyncio.ensure_future(others())
+                async for message in answers:
+                    sizes.append(len(message))
+                    assert turns >= LARGE >> 20
+                    turns = 0
+                other.cancel()
+            assert sizes == [LARGE] * 3
+
+    run(test)
+
+
+def test_whoever_stops_to_wait_for_a_large_message_gets_it_the_next_time() -> None:
+    async def test() -> None:
+        async with scripted_channel(saying(wrap(b"first") + BOMB + wrap(b"last"), end=True)) as channel:
+            with channel.stream("/a/B", b"") as answers:
+                assert await anext(answers) == b"first"
+                waiting = asyncio.ensure_future(anext(answers))
+                await asyncio.sleep(0)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+                assert [len(message) async for message in answers] == [LARGE, 4]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("data", "limit", "code"),
+    [(BOMB, LARGE - 1, Code.RESOURCE_EXHAUSTED), (wrap(b"no gzip", 1), LARGE, Code.INTERNAL)],
+    ids=["large", "broken"],
+)
+def test_a_message_that_cannot_be_decompressed_ends_the_call_on_both_sides(data: bytes, limit: int, code: Code) -> None:
+    async def test() -> None:
+        async with scripted_channel(saying(wrap(b"first") + data + wrap(b"last"))) as channel:
+            with channel.stream("/a/B", b"", max_message=limit) as answers:
+                assert await anext(answers) == b"first"
+                for _ in range(2):
+                    with pytest.raises(RpcError) as caught:
+                        await anext(answers)
+                    assert caught.value.code is code
 
     run(test)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
+import zlib
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wigwag.wire.client.decode import PIECE
 from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS, Reception
 from wigwag.wire.client.http2_streams import GRANT, Broken
 from wigwag.wire.envelope import wrap
@@ -41,8 +45,12 @@ def failed(reception: Reception, code: Code) -> str:
     return reception.error.message
 
 
+def taken(reception: Reception) -> bytes:
+    return b"".join(reception.pieces())
+
+
 def messages(reception: Reception) -> list[bytes]:
-    return [reception.take() for _ in range(len(reception.messages))]
+    return [taken(reception) for _ in range(len(reception.messages))]
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), st.booleans()), max_size=8), st.integers(1, 400))
@@ -64,9 +72,13 @@ def test_garbage_is_messages_or_an_error(pieces: list[bytes], zipped: bool) -> N
         if not reception.on_data(piece):
             break
         assert reception.partial <= 60 + 45
-        assert all(len(message) <= 40 for message in reception.messages)
     reception.on_end(OK)
     assert reception.over
+    try:
+        assert all(len(message) <= 40 for message in messages(reception))
+    except RpcError as error:
+        assert zipped
+        assert reception.error is error
 
 
 def test_a_message_over_the_limit_is_refused_by_its_prefix() -> None:
@@ -76,16 +88,79 @@ def test_a_message_over_the_limit_is_refused_by_its_prefix() -> None:
     assert not reception.on_data(b"more")
 
 
-def test_a_small_message_cannot_become_a_large_one() -> None:
+def test_a_message_stays_compressed_until_it_is_read() -> None:
+    reception = begun(GZIP, limit=1 << 20)
+    data = wrap(gzip.compress(bytes(1 << 20)), 1)
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            assert reception.on_data(data)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+    assert reception.hungry()
+    assert len(taken(reception)) == 1 << 20
+    assert len(reception.messages) == 49
+
+
+def test_what_a_message_becomes_is_made_piece_by_piece_and_the_message_taken_with_the_last() -> None:
+    reception = begun(GZIP, limit=1 << 20)
+    reception.on_data(wrap(gzip.compress(bytes(1 << 20)), 1))
+    next(reception.pieces())
+    assert len(reception.messages) == 1
+    assert max(map(len, reception.pieces())) <= PIECE
+    assert not reception.messages
+
+
+def test_what_does_not_become_smaller_comes_back_too() -> None:
+    noise = Random(1).randbytes(10 * PIECE + 1)
+    reception = begun(GZIP, limit=20 * PIECE)
+    reception.on_data(wrap(gzip.compress(noise), 1))
+    assert taken(reception) == noise
+    assert reception._unread == 0
+
+
+def test_what_becomes_nothing_is_read_in_pieces_too() -> None:
+    packer = zlib.compressobj(wbits=31)
+    start, empty = packer.compress(b"x") + packer.flush(zlib.Z_FULL_FLUSH), b"\0\0\0\xff\xff"
+    reception = begun(GZIP, limit=8 * PIECE)
+    reception.on_data(wrap(start + empty * PIECE + packer.flush(), 1))
+    pieces = list(reception.pieces())
+    assert b"".join(pieces) == b"x"
+    assert len(pieces) >= len(empty)
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (gzip.compress(bytes(100 * LIMIT)), Code.RESOURCE_EXHAUSTED),
+        (gzip.compress(bytes(LIMIT + 1)), Code.RESOURCE_EXHAUSTED),
+        (b"not gzip", Code.INTERNAL),
+        (gzip.compress(b"x")[:-1], Code.INTERNAL),
+        (gzip.compress(b"x") + b"y", Code.INTERNAL),
+    ],
+    ids=["bomb", "large", "broken", "short", "long"],
+)
+@pytest.mark.parametrize("ended", [False, True], ids=["open", "ended"])
+def test_a_message_that_cannot_be_decompressed_ends_the_answer_where_it_is(
+    data: bytes, code: Code, ended: bool
+) -> None:
     reception = begun(GZIP)
-    assert not reception.on_data(wrap(gzip.compress(bytes(100 * LIMIT)), 1))
-    failed(reception, Code.RESOURCE_EXHAUSTED)
+    reception.on_data(wrap(b"before") + wrap(data, 1) + wrap(b"after"))
+    if ended:
+        reception.on_end(OK)
+    assert taken(reception) == b"before"
+    with pytest.raises(RpcError):
+        taken(reception)
+    failed(reception, code)
+    assert not reception.messages
+    assert not reception.on_data(wrap(b"more"))
 
 
 @pytest.mark.parametrize(
     ("headers", "data"),
-    [(GZIP, wrap(b"not gzip", 1)), (GRPC, wrap(gzip.compress(b"x"), 1)), (GRPC, wrap(b"x", 2))],
-    ids=["broken", "unannounced", "flags"],
+    [(GRPC, wrap(gzip.compress(b"x"), 1)), (GRPC, wrap(b"x", 2))],
+    ids=["unannounced", "flags"],
 )
 def test_a_message_that_cannot_be_read_is_the_servers_fault(headers: Headers, data: bytes) -> None:
     reception = begun(headers)
@@ -226,7 +301,7 @@ def test_it_is_hungry_until_what_nobody_read_is_as_much_as_was_granted() -> None
     assert reception.hungry()
     reception.on_data(wrap(bytes(GRANT - 5)))
     assert not reception.hungry()
-    reception.take()
+    taken(reception)
     assert reception.hungry()
 
 

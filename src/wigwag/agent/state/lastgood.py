@@ -20,6 +20,7 @@ from wigwag.observe import Gauge
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.spec import Restored, describe
 from wigwag.sources.document import Document
+from wigwag.wire.client.shown import unsigned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -54,7 +55,8 @@ def keys_of(sources: Iterable[Source]) -> dict[Source, str]:
 def _asked(source: Source) -> str:
     told = source.settings
     names = sorted(name.lower() for name, _ in told.headers)
-    return _digest(source.provider, source.name, told.selector, told.provider_id, names)
+    what = unsigned(told.address) if told.address else source.name
+    return _digest(source.provider, what, told.selector, told.provider_id, names)
 
 
 def _secrets(source: Source) -> tuple[object, ...]:
@@ -124,8 +126,8 @@ class LastGood:
         """Write what is not written yet, and leave the directory to others."""
         if self._keeper is not None and self._state is not None:
             self._note()  # not all that sources say is published: a definition that another one hides is not
-            await self._keeper.close()
-            self._state.close()
+            if await self._keeper.close():  # otherwise a thread still uses it
+                self._state.close()
 
     def register(self, registry: Registry) -> None:
         """Write out how it goes."""

@@ -18,8 +18,8 @@ from wigwag.flags.document import format_of
 from wigwag.pipeline.spec import Trouble, Unchanged
 from wigwag.sources.consul.access import Access, RefusedError
 from wigwag.sources.consul.follow import Found, Means, Topic, follow
-from wigwag.sources.consul.merge import Merger
 from wigwag.sources.document import Document
+from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

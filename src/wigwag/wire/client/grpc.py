@@ -7,7 +7,7 @@
 
 Whatever goes wrong is an `RpcError`; the connection's own troubles are UNAVAILABLE. A channel is one connection and
 does not come back: whoever wants that opens another one. There are no tasks, and no queues but the unread messages of a
-stream, which are bounded by what the server was granted to send ahead.
+stream, which are bounded by what the server was granted to send ahead: they wait as they came, compressed or not.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 MAX_MESSAGE = 64 << 20
 _LARGEST_TIMEOUT = 99_999_999
+_TURN = 16
+"""How many pieces of a message are decompressed at once: a megabyte, a few milliseconds."""
 
 
 @asynccontextmanager
@@ -185,7 +187,7 @@ class Answers:
         while True:
             if reception.messages:
                 reception.alive = False  # who speaks is there
-                return self._take()
+                return await self._take()
             if reception.over:
                 if self._timer is not None:
                     self._timer.cancel()
@@ -196,12 +198,21 @@ class Answers:
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
 
-    def _take(self) -> bytes:
-        message = self._reception.take()
+    async def _take(self) -> bytes:
+        """Read a message. One that becomes large is made in turns, so that it holds up nobody else."""
+        made: list[bytes] = []
+        try:
+            for number, piece in enumerate(self._reception.pieces(), 1):
+                made.append(piece)
+                if not number % _TURN:
+                    await asyncio.sleep(0)
+        except RpcError as error:
+            self._end(error)
+            raise
         self._link.machine.grant(self._stream)
         if self._link.machine.out:
             self._link.flush()
-        return message
+        return b"".join(made)
 
     def _end(self, error: RpcError) -> None:
         if self._timer is not None:

@@ -3,9 +3,10 @@
     head ─▶ is it gRPC at all? ─▶ pieces ─▶ prefix, size allowed? ─▶ message … ─▶ trailers ─▶ grpc-status
 
 The size is judged by the prefix, before the message is there, so one that is too large costs what was granted ahead and
-no more. The status is in the trailers, or in the head if there is nothing else. The hard cases are answers that are not
-gRPC (a proxy's error page) and answers that never end (a message that trickles in): both become an `RpcError` that
-says so.
+no more. A compressed message waits as it came: a thousand times its size is needed when it is read, not before, and for
+one at a time. The status is in the trailers, or in the head if there is nothing else. The hard cases are answers that
+are not gRPC (a proxy's error page) and answers that never end (a message that trickles in): both become an `RpcError`
+that says so.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 from wigwag.wire import envelope
+from wigwag.wire.client.decode import PIECE, Inflate
 from wigwag.wire.client.http2_control import readable
 from wigwag.wire.client.http2_streams import GRANT
 from wigwag.wire.envelope import COMPRESSED, PREFIX
@@ -22,7 +24,7 @@ from wigwag.wire.frames import Code as Http2Code
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from wigwag.wire.client.http2_streams import Broken
     from wigwag.wire.http import Headers
@@ -47,6 +49,12 @@ _OF_RESET = {
     Http2Code.CANCEL: Code.CANCELLED,
     Http2Code.ENHANCE_YOUR_CALM: Code.RESOURCE_EXHAUSTED,
 }
+
+
+class Zipped(bytes):
+    """A message that is still compressed."""
+
+    __slots__ = ()
 
 
 class Reception:
@@ -79,11 +87,12 @@ class Reception:
         self.wake: Callable[[], object] = bool
         """Called whenever there is news."""
 
-    def take(self) -> bytes:
-        """Return the oldest message that nobody has read."""
-        message = self.messages.popleft()
+    def pieces(self) -> Iterator[bytes]:
+        """Make the oldest message piece by piece. It is read when the last one is: whoever stops may begin again."""
+        message = self.messages[0]
+        yield from self._unzipped(message) if isinstance(message, Zipped) else (message,)
+        self.messages.popleft()
         self._unread -= len(message) + PREFIX
-        return message
 
     @property
     def partial(self) -> int:
@@ -178,14 +187,38 @@ class Reception:
     def _add(self, flags: int, message: bytes) -> None:
         if flags > COMPRESSED or (flags and not self._gzip):
             raise RpcError(Code.INTERNAL, f"a message has the flags 0x{flags:02x}, and the headers name no compression")
-        if flags and message:
-            try:
-                message = envelope.decompress(message, self._limit)
-            except RpcError as error:
-                code = error.code if error.code is Code.RESOURCE_EXHAUSTED else Code.INTERNAL
-                raise RpcError(code, error.message) from error
-        self.messages.append(message)
+        self.messages.append(Zipped(message) if flags else message)
         self._unread += len(message) + PREFIX
+
+    def _unzipped(self, data: bytes) -> Iterator[bytes]:
+        """Decompress a message. If that is not possible the answer ends with it, whatever else has come."""
+        try:
+            yield from inflated(data, self._limit)
+        except RpcError as error:
+            self.messages.clear()
+            self._buffer, self._unread = bytearray(), 0
+            self.over, self.error = True, error
+            raise
+
+
+def inflated(data: bytes, limit: int) -> Iterator[bytes]:
+    """Decompress a message in pieces of a bounded size, some of them empty: input that becomes nothing takes time, too.
+
+    >>> b"".join(inflated(envelope.compress(b"a" * 100), 100)) == b"a" * 100
+    True
+    """
+    unpack, size = Inflate(gzip=True), 0
+    try:
+        for at in range(0, len(data), PIECE):
+            yield b""
+            for piece in unpack.pieces(data[at : at + PIECE]):
+                size += len(piece)
+                if size > limit:
+                    raise envelope.too_large(limit)
+                yield piece
+        unpack.end()
+    except ValueError as error:
+        raise RpcError(Code.INTERNAL, f"a message cannot be read: {error}") from error
 
 
 def _not_grpc(status: int, kind: bytes) -> RpcError:

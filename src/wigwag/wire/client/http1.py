@@ -122,6 +122,19 @@ class Answer:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take what has come, and return the pieces of the body in it."""
+        room = len(data) if self.status else max(0, self._limits.head_bytes - self._raw)
+        for part in (data[:room], data[room:]):  # what a head may fill, and what only a body may
+            if part and self.fault is None:
+                self._parse(part)
+        if self.fault is not None:
+            raise self.fault
+        pieces, self._pieces = self._pieces, []
+        return pieces
+
+    def _parse(self, data: bytes) -> None:
+        if not self.status and self._raw >= self._limits.head_bytes:
+            self._fail(OversizeError(self._host, f"the head is larger than {self._limits.head_bytes} bytes"))
+            return
         self._raw += len(data)
         try:
             self._parser.feed_data(data)
@@ -129,11 +142,8 @@ class Answer:
             if not self.done:
                 self._fail(BrokenError(self._host, f"the answer is not HTTP/1.1: {error}; see what listens there"))
             self.keep = False  # whatever follows a whole answer is nothing that was asked for
-        self._judge()
-        if self.fault is not None:
-            raise self.fault
-        pieces, self._pieces = self._pieces, []
-        return pieces
+        if self.status and self._raw > self._limits.head_bytes + _SLACK + _OVERHEAD * self._size:
+            self._fail(OversizeError(self._host, "there is far more framing than body in the answer"))
 
     def end(self) -> None:
         """Note that the connection is closed."""
@@ -151,6 +161,8 @@ class Answer:
             raise ValueError("nothing was asked for beyond the answer")  # stops the parser; `feed` lets the link go
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self.status:
+            return  # a trailer: it comes after what it would be about, and is no part of the head
         if len(self.fields) < self._limits.head_fields:
             self.fields.append((name.decode("latin-1").lower(), value.decode("latin-1")))
         else:
@@ -183,14 +195,6 @@ class Answer:
         self.done = bool(self.status)
 
     # limits
-
-    def _judge(self) -> None:
-        """Compare what has come with what is allowed beside the body."""
-        if not self.status:
-            if self._raw > self._limits.head_bytes:
-                self._fail(OversizeError(self._host, f"the head is larger than {self._limits.head_bytes} bytes"))
-        elif self._raw > self._limits.head_bytes + _SLACK + _OVERHEAD * self._size:
-            self._fail(OversizeError(self._host, "there is far more framing than body in the answer"))
 
     def _measure(self, size: int, most: int) -> None:
         if size > most:

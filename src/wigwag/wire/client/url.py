@@ -1,7 +1,7 @@
 """Where a request goes: an http(s) URL, taken apart once, and shown without what is secret in it.
 
-Credentials before the host, and the query, in which signed URLs carry theirs, are never shown: neither by `str` nor by
-`repr` nor by an error about a URL that cannot be read.
+Credentials before the host, and values of the query, in which signed URLs carry theirs, are never shown: neither by
+`str` nor by `repr` nor by an error about a URL that cannot be read.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import SplitResult, quote, unquote_to_bytes, urljoin, urlsplit
 
 from wigwag.errors import UsageError
+from wigwag.wire.client.shown import shown
 
 PORTS = {"http": 80, "https": 443}
 _UNSAFE = re.compile(r"[\x00-\x20\x7f]")
@@ -26,7 +27,7 @@ class Url:
 
     >>> url = parse_url("https://me:secret@Flags.example/a%20b/flags.json?sig=secret#top")
     >>> url, url.host, url.port, url.target
-    (https://flags.example/a%20b/flags.json?…, 'flags.example', 443, '/a%20b/flags.json?sig=secret')
+    (https://flags.example/a%20b/flags.json?sig=***, 'flags.example', 443, '/a%20b/flags.json?sig=secret')
     """
 
     scheme: str
@@ -36,8 +37,7 @@ class Url:
     userinfo: str = ""
 
     def __str__(self) -> str:
-        path, mark, _ = self.target.partition("?")
-        return f"{self.scheme}://{self.authority}{path}{mark and '?…'}"
+        return shown(f"{self.scheme}://{self.authority}{self.target}")
 
     __repr__ = __str__
 

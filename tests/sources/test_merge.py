@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wigwag
-from wigwag.sources.consul.merge import Merger
+from wigwag.sources.merge import Merger
 
 GOLD = {"==": [{"var": "tier"}, "gold"]}
 

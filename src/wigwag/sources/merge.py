@@ -23,7 +23,7 @@ from wigwag.flags.selector import FLAG_SET
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from wigwag.flags.document import Document
+    from wigwag.flags.document import Document, Format
 
     Flags = dict[tuple[str, str], Raw]
     """The text of each flag by flag set and key."""
@@ -41,14 +41,17 @@ class Merger:
     def __init__(self) -> None:
         self._known: dict[str, tuple[bytes, Flags]] = {}
 
-    def merge(self, documents: Mapping[str, bytes]) -> tuple[bytes, str]:
-        """Return the documents as one, and what is wrong with those that cannot be read; empty if all can."""
+    def merge(self, documents: Mapping[str, bytes], format: Format | None = None) -> tuple[bytes, str]:
+        """Return the documents as one, and what is wrong with those that cannot be read; empty if all can.
+
+        `format`: what they all are; without it, names and texts tell.
+        """
         known: dict[str, tuple[bytes, Flags]] = {}
         flags: Flags = {}
         problems = []
         for name, content in documents.items():
             try:
-                known[name] = self._read(name, content)
+                known[name] = self._read(name, content, format)
             except DocumentError as error:
                 problems.append(f"{name}: {error}")
                 if name in self._known:
@@ -59,11 +62,11 @@ class Merger:
         self._known = known
         return _written(flags), _few(problems)
 
-    def _read(self, name: str, content: bytes) -> tuple[bytes, Flags]:
+    def _read(self, name: str, content: bytes, format: Format | None) -> tuple[bytes, Flags]:
         before = self._known.get(name)
         if before is not None and before[0] == content:
             return before
-        return content, dict(_flags(read(content, _LIMITS, format_of(name), whole=False)))
+        return content, dict(_flags(read(content, _LIMITS, format or format_of(name), whole=False)))
 
 
 def _flags(document: Document) -> Iterator[tuple[tuple[str, str], Raw]]:

@@ -1,0 +1,372 @@
+"""From a change in the API server to a client: how long it takes, what it costs, and what the API server has to do.
+
+    scripts/bench watch                     changes directly and through the proxy, a list of 10,000 objects, memory
+    scripts/bench watch --quick             fewer changes, 1,000 objects
+    scripts/bench watch --api-load          500 agents on one FeatureFlag directly, against 500 through one proxy
+    scripts/bench watch --peer 'flagd start -f core.openfeature.dev/bench/flags -p {port} -m {management} -g {sync}'
+
+The API server is a real one, on this machine, with etcd beside it. Time is from before the PATCH is sent until the
+event is at a client that listens to the agent; how long the PATCH itself took to be answered is told beside it, because
+that is most of it. Exits 1 if a target is missed: the first two are flagd's on a machine like ours with nothing else to
+do, so on a busy one they tell how busy it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2, evaluation_pb2_grpc
+
+from bench.agent import PORTS, Agent, document, report
+from bench.proxy import OURS as PROXY
+from bench.proxy import Proxy
+from tests.real import programs
+from tests.real.controlplane import ControlPlane
+from tests.real.processes import until
+from wigwag.kube.client import Kube
+from wigwag.kube.discover import find_cluster
+from wigwag.kube.follow import watch_kube
+from wigwag.kube.kinds import FEATURE_FLAG
+from wigwag.kube.watchspec import KubeWatch
+from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.watch import closing
+from wigwag.sources.kubernetes.objects import decode_flag
+
+NAMESPACE, NAME = "bench", "flags"
+TARGET = f"core.openfeature.dev/{NAMESPACE}/{NAME}"
+START = f"{sys.executable} -m wigwag start {PORTS} --bind 127.0.0.1"
+DIRECT = f"{START} -f {TARGET}"
+MEDIAN_MS, WORST_MS, RSS_MB = 4.9, 11.0, 56.0
+"""The first two are flagd's on such a machine."""
+AGENTS, CHANGES, WARM_UP = 500, 20, 20
+OWN = 2
+"""Watches that the control plane may have of its own."""
+
+
+def manifest(name: str, revision: int) -> dict[str, Any]:
+    """Return a FeatureFlag of ten flags."""
+    about = {"name": name, "namespace": NAMESPACE, "labels": {} if name == NAME else {"bench": "list"}}
+    flags = json.loads(document(revision))["flags"]
+    spec = {"flags": {f"{name}-{n}": flags[f"flag-{n}"] for n in range(10)}}
+    return {
+        "apiVersion": FEATURE_FLAG.api,
+        "kind": "FeatureFlag",
+        "metadata": about,
+        "spec": {"flagSpec": spec},
+    }
+
+
+def rss(pid: int | str = "self") -> float:
+    """Return the memory in use, in MB."""
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
+
+
+@contextmanager
+def control_plane() -> Iterator[ControlPlane]:
+    """Start an API server; whoever is started from now on asks it."""
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), programs.kubernetes()) as plane:
+        os.environ["KUBECONFIG"] = str(plane.cluster.access.kubeconfig(Path(folder) / "kubeconfig"))
+        plane.cluster.add_namespace(NAMESPACE)
+        plane.cluster.apply(manifest(NAME, 0))
+        yield plane
+
+
+def kube() -> Kube:
+    return Kube(find_cluster(os.environ))
+
+
+async def change(client: Kube, revision: int) -> None:
+    news = {"flags": {f"{NAME}-0": {"metadata": {"revision": revision}}}}
+    await client.patch(FEATURE_FLAG, NAME, {"spec": {"flagSpec": news}}, NAMESPACE)
+
+
+class Times(NamedTuple):
+    """Milliseconds of one change."""
+
+    patch: float
+    event: float
+
+
+async def changes_to_client(agent: Agent, changes: int, base: int) -> list[Times]:
+    """Return the times from a PATCH to its answer, and to the event at a client."""
+    client, times = kube(), []
+
+    async def patch(revision: int) -> float:
+        await change(client, revision)
+        return time.perf_counter()
+
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{agent.ports['port']}") as channel:
+        stream: Any = evaluation_pb2_grpc.ServiceStub(channel).EventStream(evaluation_pb2.EventStreamRequest())
+        await stream.read()
+        for revision in range(base, base + changes + WARM_UP):
+            await asyncio.sleep(0.05)
+            async with asyncio.TaskGroup() as group:
+                start = time.perf_counter()
+                answered = group.create_task(patch(revision))
+                while (await stream.read()).type != "configuration_change":
+                    pass
+                end = time.perf_counter()
+            times.append(Times((answered.result() - start) * 1000, (end - start) * 1000))
+    client.close()
+    return times[WARM_UP:]
+
+
+def told(name: str, times: list[Times], *, judged: bool) -> bool:
+    events = [each.event for each in times]
+    middle, tail, worst = statistics.median(events), statistics.quantiles(events, n=100)[-1], max(events)
+    good = not judged or (middle <= MEDIAN_MS and worst <= WORST_MS)
+    patch = statistics.median(each.patch for each in times)
+    later = statistics.median(each.event - each.patch for each in times)
+    print(f"{name:32} p50 {middle:5.1f} ms  p99 {tail:5.1f} ms  max {worst:5.1f} ms")
+    print(f"{'':32} p50 of the PATCH's answer {patch:.1f} ms, from there to the event {later:.1f} ms")
+    if judged:
+        print(f"{'':32} targets: p50 {MEDIAN_MS:g} ms, max {WORST_MS:g} ms{'' if good else '   missed'}")
+    return good
+
+
+@contextmanager
+def agent(command: str) -> Iterator[Agent]:
+    with tempfile.TemporaryDirectory() as folder, Agent(command, Path(folder)) as started:
+        yield started
+
+
+@contextmanager
+def proxy() -> Iterator[Proxy]:
+    with tempfile.TemporaryDirectory() as folder, Proxy(PROXY, Path(folder)) as started:
+        yield started
+
+
+def through(port: int) -> str:
+    """Return the command of an agent behind a proxy."""
+    sources = json.dumps([{"uri": f"127.0.0.1:{port}", "provider": "grpc", "selector": TARGET}])
+    return f"{START} --sources '{sources.replace('{', '{{').replace('}', '}}')}'"
+
+
+def latencies(changes: int, peer: str | None) -> bool:
+    with agent(DIRECT) as ours:
+        met = told("change to client", asyncio.run(changes_to_client(ours, changes, 1_000)), judged=True)
+        met &= report("memory of the agent", ours.rss(), "MB", RSS_MB)
+    with proxy() as between, agent(through(between.port)) as ours:
+        told("change to client, proxy between", asyncio.run(changes_to_client(ours, changes, 2_000)), judged=False)
+    if peer:
+        with agent(peer) as other:
+            told("change to client, peer", asyncio.run(changes_to_client(other, changes, 3_000)), judged=False)
+            print(f"{'memory of the peer':44}{other.rss():>9.1f} MB")
+    return met
+
+
+# many objects
+
+
+async def create(objects: int) -> None:
+    client, slots = kube(), asyncio.Semaphore(8)
+
+    async def one(number: int) -> None:
+        async with slots:
+            await client.create(FEATURE_FLAG, manifest(f"f{number:05}", number))
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(objects):
+            group.create_task(one(number))
+    client.close()
+
+
+async def list_all() -> dict[str, float]:
+    """List and decode in this process, and tell what that took."""
+    client, before, start = kube(), rss(), time.perf_counter()
+    client.abilities.streams = "--pages" not in sys.argv
+    async with closing(
+        watch_kube(client, KubeWatch(FEATURE_FLAG, NAMESPACE, labels="bench=list"), decode_flag)
+    ) as items:
+        async for item in items:
+            if isinstance(item, Trouble | Unchanged):
+                sys.exit(f"the list failed: {item}")
+            size = sum(len(held[""]) for held in item.values()) / 1e6
+            found = {"objects": len(item), "seconds": time.perf_counter() - start, "documents": size}
+            break
+    client.close()
+    return {**found, "memory": rss() - before}
+
+
+def listing(objects: int) -> None:
+    start = time.perf_counter()
+    asyncio.run(create(objects))
+    print(f"\n{objects:,} FeatureFlags of 10 flags each, made in {time.perf_counter() - start:.0f} s")
+    for how in ("--stream", "--pages"):
+        command = [sys.executable, "-m", "bench.watch", "--list", how]
+        found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        size, memory = found["documents"], found["memory"]
+        took = f"{found['seconds']:.2f} s, {memory:.0f} MB for {size:.0f} MB of documents"
+        print(f"listed ({how[2:]}) and decoded: {took}")
+    with agent(f"{START} -f 'core.openfeature.dev/{NAMESPACE}?labels=bench=list'") as ours:
+        print(f"an agent on all of them: ready in {ours.ready_ms / 1000:.2f} s, {ours.rss():.0f} MB")
+
+
+# what the API server has to do
+
+
+async def watch_many(count: int) -> None:
+    """Be so many agents: each has a connection of its own. Tell when all know, and on each line from stdin again."""
+    revisions, clients, news = [-1] * count, [kube() for _ in range(count)], asyncio.Event()
+    spec = KubeWatch(FEATURE_FLAG, NAMESPACE, NAME)
+
+    async def follow(number: int) -> None:
+        async with closing(watch_kube(clients[number], spec, decode_flag)) as items:
+            async for item in items:
+                if not isinstance(item, Trouble | Unchanged):
+                    text = next(iter(item.values()))[""]
+                    found = re.search(rb'"revision": ?(\d+)', text)
+                    revisions[number] = int(found[1]) if found else 0
+                    news.set()
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            group.create_task(follow(number))
+        while line := await asyncio.to_thread(sys.stdin.readline):
+            wanted = int(line)
+            while min(revisions) < wanted:
+                await news.wait()
+                news.clear()
+            print("all", flush=True)
+        os._exit(0)
+
+
+class Load:
+    """What an API server has done so far, by its own account."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        text = plane.cluster.rest.call("GET", "/metrics").body.decode()
+        kind = [line for line in text.splitlines() if 'resource="featureflags"' in line and 'subresource=""' in line]
+        self.watches = _sum(kind, "apiserver_longrunning_requests{", 'verb="WATCH"')
+        self.requests = sum(
+            _sum(kind, "apiserver_request_total{", f'verb="{verb}"') for verb in ("LIST", "WATCH", "GET")
+        )
+        fields = Path(f"/proc/{plane.apiserver.pid}/stat").read_text().rpartition(")")[2].split()
+        self.cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        self.rss = rss(plane.apiserver.pid)
+
+
+def _sum(lines: list[str], start: str, word: str) -> int:
+    return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(start) and word in line)
+
+
+@contextmanager
+def crowd(command: list[str], processes: int = 1) -> Iterator[list[subprocess.Popen[str]]]:
+    with ExitStack() as stack:
+        started = [
+            stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+            for _ in range(processes)
+        ]
+        try:
+            yield started
+        finally:
+            for process in started:
+                process.kill()
+
+
+def wait(processes: list[subprocess.Popen[str]], revision: int) -> None:
+    for process in processes:
+        assert process.stdin
+        process.stdin.write(f"{revision}\n")
+        process.stdin.flush()
+    for process in processes:
+        assert process.stdout
+        if not process.stdout.readline():
+            sys.exit("the watchers gave up")
+
+
+class Measured(NamedTuple):
+    """What a crowd costs the API server."""
+
+    watches: int
+    times: list[float]
+    cpu: float
+    rss: float
+
+
+def measured(plane: ControlPlane, processes: list[subprocess.Popen[str]], base: int) -> Measured:
+    """Change the flag a few times, each time until all have it."""
+    asyncio.run(_changed(base))
+    wait(processes, base)
+    before = Load(plane)
+    times = []
+    for revision in range(base + 1, base + 1 + CHANGES):
+        start = time.perf_counter()
+        asyncio.run(_changed(revision))
+        wait(processes, revision)
+        times.append((time.perf_counter() - start) * 1000)
+    after = Load(plane)
+    return Measured(after.watches, times, (after.cpu - before.cpu) / CHANGES * 1000, after.rss)
+
+
+def table(name: str, plane: ControlPlane, others: Load, found: Measured) -> None:
+    """Print a row. A watch is counted as a request when it ends, so all have ended by now."""
+    until(lambda: Load(plane).watches <= OWN, "the end of all watches")
+    left = Load(plane)
+    watches, requests = found.watches - left.watches, left.requests - others.requests
+    print(f"{name:20}{watches:>8}{requests:>10}{statistics.median(found.times):>16.0f} ms", end="")
+    print(f"{found.cpu:>14.1f} ms{found.rss:>9.0f} MB")
+
+
+async def _changed(revision: int) -> None:
+    client = kube()
+    await change(client, revision)
+    client.close()
+
+
+def api_load() -> None:
+    print(f"{AGENTS} on one flag      watches  requests  until all have it  CPU per change   memory")
+    here = [sys.executable, "-m", "bench.watch", "--watchers", str(AGENTS // 2)]
+    with control_plane() as plane:
+        others = Load(plane)
+        with crowd(here, 2) as processes:
+            found = measured(plane, processes, 10_000)
+        table("directly", plane, others, found)
+    with control_plane() as plane:
+        others = Load(plane)
+        with proxy() as between:
+            there = [sys.executable, "-m", "bench.proxy", "--subscribe", str(between.port), TARGET, *2 * [str(AGENTS)]]
+            with crowd(there) as processes:
+                found = measured(plane, processes, 20_000)
+        table("through one proxy", plane, others, found)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="fewer changes, 1,000 objects")
+    parser.add_argument("--api-load", action="store_true", help="count watches and requests of 500 agents instead")
+    parser.add_argument("--peer", help="a command with {port}, {management} and {sync}")
+    for name in ("--stream", "--pages", "--list"):
+        parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--watchers", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.list:
+        print(json.dumps(asyncio.run(list_all())))
+    elif options.watchers:
+        asyncio.run(watch_many(options.watchers))
+    elif options.api_load:
+        api_load()
+    else:
+        with control_plane():
+            met = latencies(100 if options.quick else 300, options.peer)
+            listing(1_000 if options.quick else 10_000)
+        sys.exit(0 if met else 1)
+
+
+if __name__ == "__main__":
+    main()
