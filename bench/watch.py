@@ -25,6 +25,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,10 +59,10 @@ OWN = 2
 
 
 def manifest(name: str, revision: int) -> dict[str, Any]:
-    """Return a FeatureFlag of ten flags."""
+    """Return the FeatureFlag that is changed, of three flags, or one of the many, of ten."""
     about = {"name": name, "namespace": NAMESPACE, "labels": {} if name == NAME else {"bench": "list"}}
     flags = json.loads(document(revision))["flags"]
-    spec = {"flags": {f"{name}-{n}": flags[f"flag-{n}"] for n in range(10)}}
+    spec = {"flags": {f"{name}-{n}": flags[f"flag-{n}"] for n in range(3 if name == NAME else 10)}}
     return {
         "apiVersion": FEATURE_FLAG.api,
         "kind": "FeatureFlag",
@@ -90,9 +91,32 @@ def kube() -> Kube:
     return Kube(find_cluster(os.environ))
 
 
-async def change(client: Kube, revision: int) -> None:
-    news = {"flags": {f"{NAME}-0": {"metadata": {"revision": revision}}}}
-    await client.patch(FEATURE_FLAG, NAME, {"spec": {"flagSpec": news}}, NAMESPACE)
+class Patches:
+    """Changes the flag on a connection that stays open. Ours never uses one again for what it may not repeat."""
+
+    def __init__(self) -> None:
+        cluster = find_cluster(os.environ)
+        host = cluster.server.removeprefix("https://")
+        self._connection = HTTPSConnection(host, context=cluster.trust.context())
+        self._headers = {
+            "Authorization": f"Bearer {cluster.user.token}",
+            "Content-Type": "application/merge-patch+json",
+        }
+
+    def send(self, revision: int) -> tuple[float, float]:
+        """Change the flag; return when that was asked, and when it was answered."""
+        news = {"flags": {f"{NAME}-0": {"metadata": {"revision": revision}}}}
+        body = json.dumps({"spec": {"flagSpec": news}})
+        start = time.perf_counter()
+        self._connection.request("PATCH", FEATURE_FLAG.path(NAMESPACE, NAME), body, self._headers)
+        answer = self._connection.getresponse()
+        answer.read()
+        if answer.status != 200:
+            sys.exit(f"the PATCH was answered with {answer.status}")
+        return start, time.perf_counter()
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 class Times(NamedTuple):
@@ -103,27 +127,33 @@ class Times(NamedTuple):
 
 
 async def changes_to_client(agent: Agent, changes: int, base: int) -> list[Times]:
-    """Return the times from a PATCH to its answer, and to the event at a client."""
-    client, times = kube(), []
-
-    async def patch(revision: int) -> float:
-        await change(client, revision)
-        return time.perf_counter()
-
+    """Return the times from a PATCH to its answer, and to the event at a client. Who sends it has its own process."""
+    command, pipe, times = [sys.executable, "-m", "bench.watch", "--patch"], asyncio.subprocess.PIPE, []
+    sender = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    assert sender.stdin
+    assert sender.stdout
     async with grpc.aio.insecure_channel(f"127.0.0.1:{agent.ports['port']}") as channel:
         stream: Any = evaluation_pb2_grpc.ServiceStub(channel).EventStream(evaluation_pb2.EventStreamRequest())
         await stream.read()
         for revision in range(base, base + changes + WARM_UP):
             await asyncio.sleep(0.05)
-            async with asyncio.TaskGroup() as group:
-                start = time.perf_counter()
-                answered = group.create_task(patch(revision))
-                while (await stream.read()).type != "configuration_change":
-                    pass
-                end = time.perf_counter()
-            times.append(Times((answered.result() - start) * 1000, (end - start) * 1000))
-    client.close()
+            sender.stdin.write(f"{revision}\n".encode())
+            while (await stream.read()).type != "configuration_change":
+                pass
+            end = time.perf_counter()
+            start, answered = json.loads(await sender.stdout.readline())
+            times.append(Times((answered - start) * 1000, (end - start) * 1000))
+    sender.stdin.close()
+    await sender.wait()
     return times[WARM_UP:]
+
+
+def send_patches() -> None:
+    """Change the flag to each revision that is read, and tell when; the clock is that of the machine."""
+    patches = Patches()
+    for line in sys.stdin:
+        print(json.dumps(patches.send(int(line))), flush=True)
+    patches.close()
 
 
 def told(name: str, times: list[Times], *, judged: bool) -> bool:
@@ -301,16 +331,18 @@ class Measured(NamedTuple):
 
 def measured(plane: ControlPlane, processes: list[subprocess.Popen[str]], base: int) -> Measured:
     """Change the flag a few times, each time until all have it."""
-    asyncio.run(_changed(base))
+    patches = Patches()
+    patches.send(base)
     wait(processes, base)
     before = Load(plane)
     times = []
     for revision in range(base + 1, base + 1 + CHANGES):
         start = time.perf_counter()
-        asyncio.run(_changed(revision))
+        patches.send(revision)
         wait(processes, revision)
         times.append((time.perf_counter() - start) * 1000)
     after = Load(plane)
+    patches.close()
     return Measured(after.watches, times, (after.cpu - before.cpu) / CHANGES * 1000, after.rss)
 
 
@@ -321,12 +353,6 @@ def table(name: str, plane: ControlPlane, others: Load, found: Measured) -> None
     watches, requests = found.watches - left.watches, left.requests - others.requests
     print(f"{name:20}{watches:>8}{requests:>10}{statistics.median(found.times):>16.0f} ms", end="")
     print(f"{found.cpu:>14.1f} ms{found.rss:>9.0f} MB")
-
-
-async def _changed(revision: int) -> None:
-    client = kube()
-    await change(client, revision)
-    client.close()
 
 
 def api_load() -> None:
@@ -351,12 +377,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer changes, 1,000 objects")
     parser.add_argument("--api-load", action="store_true", help="count watches and requests of 500 agents instead")
     parser.add_argument("--peer", help="a command with {port}, {management} and {sync}")
-    for name in ("--stream", "--pages", "--list"):
+    for name in ("--stream", "--pages", "--list", "--patch"):
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--watchers", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.list:
         print(json.dumps(asyncio.run(list_all())))
+    elif options.patch:
+        send_patches()
     elif options.watchers:
         asyncio.run(watch_many(options.watchers))
     elif options.api_load:

@@ -33,8 +33,8 @@ def flags(revision: int, *keys: str, **more: Any) -> str:
     return json.dumps({"flags": dict.fromkeys(keys, flag)})
 
 
-def evaluations(agent: Addressed, key: str, selector: str = "") -> dict[str, Any]:
-    """Evaluate a flag on every surface; each must answer at once."""
+def evaluations(agent: Addressed, key: str, selector: str = "", *, whole: bool = True) -> dict[str, Any]:
+    """Evaluate a flag on every surface; each must answer at once. Documents wait until they would be `whole`."""
     found: dict[str, Any] = {}
     header = {"flagd_selector": selector} if selector else {}
     body = {"flagKey": key}
@@ -42,6 +42,8 @@ def evaluations(agent: Addressed, key: str, selector: str = "") -> dict[str, Any
         path = f"/flagd.evaluation.{version}.Service/ResolveString"
         found[version] = _told(_prompt(agent, "evaluation", path, body, content_type="application/json", **header))
     found["OFREP"] = _told(_prompt(agent, "OFREP", f"/ofrep/v1/evaluate/flags/{key}", {}, **header))
+    if not whole:
+        return found
     document = _prompt(agent, "sync", SYNC, {}, content_type="application/json", **header)
     found["sync"] = json.loads(json.loads(document[1])["flagConfiguration"])["flags"].get(key)
     return found

@@ -6,6 +6,8 @@ import base64
 import json
 import re
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -307,6 +309,24 @@ def test_a_definition_that_is_installed_after_the_agent_is_noticed(
         plane.cluster.add_namespace("team").feature_flag("shop", flags("on"))
         client.sees(True)
         assert client.ready()
+
+
+def test_commands_that_look_once_read_it_too(namespace: Namespace, kubeconfig: Callable[[Access], Path]) -> None:
+    kubeconfig(namespace.cluster.access)
+    namespace.feature_flag("shop", flags("on"))
+    namespace.feature_flag("other", flags("off"))
+    one, other = (f"{GROUP}/{namespace.name}/{name}" for name in ("shop", "other"))
+
+    def wigwag(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-m", "wigwag", *arguments], capture_output=True, text=True)
+
+    checked = wigwag("check-config", "--uri", one, "--uri", other, "--port=0", "--output=json")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert [each["state"] for each in json.loads(checked.stdout)["sources"]] == ["ok", "ok"]
+    missing = wigwag("check-config", "--uri", f"{one}-2", "--port=0", "--output=json")
+    assert missing.returncode == 1
+    assert "there is no FeatureFlag" in missing.stdout
+    assert "x" in wigwag("diff", one, other).stdout
 
 
 # what a pod finds out about itself

@@ -109,3 +109,10 @@ def test_a_real_message_is_read() -> None:
     message = descriptor_pb2.FieldDescriptorProto(name="flag_key", number=7, proto3_optional=True)
     found = {number: value for number, _, value in protobuf.fields(message.SerializeToString())}
     assert found == {1: b"flag_key", 3: 7, 17: 1}
+
+
+def test_a_message_of_very_many_fields_is_refused_before_it_costs_time() -> None:
+    few = protobuf.text(1, "x") * protobuf.MOST_FIELDS
+    assert len(protobuf.fields(few)) == protobuf.MOST_FIELDS
+    with pytest.raises(protobuf.MalformedError, match="at most"):
+        protobuf.fields(few + protobuf.text(1, "x"))

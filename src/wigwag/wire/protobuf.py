@@ -21,6 +21,8 @@ from wigwag.wire.rpc import Code, RpcError
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 DEEPEST = 100
 """Levels of messages in messages."""
+MOST_FIELDS = 10_000
+"""Of one message. No message of ours has that many, and each costs time that others wait for."""
 
 Field: TypeAlias = tuple[int, int, int | bytes]
 """Number, wire type and value: an unsigned integer for VARINT, bytes for the others."""
@@ -44,6 +46,8 @@ def fields(data: bytes) -> list[Field]:
     position, end = 0, len(data)
     try:
         while position < end:
+            if len(found) == MOST_FIELDS:
+                raise MalformedError(f"a message has at most {MOST_FIELDS} fields")
             key = data[position]
             position += 1
             if key > 0x7F:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HANG = """
-import sys, threading
+import logging, sys, threading
 from wigwag.agent.state.folder import Folder
 from wigwag.cli.main import main
 
 def write(folder, name, data):
-    print("the disk hangs", file=sys.stderr, flush=True)
+    logging.getLogger("disk").warning("the disk hangs")
     threading.Event().wait()
 
 Folder.write = write
