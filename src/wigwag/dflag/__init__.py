@@ -1,0 +1,87 @@
+"""Dynamic flags: typed settings of a service that change while it runs, driven by a mounted ConfigMap.
+
+    from wigwag import dflag
+
+    flags = dflag.FlagSet("example")
+    rate = flags.int("rate", 10, "requests per second", validators=[dflag.in_range(0, 100)])
+    updater = dflag.setup(flags, "/etc/dflag")
+    rate.get()
+
+May live here: flags, what they hold, where their values come from, and the updater. May not: a network stack, nor
+anything that importing this package would load without need; so asyncio comes with the updater, and each name with its
+first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wigwag.dflag.begin import setup, watching
+    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.load import load_environment, load_files, load_texts
+    from wigwag.dflag.origin import LAST_WRITER, PRECEDENCE, Held, Origin
+    from wigwag.dflag.places import Directory
+    from wigwag.dflag.plan import Policy, Problem
+    from wigwag.dflag.snapshot import Snapshot
+    from wigwag.dflag.unbound import new
+    from wigwag.dflag.updater import Updater
+    from wigwag.dflag.validators import Rule, each, in_range, length, matches, not_blank, one_of, url
+    from wigwag.errors import FlagError, StaticFlagError
+
+__all__ = [
+    "LAST_WRITER",
+    "PRECEDENCE",
+    "Directory",
+    "DynFlag",
+    "FlagError",
+    "FlagSet",
+    "Held",
+    "Origin",
+    "Policy",
+    "Problem",
+    "Rule",
+    "Snapshot",
+    "StaticFlagError",
+    "Updater",
+    "each",
+    "in_range",
+    "length",
+    "load_environment",
+    "load_files",
+    "load_texts",
+    "matches",
+    "new",
+    "not_blank",
+    "one_of",
+    "setup",
+    "url",
+    "watching",
+]
+_HOMES = {
+    "wigwag.dflag.begin": "setup watching",
+    "wigwag.dflag.flag": "DynFlag",
+    "wigwag.dflag.flagset": "FlagSet",
+    "wigwag.dflag.load": "load_environment load_files load_texts",
+    "wigwag.dflag.origin": "LAST_WRITER PRECEDENCE Held Origin",
+    "wigwag.dflag.places": "Directory",
+    "wigwag.dflag.plan": "Policy Problem",
+    "wigwag.dflag.snapshot": "Snapshot",
+    "wigwag.dflag.unbound": "new",
+    "wigwag.dflag.updater": "Updater",
+    "wigwag.dflag.validators": "Rule each in_range length matches not_blank one_of url",
+    "wigwag.errors": "FlagError StaticFlagError",
+}
+_FOUND = {name: module for module, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FOUND:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_FOUND[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,64 @@
+"""Digests of the names and values of flags, to see at a glance whether two processes have the same.
+
+Ours puts the length before each part, so that no two sets of flags run together into the same bytes; the value of a
+secret flag goes in as a digest of its own. The original's is FNV-1a of 32 bits over names and values without any
+separation; it is here to be compared with programs that use the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flag import AnyFlag
+
+Which: TypeAlias = Literal["all", "dynamic", "static"]
+_FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
+_ESCAPED: dict[str, str | int | None] = {
+    "&": "\\u0026",
+    "<": "\\u003c",
+    ">": "\\u003e",
+    "\u2028": "\\u2028",
+    "\u2029": "\\u2029",
+}
+"""What Go's JSON writes with escapes, to be safe in HTML."""
+
+
+def checksum(flags: Iterable[AnyFlag], which: Which = "all", *, legacy: bool = False) -> str:
+    """Return the digest of flags in the order of their names, as hexadecimal digits."""
+    chosen = [flag for flag in flags if which == "all" or flag.dynamic == (which == "dynamic")]
+    return _legacy(chosen) if legacy else _ours(chosen)
+
+
+def _ours(flags: Iterable[AnyFlag]) -> str:
+    digest = sha256()
+    for flag in flags:
+        text = flag.text.encode(errors="surrogatepass")
+        for part in (flag.name.encode(), sha256(text).digest() if flag.secret else text):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()
+
+
+def _legacy(flags: Iterable[AnyFlag]) -> str:
+    """The original has a flag once for each of its names."""
+    named = sorted((name, _go_text(flag)) for flag in flags for name in flag.names)
+    return f"{fnv1a32(part for pair in named for part in pair):08x}"
+
+
+def _go_text(flag: AnyFlag) -> str:
+    return flag.text.translate(str.maketrans(_ESCAPED)) if flag.kind.is_json else flag.text
+
+
+def fnv1a32(parts: Iterable[str]) -> int:
+    """Return the FNV-1a hash of texts, as if they were one.
+
+    >>> f"{fnv1a32(['foo', 'bar']):08x}"
+    'bf9cf968'
+    """
+    value = _FNV_OFFSET
+    for part in parts:
+        for byte in part.encode(errors="surrogatepass"):
+            value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
+    return value

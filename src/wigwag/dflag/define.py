@@ -1,0 +1,205 @@
+"""Defining flags: one method for each kind of value, all with the same options.
+
+The methods are named after the types, as in `flags.int("rate", 10)`, so in this module the types go by other names.
+"""
+
+from __future__ import annotations
+
+import builtins
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
+
+from wigwag.dflag import kinds
+from wigwag.dflag.containers import list_kind, mapping_kind, set_kind
+from wigwag.dflag.duration import parse_duration
+from wigwag.dflag.flag import DynFlag
+from wigwag.dflag.structured import json_kind
+from wigwag.dflag.types import kind_of
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+Bool: TypeAlias = bool
+Int: TypeAlias = int
+Float: TypeAlias = float
+Str: TypeAlias = str
+Bytes: TypeAlias = bytes
+
+
+class FlagOptions(TypedDict, Generic[T], total=False):
+    """What every way to define a flag takes; see `flag.Traits` for what each means."""
+
+    dynamic: bool
+    aliases: Sequence[str]
+    validators: Sequence[Callable[[T], object]]
+    input_mutator: Callable[[str], str] | None
+    mutator: Callable[[T], T] | None
+    secret: bool
+    path_flag: str | None
+
+
+class Definitions:
+    """The ways to define a flag. Each takes a name, a default, a usage text and `FlagOptions`."""
+
+    @abstractmethod
+    def define(self, name: Str, kind: kinds.Kind[T], default: T, usage: Str, options: Any) -> DynFlag[T]:
+        """Define a flag of any kind."""
+
+    def flag(
+        self, type: type[T], name: Str, default: T, usage: Str = "", **options: Unpack[FlagOptions[T]]
+    ) -> DynFlag[T]:
+        """Define a flag of a Python type: a plain one, a list, set or map of those, or one that JSON can hold."""
+        return self.define(name, kind_of(type), default, usage, options)
+
+    def bool(self, name: Str, default: Bool, usage: Str = "", **options: Unpack[FlagOptions[Bool]]) -> DynFlag[Bool]:
+        """Define a flag that is true or false."""
+        return self.define(name, kinds.BOOL, default, usage, options)
+
+    def int(self, name: Str, default: Int, usage: Str = "", **options: Unpack[FlagOptions[Int]]) -> DynFlag[Int]:
+        """Define a whole number of 64 bits."""
+        return self.define(name, kinds.INT, default, usage, options)
+
+    def float(
+        self, name: Str, default: Float, usage: Str = "", **options: Unpack[FlagOptions[Float]]
+    ) -> DynFlag[Float]:
+        """Define a number."""
+        return self.define(name, kinds.FLOAT, default, usage, options)
+
+    def str(self, name: Str, default: Str, usage: Str = "", **options: Unpack[FlagOptions[Str]]) -> DynFlag[Str]:
+        """Define a text."""
+        return self.define(name, kinds.STR, default, usage, options)
+
+    def duration(
+        self, name: Str, default: timedelta | Str, usage: Str = "", **options: Unpack[FlagOptions[timedelta]]
+    ) -> DynFlag[timedelta]:
+        """Define a duration, written as `1h30m`; so may be its default."""
+        value = parse_duration(default) if isinstance(default, Str) else default
+        return self.define(name, kinds.DURATION, value, usage, options)
+
+    def bytes(
+        self, name: Str, default: Bytes, usage: Str = "", **options: Unpack[FlagOptions[Bytes]]
+    ) -> DynFlag[Bytes]:
+        """Define bytes: the content of a file as it is, or base64 where only text can be given."""
+        return self.define(name, kinds.BYTES, default, usage, options)
+
+    def path(
+        self, name: Str, default: Path | Str, usage: Str = "", **options: Unpack[FlagOptions[Path]]
+    ) -> DynFlag[Path]:
+        """Define a path."""
+        return self.define(name, kinds.PATH, Path(default), usage, options)
+
+    def decimal(
+        self, name: Str, default: Decimal, usage: Str = "", **options: Unpack[FlagOptions[Decimal]]
+    ) -> DynFlag[Decimal]:
+        """Define a decimal number."""
+        return self.define(name, kinds.DECIMAL, default, usage, options)
+
+    def enum(self, name: Str, default: E, usage: Str = "", **options: Unpack[FlagOptions[E]]) -> DynFlag[E]:
+        """Define a member of an enumeration, the one of the default."""
+        return self.define(name, kinds.enum_kind(default.__class__), default, usage, options)
+
+    @overload
+    def list(
+        self, name: Str, default: Sequence[Str], usage: Str = "", **options: Unpack[FlagOptions[builtins.list[Str]]]
+    ) -> DynFlag[builtins.list[Str]]: ...
+    @overload
+    def list(
+        self,
+        name: Str,
+        default: Sequence[T],
+        usage: Str = "",
+        *,
+        item: type[T],
+        keep_empty: Bool = False,
+        quoted: Bool = False,
+        **options: Unpack[FlagOptions[builtins.list[T]]],
+    ) -> DynFlag[builtins.list[T]]: ...
+    def list(
+        self,
+        name: Str,
+        default: Sequence[Any],
+        usage: Str = "",
+        *,
+        item: Any = Str,
+        keep_empty: Bool = False,
+        quoted: Bool = False,
+        **options: Any,
+    ) -> DynFlag[builtins.list[Any]]:
+        """Define a list, written as `a,b,c`; see `containers` for `keep_empty` and `quoted`."""
+        kind = list_kind(kind_of(item), keep_empty=keep_empty, quoted=quoted)
+        return self.define(name, kind, builtins.list(default), usage, options)
+
+    @overload
+    def set(
+        self, name: Str, default: AbstractSet[Str], usage: Str = "", **options: Unpack[FlagOptions[frozenset[Str]]]
+    ) -> DynFlag[frozenset[Str]]: ...
+    @overload
+    def set(
+        self,
+        name: Str,
+        default: AbstractSet[T],
+        usage: Str = "",
+        *,
+        item: type[T],
+        keep_empty: Bool = False,
+        quoted: Bool = False,
+        **options: Unpack[FlagOptions[frozenset[T]]],
+    ) -> DynFlag[frozenset[T]]: ...
+    def set(
+        self,
+        name: Str,
+        default: AbstractSet[Any],
+        usage: Str = "",
+        *,
+        item: Any = Str,
+        keep_empty: Bool = False,
+        quoted: Bool = False,
+        **options: Any,
+    ) -> DynFlag[frozenset[Any]]:
+        """Define a set, written as a list is."""
+        kind = set_kind(kind_of(item), keep_empty=keep_empty, quoted=quoted)
+        return self.define(name, kind, frozenset(default), usage, options)
+
+    @overload
+    def mapping(
+        self, name: Str, default: Mapping[Str, Str], usage: Str = "", **options: Unpack[FlagOptions[Mapping[Str, Str]]]
+    ) -> DynFlag[Mapping[Str, Str]]: ...
+    @overload
+    def mapping(
+        self,
+        name: Str,
+        default: Mapping[Str, T],
+        usage: Str = "",
+        *,
+        item: type[T],
+        quoted: Bool = False,
+        **options: Unpack[FlagOptions[Mapping[Str, T]]],
+    ) -> DynFlag[Mapping[Str, T]]: ...
+    def mapping(
+        self,
+        name: Str,
+        default: Mapping[Str, Any],
+        usage: Str = "",
+        *,
+        item: Any = Str,
+        quoted: Bool = False,
+        **options: Any,
+    ) -> DynFlag[Mapping[Str, Any]]:
+        """Define a map from text, written as `k=v,k=v` or as a JSON object."""
+        return self.define(name, mapping_kind(kind_of(item), quoted=quoted), default, usage, options)
+
+    @overload
+    def json(
+        self, name: Str, default: T, usage: Str = "", *, type: type[T], **options: Unpack[FlagOptions[T]]
+    ) -> DynFlag[T]: ...
+    @overload
+    def json(self, name: Str, default: T, usage: Str = "", **options: Unpack[FlagOptions[T]]) -> DynFlag[T]: ...
+    def json(self, name: Str, default: Any, usage: Str = "", *, type: Any = None, **options: Any) -> DynFlag[Any]:
+        """Define a value that is written as JSON: a dict or list, or an instance of a class that JSON can hold."""
+        plain = type is None and isinstance(default, dict | builtins.list | tuple)
+        return self.define(name, json_kind(None if plain else type or default.__class__), default, usage, options)

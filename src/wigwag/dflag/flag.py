@@ -1,0 +1,278 @@
+"""One flag: a value that everybody reads without a lock, and the path on which it is changed.
+
+    text ─▶ input mutator ─▶ parse ─▶ value mutator ─▶ validators ─▶ swap ─▶ notifiers
+                              value ──────▲
+
+Whatever is refused on that path leaves the flag as it was. The swap is the business of the flag's set, which puts many
+of them under one generation; a flag that nobody has named yet has a set of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from wigwag.dflag import validators
+from wigwag.dflag.notify import Bell
+from wigwag.dflag.origin import Held, Origin, Slot
+from wigwag.dflag.snapshot import pinned_for
+from wigwag.errors import FlagError, StaticFlagError, UsageError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+    from collections.abc import AsyncIterator, Iterator
+
+    from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.kinds import Kind
+    from wigwag.dflag.notify import How, Subscription
+
+T = TypeVar("T")
+HIDDEN = "(secret)"
+_DEFAULT = Slot(Origin.DEFAULT)
+_PROGRAM = Slot(Origin.PROGRAM)
+
+
+def stripped(text: str) -> str:
+    """Return a text without the white space around it: a file ends with a newline, a number does not."""
+    return text.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Traits(Generic[T]):
+    """What a flag is besides its kind and default."""
+
+    dynamic: bool = True
+    """Whether it may change while the program runs."""
+    aliases: Sequence[str] = ()
+    """More names for the same value."""
+    validators: Sequence[Callable[[T], object]] = ()
+    """Each may refuse a value, by raising ValueError or returning False."""
+    input_mutator: Callable[[str], str] | None = stripped
+    """Changes a text before it is read; None takes it verbatim."""
+    mutator: Callable[[T], T] | None = None
+    """Changes a value before it is judged."""
+    secret: bool = False
+    """Whether its value must not be shown."""
+    path_flag: str | None = None
+    """The default of a companion flag `<name>_path` that names a file to read the value from."""
+
+
+class DynFlag(Generic[T]):
+    """A typed value that can change while the program runs.
+
+    >>> from wigwag import dflag
+    >>> rate = dflag.FlagSet("example").int("rate", 10, "requests per second", validators=[dflag.in_range(0, 100)])
+    >>> rate.get()
+    10
+    >>> rate.set("0x20"); rate.get()
+    32
+    >>> rate.set("1000")
+    Traceback (most recent call last):
+    wigwag.errors.FlagError: flag 'rate': must be from 0 to 100, got 1000
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_held",
+        "_home",
+        "_value",
+        "bell",
+        "default",
+        "kind",
+        "layers",
+        "names",
+        "traits",
+        "usage",
+    )
+
+    def __init__(self, home: FlagSet, kind: Kind[T], default: T, usage: str, traits: Traits[T], name: str = "") -> None:
+        self._home, self.kind, self.usage, self.traits = home, kind, usage, traits
+        self.names: tuple[str, ...] = (name,)
+        self.bell = Bell(name, lambda: self._home.crew, self._failed, traits.secret)
+        self.default = self._checked_default(default)
+        self._value = self.default
+        self._held = Held(self.default, _DEFAULT, 0, 0.0)
+        self.layers: Mapping[Slot, Held[T]] = {_DEFAULT: self._held}
+        """All values that it was given, by where they come from; replaced and never changed."""
+
+    def get(self) -> T:
+        """Return the value of now."""
+        return self._value
+
+    @property
+    def value(self) -> T:
+        """The value of now."""
+        return self._value
+
+    def __call__(self) -> T:
+        """Return the value as of the snapshot that is pinned here, or of now if none is."""
+        pinned = pinned_for(self._home)
+        held = None if pinned is None else pinned.find(self.names[0])
+        return self._value if held is None else held.value
+
+    @property
+    def name(self) -> str:
+        """Its first name."""
+        return self.names[0]
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether it may change while the program runs."""
+        return self.traits.dynamic
+
+    @property
+    def secret(self) -> bool:
+        """Whether its value must not be shown."""
+        return self.traits.secret
+
+    @property
+    def held(self) -> Held[T]:
+        """The value of now, with where it comes from."""
+        return self._held
+
+    @property
+    def text(self) -> str:
+        """The value of now as text, which `set` would understand. Of a secret flag it is the secret."""
+        return self.kind.format(self._value)
+
+    @property
+    def shown(self) -> str:
+        """The value of now as text for people."""
+        return HIDDEN if self.secret else self.text
+
+    def set(self, text: str) -> None:
+        """Read a value from text, and swap it in; `FlagError` if it is refused."""
+        self._home.put(self, text, _PROGRAM)
+
+    def set_value(self, value: T) -> None:
+        """Swap in a value; `FlagError` if it is refused."""
+        self._home.put_value(self, value, _PROGRAM)
+
+    def reset(self) -> None:
+        """Forget what the program has set, and uncover what lies beneath."""
+        self._home.drop(self, _PROGRAM)
+
+    def set_default(self, value: T) -> None:
+        """Change the default, and with it the value if nothing else has given it one."""
+        self._home.put_value(self, value, _DEFAULT)
+
+    @contextmanager
+    def override(self, value: T) -> Iterator[None]:
+        """Hold another value for the length of a test, whatever else happens."""
+        with self._home.overriding([(self, value)]):
+            yield
+
+    def on_change(
+        self,
+        callback: Callable[[T, T], object],
+        how: How | None = None,
+        loop: AbstractEventLoop | None = None,
+        *,
+        always: bool = False,
+    ) -> Subscription:
+        """Have a function called with the old and the new value of each change; see `notify` for `how`.
+
+        With `always`, also when it is set to a value that equals the old one.
+        """
+        return self.bell.add(callback, how, loop, always)
+
+    def changes(self) -> AsyncIterator[T]:
+        """Yield the value of now, and then each that follows; one that comes too fast for the reader may be skipped."""
+        from wigwag.dflag.waiting import changes
+
+        return changes(self)
+
+    async def wait_for(self, wanted: Callable[[T], bool]) -> T:
+        """Wait until it holds a value of which this is true, and return that."""
+        from wigwag.dflag.waiting import wait_for
+
+        return await wait_for(self, wanted)
+
+    def parse(self, content: str | bytes) -> T:
+        """Read a value as `set` does, without swapping it in."""
+        return self._guarded(lambda: self._read(content))
+
+    def admit(self, value: T) -> T:
+        """Judge a value as `set_value` does, without swapping it in."""
+        return self._guarded(lambda: self._judged(self.kind.take(value)))
+
+    def refuse_if_static(self, frozen: bool) -> None:
+        """Raise if the time for changes is over for this flag."""
+        if frozen and not self.dynamic:
+            raise StaticFlagError(self.name, "it is static: it changes only before start(); restart the program")
+
+    def bind(self, home: FlagSet, names: Sequence[str]) -> None:
+        """Belong to a set, under more names. For the use of the set."""
+        self.names = (*filter(None, self.names), *names)
+        self._home, self.bell.name = home, self.name
+
+    @property
+    def home(self) -> FlagSet:
+        """The set that it belongs to."""
+        return self._home
+
+    def become(self, layers: Mapping[Slot, Held[T]], held: Held[T]) -> None:
+        """Hold another value. For the use of the set, under its lock."""
+        self.layers, self._held, self._value = layers, held, held.value
+        self.default = layers[_DEFAULT].value
+
+    def same(self, old: T, new: T) -> bool:
+        """Tell whether two values are equal, so that going from one to the other is no change."""
+        if old is new:
+            return True
+        try:
+            if self.kind.is_json or (old != old and new != new):  # NaN
+                return self.kind.format(old) == self.kind.format(new)
+            return bool(old == new)
+        except Exception:  # noqa: BLE001 - a value's own code; what cannot be compared has changed
+            return False
+
+    def _failed(self) -> None:
+        self._home.count_fault()
+
+    def _read(self, content: str | bytes) -> T:
+        if isinstance(content, bytes):
+            if self.kind.raw is not None:
+                return self._judged(self.kind.raw(content))
+            content = _decoded(content)
+        mutate = self.traits.input_mutator
+        return self._judged(self.kind.parse(content if mutate is None else mutate(content)))
+
+    def _judged(self, value: T) -> T:
+        if self.traits.mutator is not None:
+            value = self.kind.take(self.traits.mutator(value))
+        validators.run(self.traits.validators, value)
+        return value
+
+    def _guarded(self, task: Callable[[], T]) -> T:
+        """Turn whatever a kind, a mutator or a validator raises into the one error; it never tells a secret."""
+        try:
+            return task()
+        except Exception as error:  # they are the user's functions; a bad value is no more than that
+            if self.secret:
+                raise FlagError(self.name, f"not a {self.kind.name} that is accepted (secret, so not shown)") from None
+            if isinstance(error, ValueError | TypeError):
+                raise FlagError(self.name, str(error)) from error
+            raise FlagError(self.name, f"{type(error).__name__}: {error}") from error
+
+    def _checked_default(self, default: T) -> T:
+        try:
+            return self.admit(default)
+        except FlagError as error:
+            raise UsageError(f"flag {self.name!r}: the default is refused: {error.reason}") from error.__cause__
+
+    def __repr__(self) -> str:
+        shown = self.shown
+        return f"<DynFlag {self.name} ({self.kind.name}) {shown if len(shown) <= 60 else shown[:60] + '…'}>"
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 text (byte {error.start} of {len(content)})") from None
+
+
+AnyFlag = DynFlag[Any]

@@ -1,0 +1,61 @@
+"""The part of the updater that lives in an event loop: pictures are taken, and how directories are doing is noted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeAlias
+
+from wigwag.pipeline.run import Pipeline
+from wigwag.pipeline.spec import Wanted
+
+if TYPE_CHECKING:
+    from wigwag.dflag.places import Contents, Directory
+    from wigwag.dflag.plan import Picture
+    from wigwag.dflag.updater import Updater
+    from wigwag.pipeline.spec import Watcher
+    from wigwag.pipeline.status import Status
+
+    Flow: TypeAlias = Pipeline[Directory, Contents, Picture]
+    Statuses: TypeAlias = tuple[Status[Directory], ...]
+
+
+def pipeline(places: Iterable[Directory], watcher: Watcher[Directory, Contents], *, required: bool) -> Flow:
+    """Make what watches directories; the first picture waits for those that are required, if any is."""
+    wanted = [Wanted(place, required=required and not place.optional) for place in places]
+    return Pipeline(wanted, watcher, dict)
+
+
+async def follow(flow: Flow, take: Callable[[Picture], None], turn: Callable[[Statuses], None]) -> None:
+    """Pass on each picture, and each turn for the better or worse, until cancelled."""
+
+    async def pictures() -> None:
+        async for picture in flow.topic:
+            turn(flow.statuses())
+            take(picture)
+
+    async def turns() -> None:
+        async for _ in flow.turns:
+            turn(flow.statuses())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(flow.run())
+        group.create_task(pictures())
+        group.create_task(turns())
+
+
+@asynccontextmanager
+async def beside(updater: Updater) -> AsyncIterator[None]:
+    """Run an updater beside the block. No task group: it would wrap the errors of the block in a group of one."""
+    ready = asyncio.Event()
+    task = asyncio.get_running_loop().create_task(updater.run(ready.set), name="dflag updater")
+    try:
+        await ready.wait()
+        updater.check()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    if not task.cancelled():
+        task.result()

@@ -1,0 +1,83 @@
+"""Lists and maps that everybody reads and nobody may change.
+
+A flag's value is shared by all threads. Someone who appended to the list he was given would change the flag for
+everyone, without a validator, a generation or a notice. So what a flag hands out is a list, or a map, that refuses;
+a copy of it (`list(x)`, `dict(x)`, `copy.copy`) is an ordinary one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+T = TypeVar("T")
+K = TypeVar("K")
+
+
+def _refuse(self: object, *_: object, **__: object) -> NoReturn:
+    kind = "list" if isinstance(self, list) else "map"
+    raise TypeError(f"this {kind} is the value of a flag, which everybody reads: copy it before you change it")
+
+
+class FrozenList(list[T]):
+    """A list that cannot be changed.
+
+    >>> FrozenList([1]) == [1], FrozenList([1]) + [2]
+    (True, [1, 2])
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, (list(self),)
+
+    def __copy__(self) -> list[T]:
+        return list(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        from copy import deepcopy
+
+        return [deepcopy(item, memo) for item in self]
+
+
+class FrozenDict(dict[K, T]):
+    """A map that cannot be changed.
+
+    >>> FrozenDict(a=1) == {"a": 1}, FrozenDict(a=1) | {"b": 2}
+    (True, {'a': 1, 'b': 2})
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def __copy__(self) -> dict[K, T]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[K, Any]:
+        from copy import deepcopy
+
+        return {key: deepcopy(item, memo) for key, item in self.items()}
+
+
+_CHANGES = {
+    FrozenList: "__setitem__ __delitem__ __iadd__ __imul__ append clear extend insert pop remove reverse sort",
+    FrozenDict: "__setitem__ __delitem__ __ior__ clear pop popitem setdefault update",
+}
+for _class, _names in _CHANGES.items():
+    for _name in _names.split():
+        setattr(_class, _name, _refuse)
+
+
+def freeze(value: Any) -> Any:
+    """Return the same lists and maps, all the way down, but ones that cannot be changed.
+
+    >>> freeze({"a": [1]})["a"].append(2)
+    Traceback (most recent call last):
+    TypeError: this list is the value of a flag, which everybody reads: copy it before you change it
+    """
+    if isinstance(value, dict):
+        return FrozenDict((key, freeze(item)) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return FrozenList(freeze(item) for item in value)
+    return value

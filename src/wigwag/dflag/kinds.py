@@ -1,0 +1,121 @@
+"""What a flag can hold: how a kind of value is read from text, written as text, and told from a wrong one.
+
+A kind is three functions. `parse` and `format` are each other's opposite; `take` is for a value that the program
+itself brings (a default, `set_value`): it returns it as the flag keeps it, or raises `TypeError`. All raise
+`ValueError` for what is right in kind and wrong in content. `raw`, where there is one, reads the bytes of a file that
+is not text.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from wigwag.dflag.duration import format_duration, parse_duration
+from wigwag.dflag.numerals import format_bool, format_float, parse_bool, parse_float, parse_int, shown
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
+_LONGEST_DECIMAL = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """One kind of value.
+
+    >>> INT.parse("0x10"), DURATION.format(timedelta(minutes=90)), BYTES.parse("AAEC")
+    (16, '1h30m', b'\\x00\\x01\\x02')
+    """
+
+    name: str
+    parse: Callable[[str], T]
+    format: Callable[[T], str]
+    take: Callable[[Any], T]
+    raw: Callable[[bytes], T] | None = None
+    is_json: bool = False
+
+
+def wrong(value: object, wanted: str) -> TypeError:
+    """Make the error for a value of another kind; it tells the type and not the value, which may be secret."""
+    return TypeError(f"expected {wanted}, got {type(value).__name__}")
+
+
+def exactly(wanted: type[T], *also: type) -> Callable[[Any], T]:
+    """Return a `take` for values of a type, or of others that convert to it without loss. A bool is no number."""
+
+    def take(value: Any) -> T:
+        if isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool):
+            return value
+        if isinstance(value, also) and not isinstance(value, bool):
+            return wanted(value)  # type: ignore[call-arg]  # each caller names types that its own takes
+        raise wrong(value, wanted.__name__)
+
+    return take
+
+
+def _take_int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise wrong(value, "int")
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("the number does not fit in 64 bits")
+    return value
+
+
+def _parse_decimal(text: str) -> Decimal:
+    try:
+        if len(text) <= _LONGEST_DECIMAL:
+            return Decimal(text)
+    except InvalidOperation:
+        pass
+    raise ValueError(f"{shown(text)} is not a decimal number")
+
+
+def _parse_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode("".join(text.split()), validate=True)
+    except (binascii.Error, ValueError):
+        raise ValueError("not base64 with its padding, which is how bytes are written as text") from None
+
+
+def _parse_path(text: str) -> Path:
+    if "\0" in text:
+        raise ValueError("a path cannot hold a zero byte")
+    return Path(text)
+
+
+BOOL = Kind("bool", parse_bool, format_bool, exactly(bool))
+INT = Kind("int", parse_int, str, _take_int)
+FLOAT = Kind("float", parse_float, format_float, exactly(float, int))
+STR = Kind("str", str, str, exactly(str))
+DURATION = Kind("duration", parse_duration, format_duration, exactly(timedelta))
+BYTES = Kind("bytes", _parse_base64, lambda value: base64.b64encode(value).decode(), exactly(bytes, bytearray), bytes)
+PATH = Kind("path", _parse_path, str, exactly(Path, str))
+DECIMAL = Kind("decimal", _parse_decimal, str, exactly(Decimal, int))
+
+
+def enum_kind(members: type[E]) -> Kind[E]:
+    """Return the kind of an enumeration: its members by name or by value.
+
+    >>> from enum import Enum
+    >>> class Colour(Enum):
+    ...     RED = "red"
+    ...     BLUE = "blue"
+    >>> kind = enum_kind(Colour)
+    >>> kind.parse("RED"), kind.parse("blue"), kind.format(Colour.RED)
+    (<Colour.RED: 'red'>, <Colour.BLUE: 'blue'>, 'RED')
+    """
+    known = {str(member.value): member for member in members} | dict(members.__members__)
+
+    def parse(text: str) -> E:
+        if text not in known:
+            raise ValueError(f"{shown(text)} is not one of {', '.join(members.__members__)}")
+        return known[text]
+
+    return Kind(f"one of {', '.join(members.__members__)}", parse, lambda member: member.name, exactly(members))

@@ -1,0 +1,42 @@
+"""What a flag may be called, and the names that follow from it."""
+
+from __future__ import annotations
+
+import re
+
+from wigwag.errors import UsageError
+
+_LONGEST = 253
+_BAD = re.compile(r"[\s=/\x00-\x1f\x7f]")
+PATH_SUFFIX = "_path"
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no file or option could have.
+
+    >>> check_name("a=b")
+    Traceback (most recent call last):
+    wigwag.errors.UsageError: 'a=b' cannot be the name of a flag: it has a '=' in it
+    """
+    found = _BAD.search(name)
+    if found is not None:
+        raise UsageError(f"{name!r} cannot be the name of a flag: it has a {found[0]!r} in it")
+    if not name or name.startswith(("-", "..")) or len(name) > _LONGEST:
+        raise UsageError(
+            f"{name[:_LONGEST]!r} cannot be the name of a flag: it takes 1 to {_LONGEST} characters, "
+            "and must not begin with '-' or '..'"
+        )
+
+
+def path_name(name: str) -> str:
+    """Return the name of the flag that names the file of another."""
+    return name + PATH_SUFFIX
+
+
+def variable(name: str, prefix: str = "") -> str:
+    """Return the name of the variable of the environment that belongs to a flag.
+
+    >>> variable("db.pool-size", "app_")
+    'APP_DB_POOL_SIZE'
+    """
+    return re.sub(r"[^A-Z0-9]", "_", (prefix + name).upper())

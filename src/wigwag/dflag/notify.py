@@ -1,0 +1,177 @@
+"""Telling who wants to know: notifiers that are called with the old and the new value.
+
+    thread   (the default) by a thread of the crew, so that a slow one holds up nobody else
+    sync     by whoever made the change, before he goes on
+    async    in an event loop, one call after the other; every coroutine function is called so
+
+Each gets every change, in order, once; unless it was set to an equal value, which is no change. One that raises is
+logged and counted, and called again the next time.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from wigwag.dflag.crew import BACKLOG, Crew, Step, Strand, push
+from wigwag.errors import UsageError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Task
+    from collections.abc import Awaitable, Callable
+
+How: TypeAlias = Literal["thread", "sync", "async"]
+log = logging.getLogger("wigwag.dflag")
+
+
+class Subscription:
+    """One notifier. `cancel` it to hear no more."""
+
+    def __init__(self, bell: Bell, callback: Callable[[Any, Any], object], how: How, always: bool) -> None:
+        self._bell, self.callback, self.how, self.always = bell, callback, how, always
+        self.errors = 0
+        """How often it has raised."""
+
+    def cancel(self) -> None:
+        """Hear no more. What waits to be called already may still be."""
+        self._bell.remove(self)
+
+    def call(self, step: Step) -> None:
+        """Call it, whatever comes of it."""
+        if step.equal and not self.always:
+            return
+        try:
+            self.callback(step.old, step.new)
+        except BaseException as error:  # noqa: BLE001 - a notifier may fail in any way; the flag and the others live on
+            self.failed(error)
+
+    def renew(self) -> None:
+        """Have locks that nobody holds, in a process that was just forked."""
+
+    def failed(self, error: BaseException) -> None:
+        """Log and count a failure; of a secret flag, without words that may hold its value."""
+        self.errors += 1
+        self._bell.failed()
+        name = getattr(self.callback, "__qualname__", repr(self.callback))
+        told = None if self._bell.secret else error
+        log.error("%s: the notifier %s raised %s", self._bell.name, name, type(error).__name__, exc_info=told)
+
+
+class AsyncSubscription(Subscription):
+    """One notifier in an event loop, with what waits for it."""
+
+    def __init__(self, bell: Bell, callback: Callable[[Any, Any], Any], always: bool, loop: AbstractEventLoop) -> None:
+        super().__init__(bell, callback, "async", always)
+        self._loop, self._steps, self._guard = loop, deque[Step](), Lock()
+        self._task: Task[None] | None = None
+
+    def send(self, step: Step) -> None:
+        """Have it called in its loop; a loop that is closed ends the subscription."""
+        if step.equal and not self.always:
+            return
+        with self._guard:
+            push(self._steps, step, BACKLOG)
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            self.cancel()
+
+    def renew(self) -> None:
+        self._guard = Lock()
+
+    def _wake(self) -> None:
+        if self._task is None and self._steps:
+            self._task = self._loop.create_task(self._run(), name=f"dflag notifier of {self._bell.name}")
+
+    async def _run(self) -> None:
+        try:
+            while self._steps:
+                try:
+                    await cast("Awaitable[object]", self.callback(self._steps[0].old, self._steps[0].new))
+                except Exception as error:  # noqa: BLE001 - as above
+                    self.failed(error)
+                with self._guard:
+                    self._steps.popleft()
+        finally:
+            self._task = None
+
+
+class Bell:
+    """The notifiers of a flag, or of a flag set. They are replaced and never changed, so ringing needs no lock."""
+
+    def __init__(self, name: str, crew: Callable[[], Crew], failed: Callable[[], None], secret: bool = False) -> None:
+        self.name, self.secret, self.failed = name, secret, failed
+        self._crew = crew
+        self._strand = Strand(self._call)
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._guard = Lock()
+
+    def add(
+        self, callback: Callable[[Any, Any], object], how: How | None, loop: AbstractEventLoop | None, always: bool
+    ) -> Subscription:
+        """Add a notifier."""
+        if how is None:
+            how = "async" if _is_async(callback) else "thread"
+        if how not in ("thread", "sync", "async"):
+            raise UsageError(f"a notifier is called by thread, sync or async, not {how!r}")
+        found = (
+            AsyncSubscription(self, callback, always, loop or _running_loop())
+            if how == "async"
+            else Subscription(self, callback, how, always)
+        )
+        with self._guard:
+            self._subscriptions += (found,)
+        return found
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a notifier, if it is there."""
+        with self._guard:
+            self._subscriptions = tuple(each for each in self._subscriptions if each is not subscription)
+
+    def post(self, step: Step) -> bool:
+        """Have the threads and loops call theirs, and tell whether there is anything left for `call`."""
+        sorts = {each.how for each in self._subscriptions if each.always or not step.equal}
+        if "thread" in sorts:
+            self._crew().submit(self._strand, step)
+        for each in self._subscriptions:
+            if isinstance(each, AsyncSubscription):
+                each.send(step)
+        return "sync" in sorts
+
+    def call(self, step: Step) -> None:
+        """Call those that are called by whoever made the change."""
+        for each in self._subscriptions:
+            if each.how == "sync":
+                each.call(step)
+
+    def resume(self) -> None:
+        """Go on in a process that was just forked."""
+        self._guard, self._strand.busy = Lock(), False
+        for each in self._subscriptions:
+            each.renew()
+        if self._strand.steps:
+            self._crew().resume(self._strand)
+
+    def _call(self, step: Step) -> None:
+        for each in self._subscriptions:
+            if each.how == "thread":
+                each.call(step)
+
+
+def _is_async(callback: object) -> bool:
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
+
+
+def _running_loop() -> AbstractEventLoop:
+    from asyncio import get_running_loop
+
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "no event loop is running here in which a notifier could be awaited: call on_change from a coroutine, "
+            "or name the loop with loop="
+        ) from None

@@ -1,0 +1,185 @@
+"""What the content of mounted directories means for a set of flags. Nothing here reads or changes anything.
+
+The content is taken as a whole each time: which keys are good, which are not, which are gone, and what each flag is
+therefore to hold. So a key that was missed, repeated or refused before needs no special case. What was judged before
+and is the same still is not judged, logged or counted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from wigwag.dflag.origin import Origin, Slot
+from wigwag.dflag.places import Contents, Directory, Unreadable
+from wigwag.dflag.store import Put
+from wigwag.errors import FlagError
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flagset import FlagSet
+
+Level: TypeAlias = Literal["warning", "error"]
+Picture: TypeAlias = Mapping[Directory, Contents]
+"""What is in each directory that has answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How directories are read and followed.
+
+    >>> Policy(on_missing="keep").unknown
+    'warn'
+    """
+
+    on_missing: Literal["default", "keep", "error"] = "default"
+    """What a key that is gone means: the flag falls back to what else there is for it, keeps its value, or keeps it and
+    that is an error."""
+    unknown: Literal["warn", "error", "ignore"] = "warn"
+    """What a file that names no flag is."""
+    atomic: Literal["per_key", "all"] = "per_key"
+    """Whether a bad key spoils itself only, or all that came with it."""
+    tolerant: bool = False
+    """Whether to start though something is wrong; what it is can be seen in `Updater.problems`."""
+    inotify: bool = True
+    """Whether to be told by the kernel, or only to look."""
+    poll: float = 5.0
+    """How often to look though the kernel told nothing, in seconds."""
+    poll_blind: float = 1.0
+    """The same, where the kernel is known to tell nothing."""
+    settle: float = 0.02
+    """How long a file in a plain directory must be left alone if its writer does not say that it is done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something about a directory that somebody should look at."""
+
+    level: Level
+    place: str
+    """The directory."""
+    key: str
+    """The path of the file in it; empty: the directory itself."""
+    reason: str
+    digest: str = field(default="", repr=False)
+    """Tells one bad content from the next, if the reason does not."""
+
+    def __str__(self) -> str:
+        return f"{self.place}/{self.key}: {self.reason}" if self.key else f"{self.place}: {self.reason}"
+
+
+class Outcome(NamedTuple):
+    """What was made of a file."""
+
+    content: bytes | Unreadable
+    flag: DynFlag[Any] | None
+    value: Any = None
+    problem: Problem | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """What is to be done, and to be told."""
+
+    puts: list[Put] = field(default_factory=list)
+    outcomes: dict[tuple[Directory, str], Outcome] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    restart: dict[str, str] = field(default_factory=dict)
+    """Static flags that are to be something else, and which file says so."""
+    refused: bool = False
+    """Whether nothing is to be done because something is wrong."""
+
+
+def plan(
+    flags: FlagSet, picture: Picture, before: Mapping[tuple[Directory, str], Outcome], policy: Policy, *, static: bool
+) -> Plan:
+    """Decide what the flags are to hold; `before` has what was made of files last time.
+
+    With `static`, static flags may still change.
+    """
+    planner = _Planner(flags, before, policy, static)
+    for place, contents in picture.items():
+        slot = Slot(Origin.CONFIGMAP, place.path, place.position)
+        for key in sorted(contents):
+            planner.see(place, slot, key, contents[key])
+        planner.miss(slot)
+    return planner.plan()
+
+
+class _Planner:
+    def __init__(
+        self, flags: FlagSet, before: Mapping[tuple[Directory, str], Outcome], policy: Policy, static: bool
+    ) -> None:
+        self._flags, self._before, self._policy, self._static = flags, before, policy, static
+        self._found = Plan()
+        self._wanted: dict[tuple[Slot, DynFlag[Any]], tuple[str, Outcome]] = {}
+
+    def see(self, place: Directory, slot: Slot, key: str, content: bytes | Unreadable) -> None:
+        """Judge a file, and note whose value it wants to be."""
+        name = place.flag_name(key)
+        if name is None:
+            return
+        flag = self._flags.find(name)
+        outcome = self._before.get((place, key))
+        if outcome is None or outcome.content != content or outcome.flag is not flag:
+            outcome = self._judge(place.path, key, content, flag)
+        self._found.outcomes[place, key] = outcome
+        if outcome.problem is not None:
+            self._found.problems.append(outcome.problem)
+        if flag is not None:
+            self._claim(slot, key, outcome, flag)
+
+    def miss(self, slot: Slot) -> None:
+        """Decide about the flags that had a value from a directory and have none now."""
+        for flag in self._flags:
+            if slot not in flag.layers or (slot, flag) in self._wanted:
+                continue
+            if self._policy.on_missing == "error":
+                self._found.problems.append(Problem("error", slot.place, flag.name, "the key is gone; its value stays"))
+            elif self._policy.on_missing == "default":
+                self._put(Put(flag, slot, drop=True), f"{slot.place}/{flag.name} is gone")
+
+    def plan(self) -> Plan:
+        """Return the whole plan."""
+        for (slot, flag), (key, outcome) in self._wanted.items():
+            held = flag.layers.get(slot)
+            if outcome.problem is None and (held is None or held.value is not outcome.value):
+                self._put(Put(flag, slot, outcome.value), f"{slot.place}/{key}")
+        if self._policy.atomic == "all" and any(problem.level == "error" for problem in self._found.problems):
+            self._found.puts, self._found.refused = [], True
+        return self._found
+
+    def _judge(self, place: str, key: str, content: bytes | Unreadable, flag: DynFlag[Any] | None) -> Outcome:
+        if flag is None:
+            return Outcome(content, None, problem=self._unknown(place, key))
+        if isinstance(content, Unreadable):
+            return Outcome(content, flag, problem=Problem("error", place, key, content.reason))
+        try:
+            return Outcome(content, flag, flag.parse(content))
+        except FlagError as error:
+            digest = sha256(content).hexdigest()[:16]
+            return Outcome(content, flag, problem=Problem("error", place, key, error.reason, digest))
+
+    def _unknown(self, place: str, key: str) -> Problem | None:
+        if self._policy.unknown == "ignore":
+            return None
+        level: Level = "error" if self._policy.unknown == "error" else "warning"
+        return Problem(level, place, key, f"there is no such flag in the set {self._flags.name!r}")
+
+    def _claim(self, slot: Slot, key: str, outcome: Outcome, flag: DynFlag[Any]) -> None:
+        other = self._wanted.get((slot, flag))
+        if other is not None:
+            reason = f"sets the flag {flag.name!r}, as {other[0]} does: this one counts"
+            self._found.problems.append(Problem("warning", slot.place, key, reason))
+        self._wanted[slot, flag] = key, outcome
+
+    def _put(self, put: Put, why: str) -> None:
+        """Do it, or say that it takes a restart."""
+        if put.flag.dynamic or self._static:
+            self._found.puts.append(put)
+            return
+        held = put.flag.layers.get(put.slot, put.flag.held)
+        if put.drop or not put.flag.same(held.value, put.value):
+            self._found.restart[put.flag.name] = why

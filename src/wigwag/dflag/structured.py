@@ -1,0 +1,136 @@
+"""Values with a structure, written as JSON: plain dicts and lists, dataclasses, TypedDicts, msgspec Structs, and
+pydantic models.
+
+Each text makes a fresh value; nothing of the old one shines through. Unknown members are ignored, as in the original,
+unless the type itself forbids them (`forbid_unknown_fields`, `extra="forbid"`). pydantic is never imported here: a
+model brings what is needed with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, get_origin, is_typeddict
+
+import msgspec
+from msgspec import inspect
+
+from wigwag.dflag.frozen import freeze
+from wigwag.dflag.kinds import Kind, wrong
+
+T = TypeVar("T")
+_FAULTS = 3
+_SCALARS = (
+    inspect.CustomType,
+    inspect.NoneType,
+    inspect.BoolType,
+    inspect.IntType,
+    inspect.FloatType,
+    inspect.StrType,
+    inspect.BytesType,
+)
+
+
+def json_kind(type: Any = None) -> Kind[Any]:
+    """Return the kind of JSON values: of a type, or of any dict or list.
+
+    >>> json_kind().parse('{"a": [1, 2]}')
+    {'a': [1, 2]}
+    >>> json_kind().parse('3')
+    Traceback (most recent call last):
+    ValueError: expected a JSON object or array, got int
+    """
+    if type is None:
+        return Kind("json", _parse_plain, _encode, _take_plain, is_json=True)
+    if hasattr(type, "model_validate_json"):
+        return _model_kind(type)
+    return _typed_kind(type)
+
+
+def _parse_plain(text: str) -> Any:
+    return _container(_decoded(lambda: msgspec.json.decode(text)))
+
+
+def _container(value: Any) -> Any:
+    if not isinstance(value, dict | list):
+        raise ValueError(f"expected a JSON object or array, got {value.__class__.__name__}")  # noqa: TRY004
+    return freeze(value)
+
+
+def _take_plain(value: Any) -> Any:
+    """Take a copy, as JSON would carry it."""
+    if not isinstance(value, dict | list | tuple):
+        raise wrong(value, "a dict or a list")
+    try:
+        return freeze(msgspec.to_builtins(value))
+    except TypeError as error:
+        raise TypeError(f"not JSON: {error}") from None
+
+
+def _encode(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+def _typed_kind(type: Any) -> Kind[Any]:
+    decoder = _decoder(type)
+    name = getattr(type, "__name__", str(type))
+    plain = is_typeddict(type) or get_origin(type) is not None
+
+    def parse(text: str) -> Any:
+        value = _decoded(lambda: decoder.decode(text))
+        return freeze(value) if plain else value
+
+    def take(value: Any) -> Any:
+        if not plain:
+            return value if isinstance(value, type) else _refuse(value, name)
+        try:
+            return freeze(msgspec.convert(value, type))
+        except msgspec.ValidationError as error:
+            raise TypeError(f"expected {name}: {error}") from None
+
+    return Kind(name, parse, _encode, take, is_json=True)
+
+
+def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
+    """Return what reads a type; refuse one that is no structure, and one that msgspec would ask us about."""
+    try:
+        if not isinstance(inspect.type_info(type), _SCALARS):
+            return msgspec.json.Decoder(type)
+    except TypeError:
+        pass
+    raise TypeError(
+        f"{type!r} cannot be read from JSON: use a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or "
+        "plain dicts and lists"
+    )
+
+
+def _refuse(value: object, name: str) -> Any:
+    raise wrong(value, name)
+
+
+def _decoded(decode: Callable[[], T]) -> T:
+    try:
+        return decode()
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"not the JSON that is wanted: {error}") from None
+
+
+def _model_kind(model: Any) -> Kind[Any]:
+    def parse(text: str) -> Any:
+        try:
+            return model.model_validate_json(text)
+        except ValueError as error:
+            raise ValueError(_summary(error)) from None
+
+    return Kind(model.__name__, parse, lambda value: str(value.model_dump_json()), _instance(model), is_json=True)
+
+
+def _instance(model: Any) -> Callable[[Any], Any]:
+    return lambda value: value if isinstance(value, model) else _refuse(value, model.__name__)
+
+
+def _summary(error: ValueError) -> str:
+    """Say where and why, without the input that pydantic would show."""
+    faults = error.errors() if hasattr(error, "errors") else []
+    told = [f"$.{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults[:_FAULTS]]
+    more = f" and {len(faults) - _FAULTS} more" if len(faults) > _FAULTS else ""
+    return f"not the JSON that is wanted: {'; '.join(told)}{more}" if told else "not the JSON that is wanted"

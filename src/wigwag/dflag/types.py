@@ -1,0 +1,62 @@
+"""Which kind holds the values of a Python type, for those who name the type and not the kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from wigwag.dflag.containers import list_kind, mapping_kind, set_kind
+from wigwag.dflag.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind, enum_kind
+from wigwag.dflag.structured import json_kind
+
+_PLAIN: dict[Any, Kind[Any]] = {
+    bool: BOOL,
+    int: INT,
+    float: FLOAT,
+    str: STR,
+    timedelta: DURATION,
+    bytes: BYTES,
+    Path: PATH,
+    Decimal: DECIMAL,
+}
+
+
+def kind_of(type: Any) -> Kind[Any]:
+    """Return the kind of a type.
+
+    >>> kind_of(int).name, kind_of(list[int]).name, kind_of(frozenset[str]).name, kind_of(dict[str, float]).name
+    ('int', 'list of int', 'set of str', 'map to float')
+    >>> kind_of(dict).name, kind_of(dict[str, list[int]]).name
+    ('json', 'dict')
+    """
+    if isinstance(type, Kind):
+        return type
+    if type in _PLAIN:
+        return _PLAIN[type]
+    if isinstance(type, _CLASS) and issubclass(type, Enum):
+        return enum_kind(type)
+    return _generic(type) or json_kind(None if type in (dict, list, Any) else type)
+
+
+_CLASS = type
+
+
+def _generic(type: Any) -> Kind[Any] | None:
+    """Return the kind of a list, set or map of plain items; anything deeper is JSON."""
+    origin, parts = get_origin(type), get_args(type)
+    if origin in (list, Sequence) and _simple(parts[0]):
+        return list_kind(kind_of(parts[0]))
+    if origin in (set, frozenset, AbstractSet) and _simple(parts[0]):
+        return set_kind(kind_of(parts[0]))
+    if origin in (dict, Mapping) and parts[0] is str and _simple(parts[1]):
+        return mapping_kind(kind_of(parts[1]))
+    return None
+
+
+def _simple(type: Any) -> bool:
+    return type in _PLAIN or (isinstance(type, _CLASS) and issubclass(type, Enum))

@@ -1,0 +1,149 @@
+"""A mounted volume, read as a whole and followed.
+
+As the directory source does it, and with its means: one generation through the pinned `..data`, read again if it goes
+meanwhile. Three things differ. Sub-directories are read, too. A file that cannot be read is reported in its own place
+and does not keep the others from being read, because here every file is a setting of its own. And a volume that has
+become an empty directory without `..data` was unmounted: that is trouble, and not a ConfigMap without keys.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import AsyncIterator, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from wigwag.dflag.places import Unreadable
+from wigwag.sources.directory import beneath, lookups_of
+from wigwag.sources.follow import SWAPPED, Mark, Means, Pace, follow
+from wigwag.sources.lookup import EVERY, Lookup
+from wigwag.sources.read import FLAGS, read, too_large
+
+if TYPE_CHECKING:
+    from wigwag.dflag.places import Contents, Directory
+    from wigwag.dflag.plan import Policy
+    from wigwag.pipeline.spec import Trouble, Unchanged
+
+_MOST_FILES = 100_000
+
+
+class Volumes:
+    """Mounted volumes as a source."""
+
+    def read(self, place: Directory) -> Contents:
+        return Volume(place).read()
+
+    def watch(self, place: Directory, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
+        pace = Pace(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
+        return follow(Volume(place), pace, Means(deaf=not policy.inotify))
+
+
+class _File(NamedTuple):
+    path: str
+    directory: int
+    name: str
+    status: os.stat_result
+    fault: str = ""
+    """Why it is not known what this is."""
+
+
+class Volume:
+    """A directory, as something to follow."""
+
+    def __init__(self, place: Directory) -> None:
+        self._place, self._path = place, os.path.abspath(place.path)  # noqa: PTH100 - `Path.absolute` keeps `..`
+        self._mounted = False
+
+    def lookups(self) -> tuple[Lookup, ...]:
+        found = lookups_of(self._path)
+        if any(lookup.link and lookup.name == SWAPPED for lookup in found):
+            return found
+        return (*found, *(Lookup(path, EVERY, content=True) for path in _folders(self._path, self._place.depth)))
+
+    def marks(self) -> tuple[Mark, ...]:
+        return beneath(self._path, lambda handle, names: tuple(self._marks(handle, names)))
+
+    def read(self) -> Contents:
+        found = beneath(self._path, self._contents)
+        mounted = os.path.lexists(f"{self._path}/{SWAPPED}")
+        if self._mounted and not mounted and not found:
+            raise OSError(errno.ESTALE, f"the volume is gone: there is no {SWAPPED} any more", self._path)
+        self._mounted = mounted
+        return found
+
+    def _marks(self, handle: int, names: list[str]) -> Iterator[Mark]:
+        for file in _walk(handle, names, self._place.depth):
+            yield Mark.of(file.path, file.status)
+
+    def _contents(self, handle: int, names: list[str]) -> Contents:
+        found: dict[str, bytes | Unreadable] = {}
+        left = self._place.most
+        for file in _walk(handle, names, self._place.depth):
+            content = self._content(file)
+            left -= len(content) if isinstance(content, bytes) else 0
+            if left < 0:
+                raise too_large(self._path, self._place.most)
+            found[file.path] = content
+            if len(found) > _MOST_FILES:
+                raise OSError(errno.EFBIG, f"more than {_MOST_FILES} files", self._path)
+        return found
+
+    def _content(self, file: _File) -> bytes | Unreadable:
+        if file.fault:
+            return Unreadable(file.fault)
+        try:
+            return read(file.name, self._place.largest, file.directory)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return Unreadable(error.strerror or type(error).__name__)
+
+
+def _walk(directory: int, names: list[str], depth: int, above: str = "") -> Iterator[_File]:
+    """Find the regular files in a directory, and in those in it. What is gone is a reason to start again."""
+    for name in names:
+        file = _look(directory, name, above)
+        if file is None:
+            continue
+        if file.fault or stat.S_ISREG(file.status.st_mode):
+            yield file
+        elif stat.S_ISDIR(file.status.st_mode) and depth > 1:
+            yield from _inside(directory, name, depth - 1, f"{above}{name}/")
+
+
+def _inside(directory: int, name: str, depth: int, above: str) -> Iterator[_File]:
+    """Walk through a directory; one that may not be read spoils the whole, as nobody knows what is missing then."""
+    handle = os.open(name, FLAGS | os.O_DIRECTORY, dir_fd=directory)
+    try:
+        yield from _walk(handle, _visible(handle), depth, above)
+    finally:
+        os.close(handle)
+
+
+def _look(directory: int, name: str, above: str) -> _File | None:
+    """See what a name is; nothing, if it is a link to nowhere."""
+    try:
+        return _File(above + name, directory, name, os.stat(name, dir_fd=directory))
+    except FileNotFoundError:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+        return None
+    except OSError as error:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        return _File(above + name, directory, name, status, error.strerror or "it cannot be read")
+
+
+def _visible(directory: int) -> list[str]:
+    return sorted(name for name in os.listdir(directory) if not name.startswith("."))
+
+
+def _folders(path: str, depth: int) -> list[str]:
+    """Return the directories in a directory, and those in them; where there are none, or may be none, nothing."""
+    if depth <= 1:
+        return []
+    try:
+        with os.scandir(path) as entries:
+            inner = [entry.path for entry in entries if not entry.name.startswith(".") and entry.is_dir()]
+    except OSError:
+        return []
+    return [folder for each in sorted(inner) for folder in (each, *_folders(each, depth - 1))]
