@@ -29,8 +29,7 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import grpc
-from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2, evaluation_pb2_grpc
+import uvloop
 
 from bench.agent import PORTS, Agent, document, report
 from bench.proxy import OURS as PROXY
@@ -46,10 +45,13 @@ from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.spec import Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.kubernetes.objects import decode_flag
+from wigwag.wire.client.grpc import open_channel
+from wigwag.wire.client.http2_dial import Endpoint
 
 NAMESPACE, NAME = "bench", "flags"
 TARGET = f"core.openfeature.dev/{NAMESPACE}/{NAME}"
 START = f"{sys.executable} -m wigwag start {PORTS} --bind 127.0.0.1"
+EVENTS = "/flagd.evaluation.v1.Service/EventStream"
 DIRECT = f"{START} -f {TARGET}"
 MEDIAN_MS, WORST_MS, RSS_MB = 4.9, 11.0, 56.0
 """The first two are flagd's on such a machine."""
@@ -132,17 +134,20 @@ async def changes_to_client(agent: Agent, changes: int, base: int) -> list[Times
     sender = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     assert sender.stdin
     assert sender.stdout
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{agent.ports['port']}") as channel:
-        stream: Any = evaluation_pb2_grpc.ServiceStub(channel).EventStream(evaluation_pb2.EventStreamRequest())
-        await stream.read()
-        for revision in range(base, base + changes + WARM_UP):
-            await asyncio.sleep(0.05)
-            sender.stdin.write(f"{revision}\n".encode())
-            while (await stream.read()).type != "configuration_change":
-                pass
-            end = time.perf_counter()
-            start, answered = json.loads(await sender.stdout.readline())
-            times.append(Times((answered - start) * 1000, (end - start) * 1000))
+    port = agent.ports["port"]
+    endpoint = Endpoint((("127.0.0.1", port),), f"127.0.0.1:{port}")
+    async with open_channel(endpoint) as channel:
+        with channel.stream(EVENTS, b"") as answers:
+            events = aiter(answers)
+            await anext(events)
+            for revision in range(base, base + changes + WARM_UP):
+                await asyncio.sleep(0.05)
+                sender.stdin.write(f"{revision}\n".encode())
+                while b"configuration_change" not in await anext(events):
+                    pass
+                end = time.perf_counter()
+                start, answered = json.loads(await sender.stdout.readline())
+                times.append(Times((answered - start) * 1000, (end - start) * 1000))
     sender.stdin.close()
     await sender.wait()
     return times[WARM_UP:]
@@ -189,13 +194,13 @@ def through(port: int) -> str:
 
 def latencies(changes: int, peer: str | None) -> bool:
     with agent(DIRECT) as ours:
-        met = told("change to client", asyncio.run(changes_to_client(ours, changes, 1_000)), judged=True)
+        met = told("change to client", uvloop.run(changes_to_client(ours, changes, 1_000)), judged=True)
         met &= report("memory of the agent", ours.rss(), "MB", RSS_MB)
     with proxy() as between, agent(through(between.port)) as ours:
-        told("change to client, proxy between", asyncio.run(changes_to_client(ours, changes, 2_000)), judged=False)
+        told("change to client, proxy between", uvloop.run(changes_to_client(ours, changes, 2_000)), judged=False)
     if peer:
         with agent(peer) as other:
-            told("change to client, peer", asyncio.run(changes_to_client(other, changes, 3_000)), judged=False)
+            told("change to client, peer", uvloop.run(changes_to_client(other, changes, 3_000)), judged=False)
             print(f"{'memory of the peer':44}{other.rss():>9.1f} MB")
     return met
 
@@ -235,7 +240,7 @@ async def list_all() -> dict[str, float]:
 
 def listing(objects: int) -> None:
     start = time.perf_counter()
-    asyncio.run(create(objects))
+    uvloop.run(create(objects))
     print(f"\n{objects:,} FeatureFlags of 10 flags each, made in {time.perf_counter() - start:.0f} s")
     for how in ("--stream", "--pages"):
         command = [sys.executable, "-m", "bench.watch", "--list", how]
@@ -382,11 +387,11 @@ def main() -> None:
     parser.add_argument("--watchers", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.list:
-        print(json.dumps(asyncio.run(list_all())))
+        print(json.dumps(uvloop.run(list_all())))
     elif options.patch:
         send_patches()
     elif options.watchers:
-        asyncio.run(watch_many(options.watchers))
+        uvloop.run(watch_many(options.watchers))
     elif options.api_load:
         api_load()
     else:

@@ -256,6 +256,8 @@ def test_several_flags_are_one_document_as_soon_as_each_has_said_something(tmp_p
             document, trouble = await found.take()
             assert keys(document) == ["a", "b"]
             assert "team/two" in trouble.reason
+            await hub.flag("team/one", UNCHANGED)
+            assert await found.take() == [trouble]
 
     run(main)
 

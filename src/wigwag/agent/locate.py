@@ -121,6 +121,8 @@ class _Located:
         self._merger, self._news = merger, False
         self._found: dict[str, Document | None] = dict.fromkeys(names)
         self._troubles: dict[str, Trouble] = {}
+        self._problem: Trouble | None = None
+        """What is wrong with the last document."""
 
     def take(self, name: str, item: Any) -> list[Document | Trouble | Unchanged]:
         """Take in what one of the streams yields; return what is to be told."""
@@ -139,7 +141,7 @@ class _Located:
 
     @property
     def _trouble(self) -> Trouble | None:
-        return next((trouble for name, trouble in self._troubles.items() if name or not self._found), None)
+        return next((trouble for name, trouble in self._troubles.items() if name or not self._found), self._problem)
 
     def _whole(self) -> list[Document | Trouble | Unchanged]:
         """Return the document, and what is wrong all the same."""
@@ -147,12 +149,10 @@ class _Located:
         here = {name: document for name, document in self._found.items() if document is not None}
         if len(self._found) == 1:
             (document,) = here.values()
-            problem = ""
         else:
             content, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
-            document = Document(content, "json")
-        trouble = self._trouble or (Trouble(problem) if problem else None)
-        return [document] if trouble is None else [document, trouble]
+            document, self._problem = Document(content, "json"), Trouble(problem) if problem else None
+        return [document] if self._trouble is None else [document, self._trouble]
 
 
 async def _together(hub: Hub, streams: Mapping[str, AsyncIterator[Any]]) -> AsyncIterator[tuple[str, Any]]:
