@@ -328,10 +328,12 @@ def test_a_companion_flag_names_the_file(tmp_path: Path) -> None:
 
 
 def test_the_timer_of_an_override_holds_no_process() -> None:
+    before = set(threading.enumerate())  # of other tests
     flags = dflag.FlagSet("test")
     flags.int("x", 1)
     flags.assign("x", "2", Origin.HTTP, ttl=3600.0)
-    assert all(thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread())
+    (timer,) = set(threading.enumerate()) - before
+    assert timer.daemon
     flags.drop(flags["x"], Slot(Origin.HTTP))
     flags.expire()
-    until(lambda: not any(isinstance(thread, threading.Timer) for thread in threading.enumerate()))
+    until(lambda: not timer.is_alive())

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,9 @@ def test_a_plugin_that_is_given_up_is_ended_with_all_that_it_started(tmp_path: P
 
     pids = run(main)
     assert len(pids) == 2
-    assert not any(map(alive, pids))
+    until = time.monotonic() + 10
+    while any(map(alive, pids)):  # a signal was sent; what it does takes its time on a busy machine
+        assert time.monotonic() < until
 
 
 def alive(pid: str) -> bool:
