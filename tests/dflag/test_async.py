@@ -49,7 +49,7 @@ def test_flags_are_followed_in_the_loop_without_a_thread(tmp_path: Path, run: An
             for number in range(21, 31):
                 volume.write({"rate": str(number)})
                 assert await rate.wait_for(number.__eq__) == number
-            assert threading.active_count() == threads
+            assert threading.active_count() <= threads
             with pytest.raises(UsageError, match="started already"):
                 updater.start()
         assert not updater.running

@@ -101,13 +101,13 @@ def test_a_child_has_no_more_open_than_its_parent(tmp_path: Path) -> None:
 
         def child() -> None:
             becomes(rate, 21)
-            assert open_now() == before
+            assert open_now() <= before
 
         pid = in_child(child)
         volume.write({"rate": "21"})
         assert ended_well(pid)
         becomes(rate, 21)
-        until(lambda: open_now() == before)
+        until(lambda: open_now() <= before)
 
 
 def test_forks_amid_changes_leave_no_lock_behind(tmp_path: Path) -> None:

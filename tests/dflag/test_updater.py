@@ -124,7 +124,7 @@ def test_nothing_is_left_open_after_a_stop(tmp_path: Path) -> None:
     for _ in range(20):
         updater.start()
         updater.stop()
-    assert open_now() == before
+    assert all(now <= then for now, then in zip(open_now(), before, strict=True))  # less, if other tests let go
 
 
 def open_now() -> tuple[int, int]:

@@ -144,7 +144,7 @@ def test_a_second_agent_reads_and_does_not_write_until_the_first_is_gone(store: 
     second = StateDir.open(folder)
     open_files = len(list(Path("/proc/self/fd").iterdir()))
     loaded = second.load()
-    assert len(list(Path("/proc/self/fd").iterdir())) == open_files
+    assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
     assert loaded.entries == generation(1)
     assert loaded.problems == (f"{folder}: another agent keeps its flags there, so this one's are not saved",)
     with pytest.raises(StateError, match="another agent"):
