@@ -15,11 +15,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import re
-import shlex
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -27,16 +24,14 @@ import tempfile
 import time
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
-from urllib.error import URLError
-from urllib.request import urlopen
+from typing import Any
 
 import grpc
 from google.protobuf import struct_pb2
 from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2, evaluation_pb2_grpc
 from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
+from bench.process import ServerProcess, free_ports, replace
 from bench.wire import Server
 
 ROOT = Path(__file__).parent.parent
@@ -58,63 +53,17 @@ def document(revision: int = 0) -> str:
     return json.dumps({"flags": flags})
 
 
-class Agent:
-    """A server process under test, ours or a peer's."""
+class Agent(ServerProcess):
+    """An agent under test, ours or a peer's, and its file of flags."""
 
     def __init__(self, command: str, folder: Path) -> None:
         self.flags = folder / "flags.json"
         self.write(0)
         self.ports = dict(zip(("port", "management", "sync", "ofrep"), free_ports(4), strict=True))
-        self._command = shlex.split(command.format(flags=self.flags, **self.ports))
-        self.ready_ms = 0.0
-
-    def __enter__(self) -> Self:
-        start = time.monotonic()
-        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not self._ready():
-            if self.process.poll() is not None:
-                sys.exit(f"could not be started: {shlex.join(self._command)}")
-            time.sleep(0.005)
-        self.ready_ms = (time.monotonic() - start) * 1000
-        return self
-
-    def _ready(self) -> bool:
-        try:
-            with urlopen(f"http://127.0.0.1:{self.ports['management']}/readyz", timeout=1):
-                return True
-        except (URLError, OSError):
-            return False
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.process.terminate()
-        self.process.wait(10)
+        super().__init__(command.format(flags=self.flags, **self.ports), self.ports["management"])
 
     def write(self, revision: int) -> None:
-        fresh = self.flags.with_suffix(".new")
-        fresh.write_text(document(revision))
-        fresh.replace(self.flags)
-
-    def cpu(self) -> float:
-        """Return the seconds of CPU time used so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def rss(self) -> float:
-        """Return the memory in use, in MB."""
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
-        return int(found[1]) / 1024 if found else 0.0
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+        replace(self.flags, document(revision))
 
 
 def grpc_body(flag: str) -> bytes:

@@ -17,7 +17,6 @@ import asyncio
 import json
 import os
 import re
-import shlex
 import statistics
 import subprocess
 import sys
@@ -26,12 +25,9 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
-from urllib.error import URLError
-from urllib.request import urlopen
+from typing import Any, NamedTuple
 
-from bench.agent import free_ports
+from bench.process import ServerProcess, free_ports, replace
 from wigwag.wire.client.grpc import Channel, open_channel
 from wigwag.wire.client.http2_dial import Endpoint
 from wigwag.wire.protobuf import text
@@ -51,50 +47,22 @@ def document(revision: int) -> str:
     return json.dumps({"flags": flags})
 
 
-class Proxy:
-    """A server process under test, ours or a peer's, and the file that its subscribers ask for."""
+class Proxy(ServerProcess):
+    """A proxy under test, ours or a peer's, and the file that its subscribers ask for."""
 
     def __init__(self, command: str, folder: Path) -> None:
         self.flags = folder / "flags.json"
         self.write(0)
         self.port, self.management = free_ports(2)
-        self._command = shlex.split(command.format(port=self.port, management=self.management))
-
-    def __enter__(self) -> Self:
-        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while not self._ready():
-            if self.process.poll() is not None:
-                sys.exit(f"could not be started: {shlex.join(self._command)}")
-            time.sleep(0.01)
-        return self
-
-    def _ready(self) -> bool:
-        try:
-            with urlopen(f"http://127.0.0.1:{self.management}/readyz", timeout=1):
-                return True
-        except (URLError, OSError):
-            return False
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.process.terminate()
-        self.process.wait(20)
+        super().__init__(command.format(port=self.port, management=self.management), self.management)
 
     def write(self, revision: int) -> None:
-        fresh = self.flags.with_suffix(".new")
-        fresh.write_text(document(revision))
-        fresh.replace(self.flags)
+        replace(self.flags, document(revision))
 
     def cpu(self) -> float:
         """Return the seconds of CPU time used so far, finer than clock ticks."""
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
         return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
-
-    def rss(self) -> float:
-        """Return the memory in use, in KB."""
-        found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
-        return int(found[1]) if found else 0.0
 
 
 class Arrived(NamedTuple):
@@ -210,7 +178,7 @@ def measure(proxy: Proxy, streams: int, connections: int, changes: int, first: i
         lost = clients.wait(first).lost
         if lost:
             sys.exit(f"{lost} of {streams} streams got no document at all")
-        memory = proxy.rss() - before
+        memory = (proxy.rss() - before) * 1024
         for revision in range(first + 1, first + 4):
             change(proxy, clients, revision)  # not counted: what is touched for the first time
         used = proxy.cpu()
@@ -252,12 +220,12 @@ def run(command: str, counts: list[int], changes: int, *, judged: bool) -> bool:
     for streams in counts:
         with tempfile.TemporaryDirectory() as folder, Proxy(command, Path(folder)) as proxy:
             if streams == counts[0]:
-                met &= judge("memory when idle", proxy.rss() / 1024, "MB", IDLE_MB if judged else None)
+                met &= judge("memory when idle", proxy.rss(), "MB", IDLE_MB if judged else None)
             connections = max(streams // PER_CONNECTION, 1)
             print(f"{streams:,} streams, {connections} connections")
             found = measure(proxy, streams, connections, changes if streams <= JUDGED else changes // 2, 0)
             met &= report(streams, found, memory=judged and streams >= JUDGED, speed=judged and streams == JUDGED)
-            print(f"  {'memory of the proxy with them':44}{proxy.rss() / 1024:>9.1f} MB")
+            print(f"  {'memory of the proxy with them':44}{proxy.rss():>9.1f} MB")
     with tempfile.TemporaryDirectory() as folder, Proxy(command, Path(folder)) as proxy:
         print(f"{JUDGED:,} streams, each with a connection of its own")
         met &= report(JUDGED, measure(proxy, JUDGED, JUDGED, changes, 0), memory=False, speed=False)

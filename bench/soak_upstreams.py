@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,22 +13,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from bench.process import free_ports, replace
+
 HOST = "127.0.0.1"
 NAMES = ("port", "management", "sync", "ofrep")
 SOURCES = ("file", "http", "grpc")
 OUTAGE_SECONDS = 40.0
 """The other agent dies at most this often: a watch that keeps failing is tried more and more seldom."""
 _GARBAGE = ("", "{", "<html>", '{"flags": 3}', "\0\xff")
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind((HOST, 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def document(source: str, revision: int, luck: Random | None = None) -> str:
@@ -42,12 +33,6 @@ def document(source: str, revision: int, luck: Random | None = None) -> str:
     if luck is not None and luck.random() < 0.2:
         flags[luck.choice(("steady", f"{source}-0"))] = {"state": "ENABLED", "variants": []}
     return json.dumps({"metadata": {"flagSetId": "" if source == "http" else source}, "flags": flags})
-
-
-def replace(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_text(text)
-    fresh.replace(path)
 
 
 class Web:

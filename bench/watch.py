@@ -32,6 +32,7 @@ from typing import Any, NamedTuple
 import uvloop
 
 from bench.agent import PORTS, Agent, document, report
+from bench.process import rss
 from bench.proxy import OURS as PROXY
 from bench.proxy import Proxy
 from tests.real import programs
@@ -71,12 +72,6 @@ def manifest(name: str, revision: int) -> dict[str, Any]:
         "metadata": about,
         "spec": {"flagSpec": spec},
     }
-
-
-def rss(pid: int | str = "self") -> float:
-    """Return the memory in use, in MB."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from wigwag.agent.freshness import too_strict
 from wigwag.agent.locate import documents
 from wigwag.errors import DocumentError, UsageError
 from wigwag.pipeline.clock import Clock, LoopClock
-from wigwag.pipeline.spec import Trouble, Unchanged, describe
-from wigwag.pipeline.watch import closing
+from wigwag.pipeline.spec import Trouble, describe
+from wigwag.pipeline.watch import first
 from wigwag.sources.document import Document
 from wigwag.sources.kinds import prepare
 from wigwag.sources.kubernetes.hub import Hub
@@ -88,16 +88,19 @@ async def reach(
 async def _first(source: Source, hub: Hub, patience: float) -> Document | Facts | str:
     """Return the first document or facts of a source, or why there are none."""
     try:
-        items = watch_facts(source, hub=hub) if source.provider in FACTS else documents(source, hub)
-        async with asyncio.timeout(patience), closing(items) as stream:
-            async for item in stream:
-                if not isinstance(item, Unchanged):
-                    return item.reason if isinstance(item, Trouble) else item
+        async with asyncio.timeout(patience):
+            item: Document | Facts | Trouble | None
+            if source.provider in FACTS:
+                item = await first(watch_facts(source, hub=hub))
+            else:
+                item = await first(documents(source, hub))
     except TimeoutError:
         return f"no answer within {patience:g} s; look at the network, or give it more time with --timeout"
     except Exception as error:  # noqa: BLE001 - a watcher may fail in any way: that is the answer
         return describe(error)
-    return "it ended without an answer"
+    if item is None:
+        return "it ended without an answer"
+    return item.reason if isinstance(item, Trouble) else item
 
 
 def _judged(source: Source, document: Document, options: AgentOptions, seconds: float) -> Reached:

@@ -120,17 +120,14 @@ async def _read_once(uri: str) -> Side:
 
 
 async def _first(source: Source) -> Side:
-    from wigwag.pipeline.spec import Trouble, Unchanged
-    from wigwag.pipeline.watch import closing
+    from wigwag.pipeline.spec import Trouble
+    from wigwag.pipeline.watch import first
     from wigwag.sources.kinds import documents
 
-    async with closing(documents(source)) as stream:
-        async for item in stream:
-            if isinstance(item, Trouble):
-                raise UsageError(f"cannot read {source.name}: {item.reason}")
-            if not isinstance(item, Unchanged):
-                return Side(source.name, item.content, item.format)
-    raise UsageError(f"cannot read {source.name}: it has no document")
+    item = await first(documents(source))
+    if item is None or isinstance(item, Trouble):
+        raise UsageError(f"cannot read {source.name}: {item.reason if item else 'it has no document'}")
+    return Side(source.name, item.content, item.format)
 
 
 async def _ask(name: str) -> tuple[Dumped, ...]:

@@ -54,6 +54,15 @@ async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
             await close()
 
 
+async def first(items: AsyncIterator[V | Trouble | Unchanged]) -> V | Trouble | None:
+    """Return the first value or trouble of a watcher, and close it; None if it ends before."""
+    async with closing(items) as stream:
+        async for item in stream:
+            if not isinstance(item, Unchanged):
+                return item
+    return None
+
+
 def obey() -> None:
     """Stop here if this task was asked to stop, whatever has become of the request."""
     task = asyncio.current_task()
