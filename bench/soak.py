@@ -114,8 +114,10 @@ class Soak:
         """Return the revision of each source that is served."""
         try:
             async with connected(self.agent.ports["ofrep"]) as (reader, writer):
-                _, _, body = await ask(reader, writer, BULK, {"context": {}})
+                status, _, body = await ask(reader, writer, BULK, {"context": {}})
         except OSError:
+            return {}
+        if status != 200:  # it listens, and knows nothing yet
             return {}
         found = {flag["key"]: flag.get("value") for flag in json.loads(body)["flags"]}
         return {source: found.get(f"mark-{source}") for source in SOURCES}
