@@ -6,9 +6,10 @@
     scripts/bench watch --peer 'flagd start -f core.openfeature.dev/bench/flags -p {port} -m {management} -g {sync}'
 
 The API server is a real one, on this machine, with etcd beside it. Time is from before the PATCH is sent until the
-event is at a client that listens to the agent; how long the PATCH itself took to be answered is told beside it, because
-that is most of it. Exits 1 if a target is missed: the first two are flagd's on a machine like ours with nothing else to
-do, so on a busy one they tell how busy it is.
+event is at a client that listens to the agent. What no agent can change is told beside it: how long the PATCH itself
+took to be answered, and how long it takes until a bare connection that does nothing but watch is told. Exits 1 if a
+target is missed: the first two are flagd's on a machine like ours with nothing else to do, so on a busy one they tell
+how busy it is.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import asyncio
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from http.client import HTTPSConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import uvloop
 
@@ -88,32 +89,61 @@ def kube() -> Kube:
     return Kube(find_cluster(os.environ))
 
 
+class Line:
+    """A connection to the API server with nothing in between, so that no client of ours is measured with it."""
+
+    def __init__(self) -> None:
+        self._cluster = find_cluster(os.environ)
+        host, _, port = self._cluster.server.removeprefix("https://").rpartition(":")
+        plain = socket.create_connection((host, int(port)))
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = self._cluster.trust.context().wrap_socket(plain, server_hostname=host)
+
+    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
+        """Return a request as it is sent."""
+        about = f"Content-Type: application/merge-patch+json\r\nContent-Length: {len(body)}\r\n"
+        fields = f"Host: api\r\nAuthorization: Bearer {self._cluster.user.token}\r\n{about if body else ''}"
+        return f"{method} {path} HTTP/1.1\r\n{fields}\r\n".encode() + body
+
+    def send(self, request: bytes) -> None:
+        self._socket.sendall(request)
+
+    def read(self, whole: Callable[[bytes], bool]) -> bytes:
+        """Return what comes, as soon as it is whole."""
+        found = b""
+        while not whole(found):
+            piece = self._socket.recv(1 << 16)
+            if not piece:
+                sys.exit(f"the API server hung up after {found[:200]!r}")
+            found += piece
+        return found
+
+
+def answered(found: bytes) -> bool:
+    """Tell whether this is all of an answer; a long one comes in chunks."""
+    head, end, body = found.partition(b"\r\n\r\n")
+    size = re.search(rb"(?i)content-length: (\d+)", head)
+    return bool(end) and (len(body) == int(size[1]) if size else body.endswith(b"\r\n0\r\n\r\n"))
+
+
 class Patches:
     """Changes the flag on a connection that stays open. Ours never uses one again for what it may not repeat."""
 
     def __init__(self) -> None:
-        cluster = find_cluster(os.environ)
-        host = cluster.server.removeprefix("https://")
-        self._connection = HTTPSConnection(host, context=cluster.trust.context())
-        self._headers = {
-            "Authorization": f"Bearer {cluster.user.token}",
-            "Content-Type": "application/merge-patch+json",
-        }
+        self._line = Line()
 
     def send(self, revision: int) -> tuple[float, float]:
         """Change the flag; return when that was asked, and when it was answered."""
         news = {"flags": {f"{NAME}-0": {"metadata": {"revision": revision}}}}
-        body = json.dumps({"spec": {"flagSpec": news}})
+        body = json.dumps({"spec": {"flagSpec": news}}).encode()
+        request = self._line.request("PATCH", FEATURE_FLAG.path(NAMESPACE, NAME), body)
         start = time.perf_counter()
-        self._connection.request("PATCH", FEATURE_FLAG.path(NAMESPACE, NAME), body, self._headers)
-        answer = self._connection.getresponse()
-        answer.read()
-        if answer.status != 200:
-            sys.exit(f"the PATCH was answered with {answer.status}")
-        return start, time.perf_counter()
-
-    def close(self) -> None:
-        self._connection.close()
+        self._line.send(request)
+        answer = self._line.read(answered)
+        end = time.perf_counter()
+        if not answer.startswith(b"HTTP/1.1 200"):
+            sys.exit(f"the PATCH was answered with {answer[:200]!r}")
+        return start, end
 
 
 class Times(NamedTuple):
@@ -123,37 +153,61 @@ class Times(NamedTuple):
     event: float
 
 
-async def changes_to_client(agent: Agent, changes: int, base: int) -> list[Times]:
-    """Return the times from a PATCH to its answer, and to the event at a client. Who sends it has its own process."""
-    command, pipe, times = [sys.executable, "-m", "bench.watch", "--patch"], asyncio.subprocess.PIPE, []
+class Told(Protocol):
+    """Waits for the next change."""
+
+    async def __call__(self) -> None: ...
+
+
+async def changes_told(told: Told, changes: int, base: int) -> list[Times]:
+    """Return the times from a PATCH to its answer, and until it is told. Who sends it has its own process."""
+    command, pipe = [sys.executable, "-m", "bench.watch", "--patch"], asyncio.subprocess.PIPE
     sender = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     assert sender.stdin
-    assert sender.stdout
+    ends = []
+    for revision in range(base, base + changes + WARM_UP):
+        await asyncio.sleep(0.05)
+        sender.stdin.write(f"{revision}\n".encode())
+        await told()
+        ends.append(time.perf_counter())
+    sent = json.loads((await sender.communicate(b""))[0])
+    times = [Times((done - start) * 1000, (end - start) * 1000) for (start, done), end in zip(sent, ends, strict=True)]
+    return times[WARM_UP:]
+
+
+async def changes_to_client(agent: Agent, changes: int, base: int) -> list[Times]:
+    """Have a client told by an agent."""
     port = agent.ports["port"]
     endpoint = Endpoint((("127.0.0.1", port),), f"127.0.0.1:{port}")
     async with open_channel(endpoint) as channel:
         with channel.stream(EVENTS, b"") as answers:
             events = aiter(answers)
             await anext(events)
-            for revision in range(base, base + changes + WARM_UP):
-                await asyncio.sleep(0.05)
-                sender.stdin.write(f"{revision}\n".encode())
+
+            async def told() -> None:
                 while b"configuration_change" not in await anext(events):
                     pass
-                end = time.perf_counter()
-                start, answered = json.loads(await sender.stdout.readline())
-                times.append(Times((answered - start) * 1000, (end - start) * 1000))
-    sender.stdin.close()
-    await sender.wait()
-    return times[WARM_UP:]
+
+            return await changes_told(told, changes, base)
+
+
+async def changes_to_bare_watch(changes: int, base: int) -> list[Times]:
+    """Have a bare connection told by the API server: nothing that watches can be faster."""
+    line, loop = Line(), asyncio.get_running_loop()
+    query = f"watch=true&fieldSelector=metadata.name%3D{NAME}"
+    line.send(line.request("GET", f"{FEATURE_FLAG.path(NAMESPACE)}?{query}"))
+    line.read(lambda found: b"ADDED" in found)
+
+    async def told() -> None:
+        await loop.run_in_executor(None, line.read, lambda found: b"MODIFIED" in found)
+
+    return await changes_told(told, changes, base)
 
 
 def send_patches() -> None:
-    """Change the flag to each revision that is read, and tell when; the clock is that of the machine."""
+    """Change the flag to each revision that is read; in the end, tell when that was. The clock is the machine's."""
     patches = Patches()
-    for line in sys.stdin:
-        print(json.dumps(patches.send(int(line))), flush=True)
-    patches.close()
+    print(json.dumps([patches.send(int(line)) for line in sys.stdin]))
 
 
 def told(name: str, times: list[Times], *, judged: bool) -> bool:
@@ -163,7 +217,7 @@ def told(name: str, times: list[Times], *, judged: bool) -> bool:
     patch = statistics.median(each.patch for each in times)
     later = statistics.median(each.event - each.patch for each in times)
     print(f"{name:32} p50 {middle:5.1f} ms  p99 {tail:5.1f} ms  max {worst:5.1f} ms")
-    print(f"{'':32} p50 of the PATCH's answer {patch:.1f} ms, from there to the event {later:.1f} ms")
+    print(f"{'':32} p50 of the PATCH's answer {patch:.1f} ms, from there on {later:.1f} ms")
     if judged:
         print(f"{'':32} targets: p50 {MEDIAN_MS:g} ms, max {WORST_MS:g} ms{'' if good else '   missed'}")
     return good
@@ -188,6 +242,7 @@ def through(port: int) -> str:
 
 
 def latencies(changes: int, peer: str | None) -> bool:
+    told("change to a bare watch", uvloop.run(changes_to_bare_watch(changes, 500)), judged=False)
     with agent(DIRECT) as ours:
         met = told("change to client", uvloop.run(changes_to_client(ours, changes, 1_000)), judged=True)
         met &= report("memory of the agent", ours.rss(), "MB", RSS_MB)
@@ -342,7 +397,6 @@ def measured(plane: ControlPlane, processes: list[subprocess.Popen[str]], base: 
         wait(processes, revision)
         times.append((time.perf_counter() - start) * 1000)
     after = Load(plane)
-    patches.close()
     return Measured(after.watches, times, (after.cpu - before.cpu) / CHANGES * 1000, after.rss)
 
 

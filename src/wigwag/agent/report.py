@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("wigwag.agent")
 MANY = 500
 """Flags that are not looked at in passing."""
+TURNS = 3
+"""Of the loop: those who listen are told of a change first; a line of the log, and a look for problems, can wait."""
 _SOURCE = ("source", "priority")
 """The same file may be a source twice; its place in the order tells which."""
 
@@ -124,6 +126,8 @@ class Report:
         """Log each snapshot, and what is wrong with it."""
         known: set[str] = set()
         async for snapshot in self._pipeline.topic:
+            for _ in range(TURNS):
+                await asyncio.sleep(0)
             fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}
             log.info("snapshot published", extra={"fields": fields})
             found = await _findings(snapshot.flags)

@@ -102,6 +102,7 @@ class Agent:
             restored=restored,
         )
         self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=History(options.snapshots))
+        self.pipeline.topic.listen(self.feed.advance)
         self.freshness = Freshness(self.pipeline, manners.clock, options.stale_after)
         self.report = Report(
             self.pipeline,
@@ -125,7 +126,6 @@ class Agent:
                 for coroutine in (
                     self._hub.run(),
                     self.pipeline.run(),
-                    self.feed.follow(self.pipeline.topic),
                     self.report.log_sources(),
                     self.report.log_snapshots(),
                     self.freshness.run(),

@@ -8,7 +8,10 @@ may skip values, but it cannot miss the last one: before it waits, it compares s
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 T = TypeVar("T")
 
@@ -27,12 +30,20 @@ class Topic(Generic[T]):
         self.value: T | None = None
         self.serial = 0
         """How many values there have been; 0: none yet."""
+        self._listener: Callable[[T], None] | None = None
         self._waiting: set[asyncio.Future[None]] = set()
+
+    def listen(self, listener: Callable[[T], None]) -> None:
+        """Have one function called with each value, before anybody else knows: for whoever hands it on to many."""
+        assert self._listener is None, "there is one already"
+        self._listener = listener
 
     def set(self, value: T) -> None:
         """Replace the value and wake the readers."""
         self.value = value
         self.serial += 1
+        if self._listener is not None:
+            self._listener(value)
         waiting, self._waiting = self._waiting, set()
         for reader in waiting:
             if not reader.done():

@@ -109,9 +109,9 @@ class Watch(Generic[S, V]):
         try:
             async with closing(self._watcher(self.status.spec)) as stream:
                 async for item in stream:
-                    await asyncio.sleep(0)  # one that always has something to yield must not starve the others
                     obey()
                     self._take(item)
+                    await asyncio.sleep(0)  # one that always has something to yield must not starve the others
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - it may fail in any way: that is its status
             reason = describe(error)
         obey()

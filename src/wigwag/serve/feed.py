@@ -1,6 +1,6 @@
 """The published snapshots as streams see them: the current one, each next one, silence, and the end.
 
-One task follows the topic; thousands of streams wait on futures of their own, so a change costs each of them one
+Whoever publishes calls `advance`; thousands of streams wait on futures of their own, so a change costs each of them one
 wake-up and nothing else. A stream that is busy when several snapshots go by sees only the last of them.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterable
+    from collections.abc import AsyncGenerator
 
     from wigwag.serve.history import History
     from wigwag.serve.snapshot import Snapshot
@@ -55,11 +55,6 @@ class Feed:
                 raise RpcError(Code.UNAVAILABLE, NOT_YET)
             await self._wait(end)
         return self._snapshot
-
-    async def follow(self, snapshots: AsyncIterable[Snapshot]) -> None:
-        """Make each snapshot the current one, for as long as there are any."""
-        async for snapshot in snapshots:
-            self.advance(snapshot)
 
     def advance(self, snapshot: Snapshot) -> None:
         """Make this the current snapshot and wake whoever waits for it."""
