@@ -201,6 +201,20 @@ def test_a_token_that_is_refused_is_read_once_more(tmp_path: Path) -> None:
     run(main)
 
 
+def test_a_token_that_nobody_replaced_is_not_shown_twice(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("old")
+
+    async def main() -> None:
+        async with cluster(refusal(401, "Unauthorized")) as api:
+            client = api.kube(User(token_file=str(tmp_path / "token")))
+            for times in (1, 2):
+                with pytest.raises(ApiError) as caught:
+                    await client.get(CONFIG_MAP, "a", "ns")
+                assert (caught.value.status.code, len(api.asked)) == (401, times)
+
+    run(main)
+
+
 @pytest.mark.parametrize(("user", "times"), [(User("t"), 1), (User(plugin=Plugin("v", "x")), 2)])
 def test_who_stays_unknown_is_told_so(user: User, times: int) -> None:
     runs = []
@@ -354,5 +368,23 @@ def test_the_proxy_of_a_kubeconfig_is_used_even_for_this_machine() -> None:
             with pytest.raises(UnreachableError, match="answered 403 to CONNECT"):
                 await client.get(CONFIG_MAP, "a", "ns")
             assert proxy.asked[0].method == "CONNECT"
+
+    run(main)
+
+
+def test_the_proxy_of_the_environment_is_used_unless_the_server_is_excepted() -> None:
+    async def main() -> None:
+        async def refuse(_asked: Any, _server: Server) -> bytes:
+            return whole(b"", "403 Forbidden")
+
+        async with serving(refuse) as proxy, cluster(OK) as api:
+            environment = {"HTTPS_PROXY": f"http://127.0.0.1:{proxy.port}", "NO_PROXY": "api.example,127.0.0.1"}
+            client = api.kube(url="https://flags.example:6443", environment=environment, random=lambda: 0.0)
+            with pytest.raises(UnreachableError, match="answered 403 to CONNECT"):
+                await client.create(CONFIG_MAP, MAP)
+            assert [each.target for each in proxy.asked] == ["flags.example:6443"]
+            through = {**environment, "HTTP_PROXY": environment["HTTPS_PROXY"]}
+            await api.kube(environment=through).get(CONFIG_MAP, "a", "ns")
+            assert (len(api.asked), len(proxy.asked)) == (1, 1)
 
     run(main)

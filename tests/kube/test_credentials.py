@@ -73,17 +73,19 @@ def script(folder: Path, body: str) -> Plugin:
 
 PRINT = f"""
 def give(**status):
-    print(json.dumps({{"apiVersion": {V1!r}, "kind": "ExecCredential", "status": status}}))
+    version = json.loads(os.environ.get("KUBERNETES_EXEC_INFO", "{{}}")).get("apiVersion", {V1!r})
+    print(json.dumps({{"apiVersion": version, "kind": "ExecCredential", "status": status}}))
 """
 
 
-def test_a_plugin_gets_arguments_and_surroundings_and_gives_a_token(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [V1, f"{V1}beta1"])
+def test_a_plugin_gets_arguments_and_surroundings_and_gives_a_token(tmp_path: Path, version: str) -> None:
     path = tmp_path / "told"
     body = PRINT + f"json.dump([sys.argv[1:], dict(os.environ)], open({str(path)!r}, 'w')); give(token='t')"
     plugin = script(tmp_path, body)
 
     async def main() -> None:
-        given = Plugin(V1, plugin.command, plugin.arguments, plugin.environment, cluster='{"server":"s"}')
+        given = Plugin(version, plugin.command, plugin.arguments, plugin.environment, cluster='{"server":"s"}')
         found = await run_plugin(given, {"PATH": os.environ["PATH"], "OURS": "1"})
         assert (found.token, found.until) == ("t", None)
 
@@ -92,7 +94,7 @@ def test_a_plugin_gets_arguments_and_surroundings_and_gives_a_token(tmp_path: Pa
     assert arguments == ["--for", "me"]
     assert (environment["OURS"], environment["EXTRA"]) == ("1", "x")
     assert json.loads(environment["KUBERNETES_EXEC_INFO"]) == {
-        "apiVersion": V1,
+        "apiVersion": version,
         "kind": "ExecCredential",
         "spec": {"interactive": False, "cluster": {"server": "s"}},
     }

@@ -28,6 +28,10 @@ class ProxyProcess(AgentProcess):
         values = (line.rpartition(" ")[2] for line in lines if line.rpartition(" ")[0] == name)
         return next(map(float, values), None)
 
+    def wait_for_trouble(self, target: str, after: int = 0) -> None:
+        """Wait until the log warns of a target, after so many lines."""
+        self.wait_for_log(lambda line: target in line["msg"] and line.get("level") == "warning", after)
+
     def targets(self) -> Any:
         """Return what the proxy tells of its targets."""
         return json.loads(self.fetch("management", "/debug/targets")[1])
@@ -53,12 +57,12 @@ class Subscriber:
 
 
 @contextmanager
-def subscribed(proxy: ProxyProcess, selector: str) -> Iterator[Subscriber]:
-    """Subscribe by a connection of its own."""
+def subscribed(proxy: ProxyProcess, selector: str, timeout: float = TIMEOUT) -> Iterator[Subscriber]:
+    """Subscribe by a connection of its own; the stream has so many seconds in all."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(proxy.address("sync"), options) as channel:
         stub = sync_pb2_grpc.FlagSyncServiceStub(channel)
-        stream = stub.SyncFlags(sync_pb2.SyncFlagsRequest(selector=selector), timeout=TIMEOUT)
+        stream = stub.SyncFlags(sync_pb2.SyncFlagsRequest(selector=selector), timeout=timeout)
         yield Subscriber(stream)
         stream.cancel()
 

@@ -103,7 +103,7 @@ class Cluster:
         until(lambda: all(map(self._is_served, made)), "the custom resource definitions being served")
 
     def _is_served(self, definition: str) -> bool:
-        conditions = self.get(definition).get("status", {}).get("conditions", [])
+        conditions = self.get(definition).get("status", {}).get("conditions") or []
         return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
@@ -127,15 +127,17 @@ class Namespace:
         about = {"apiVersion": OPENFEATURE, "kind": "FeatureFlag", "metadata": {"name": name}}
         return self.apply({**about, "spec": {"flagSpec": spec}})
 
-    def account(self, name: str, seconds: int = 3600) -> Access:
+    def account(self, name: str, seconds: int = 3600, bound: Manifest | None = None) -> Access:
         """Make a service account, and return its access, with a fresh token each time.
 
-        The API server remembers a token that it has seen for ten seconds: so long it outlives its account.
+        A token that is `bound` to an object ends with it. The API server remembers a token that it has seen for ten
+        seconds: so long it outlives its account.
         """
         self.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}})
         path = f"{self.path('v1', 'ServiceAccount', name)}/token"
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-        made = self.cluster.rest.call("POST", path, {**request, "spec": {"expirationSeconds": seconds}}).json
+        spec = {"expirationSeconds": seconds, **({"boundObjectRef": bound} if bound else {})}
+        made = self.cluster.rest.call("POST", path, {**request, "spec": spec}).json
         return Access(self.cluster.access.server, self.cluster.access.authority, made["status"]["token"])
 
     def allow(

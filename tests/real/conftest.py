@@ -8,6 +8,8 @@
 | `prefix` | a place of its own among the keys of it |
 | `private_plane`, `private_consul` | makes servers of its own, to be killed, paused and restored |
 | `consul_cluster` | two servers of Consul, to be without a leader |
+| `kubeconfig` | has agents ask as somebody |
+| `tapped` | has a line to an API server that can be listened to and cut |
 
 With WIGWAG_TEST_KUBECONFIG=FILE, `cluster` is the one that the file's current context names. KUBECONFIG alone is not
 enough, because the tests make namespaces, roles and custom resource definitions there. The definitions stay.
@@ -30,6 +32,7 @@ from tests.real.cluster import Cluster, Namespace
 from tests.real.consul import Consul, ConsulCluster, ConsulServer
 from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.shared import shared
+from tests.real.tap import Tap
 
 
 @contextmanager
@@ -114,3 +117,22 @@ def private_consul(tmp_path: Path) -> Iterator[Callable[..., ConsulServer]]:
         found = programs.consul()
     with ExitStack() as servers:
         yield lambda **options: servers.enter_context(ConsulServer(tmp_path / uuid4().hex[:8], found, **options))
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Access], Path]:
+    """Have agents ask as somebody."""
+
+    def use(access: Access) -> Path:
+        path = access.kubeconfig(tmp_path / "kubeconfig")
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        return path
+
+    return use
+
+
+@pytest.fixture
+def tapped(tmp_path: Path) -> Iterator[Callable[[Access], Tap]]:
+    """`tapped(cluster.access)` begins to listen, until the test ends."""
+    with ExitStack() as taps:
+        yield lambda access: taps.enter_context(Tap(access, tmp_path))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from tests.real import programs
 from tests.real.access import Access
 from tests.real.cluster import Cluster, Namespace
-from tests.real.controlplane import DEFINITIONS, ControlPlane
+from tests.real.controlplane import DEFINITIONS, ROOT, ControlPlane
 from tests.real.processes import until
 from tests.real.rest import RestError
 
@@ -201,3 +203,17 @@ def test_history_that_was_compacted_is_gone(private_plane: NewPlane) -> None:
     assert code_of_a_watch(plane.cluster, path, old) == 410
     exact = {"resourceVersion": old, "resourceVersionMatch": "Exact"}
     assert plane.cluster.rest.ask("GET", path, query=exact).status == 410
+
+
+def test_a_cluster_that_is_given_is_used_and_none_is_started(cluster: Cluster, tmp_path: Path) -> None:
+    """Nothing could be started: there are no programs."""
+    given = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")},
+        "WIGWAG_TEST_KUBECONFIG": str(cluster.access.kubeconfig(tmp_path / "kubeconfig")),
+        "KUBEBUILDER_ASSETS": str(tmp_path),
+        "CI": "true",
+    }
+    test = "tests/real/test_controlplane.py::test_a_role_with_names_lets_an_account_watch_that_flag_only"
+    command = [sys.executable, "-m", "pytest", "-q", "-n0", f"--basetemp={tmp_path / 'run'}", test]
+    done = subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, timeout=50)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -1,8 +1,10 @@
-"""The proxy on a real API server: each state of a FeatureFlag reaches subscribers; only who may read it gets it."""
+"""The proxy on real servers: each state of a FeatureFlag or key reaches subscribers; only who may read it gets it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,16 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
 from tests.agent.process import TIMEOUT
 from tests.proxy.process import ProxyProcess, subscribed
+from tests.real.access import Access
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
+from tests.real.consul import Consul, ConsulServer
+from tests.real.processes import until
+from tests.real.tap import Tap
 
 GROUP = "core.openfeature.dev"
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 ON = {**FLAG, "defaultVariant": "on"}
+PATIENCE = 50.0
 
 
 def flags(**found: Any) -> dict[str, Any]:
@@ -25,11 +32,16 @@ def flags(**found: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def config(namespace: Namespace, tmp_path: Path) -> str:
-    """The access of a proxy that may read the FeatureFlags of its namespace, and ask who may."""
-    access = namespace.account("proxy")
+def access(namespace: Namespace) -> Access:
+    """Of a proxy that may read the FeatureFlags of its namespace, and ask who may."""
+    found = namespace.account("proxy")
     namespace.allow("proxy", "featureflags", ["get", "list", "watch"], group=GROUP)
     delegate(namespace, "proxy")
+    return found
+
+
+@pytest.fixture
+def config(access: Access, tmp_path: Path) -> str:
     return str(access.kubeconfig(tmp_path / "kubeconfig"))
 
 
@@ -81,6 +93,82 @@ def test_a_proxy_that_may_not_read_a_flag_waits_until_it_may(
         assert one.document() == flags(x=FLAG)
 
 
+def test_all_have_one_watch_and_an_outage_ends_no_stream(
+    namespace: Namespace, access: Access, kubeconfig: Callable[[Access], Path], tapped: Callable[[Access], Tap]
+) -> None:
+    tap = tapped(access)
+    kubeconfig(tap.access)
+    namespace.feature_flag("shop", flags(x=FLAG))
+    selector = f"{GROUP}/{namespace.name}/shop"
+    with ProxyProcess() as proxy, ExitStack() as stack:
+        ones = [stack.enter_context(subscribed(proxy, selector, PATIENCE)) for _ in range(20)]
+        assert all(one.document() == flags(x=FLAG) for one in ones)
+        assert [each.status for each in tap.exchanges] == [200], "one watch for all"
+        tap.refuse()
+        namespace.feature_flag("shop", flags(x=ON))
+        proxy.wait_for_trouble(f"{namespace.name}/shop")
+        late = stack.enter_context(subscribed(proxy, selector, PATIENCE))
+        assert late.document() == flags(x=FLAG)
+        tap.listen()
+        assert all(one.document() == flags(x=ON) for one in (*ones, late))
+        asked = [(each.watch, each.whole, each.status) for each in tap.exchanges]
+        assert asked == [(True, True, 200), (True, False, 200)], "it went on from where it was"
+
+
+def test_what_kubernetes_said_of_a_subscriber_is_remembered_and_an_open_stream_outlives_the_answer(
+    namespace: Namespace, access: Access, kubeconfig: Callable[[Access], Path], tapped: Callable[[Access], Tap]
+) -> None:
+    tap = tapped(access)
+    kubeconfig(tap.access)
+    namespace.feature_flag("shop", flags(x=FLAG))
+    friend, other = namespace.account("friend").token, namespace.account("other").token
+    namespace.allow("friend", "featureflags", ["get"], names=["shop"], group=GROUP)
+    request = sync_pb2.SyncFlagsRequest(selector=f"{GROUP}/{namespace.name}/shop")
+    with ProxyProcess("--auth=kubernetes") as proxy, grpc.insecure_channel(proxy.address("sync")) as channel:
+        stub: Any = sync_pb2_grpc.FlagSyncServiceStub(channel)
+
+        def asked(token: str) -> Any:
+            return stub.SyncFlags(request, metadata=(("authorization", f"Bearer {token}"),), timeout=PATIENCE)
+
+        def refused(token: str) -> StatusCode:
+            stream = asked(token)
+            with pytest.raises(grpc.RpcError):
+                next(stream)
+            code: StatusCode = stream.code()
+            return code
+
+        def reviews() -> tuple[int, int]:
+            return len(tap.since(0, "tokenreviews")), len(tap.since(0, "subjectaccessreviews"))
+
+        streams = [asked(friend) for _ in range(5)]
+        assert all('"x"' in next(stream).flag_configuration for stream in streams)
+        first = reviews()
+        assert first <= (5, 5)
+        streams += [asked(friend) for _ in range(20)]
+        assert all('"x"' in next(stream).flag_configuration for stream in streams[5:])
+        assert reviews() == first, "nobody was asked again"
+
+        assert refused(other) is StatusCode.PERMISSION_DENIED
+        namespace.allow("other", "featureflags", ["get"], names=["shop"], group=GROUP)
+        until(lambda: '"x"' in _first(asked(other)), "a refusal being forgotten soon")
+
+        namespace.cluster.delete(namespace.path("rbac.authorization.k8s.io/v1", "RoleBinding", "friend"))
+        tap.refuse()
+        assert refused(namespace.account("third").token) is StatusCode.UNAVAILABLE
+        tap.listen()
+        namespace.feature_flag("shop", flags(x=ON))
+        for stream in streams:
+            assert json.loads(next(stream).flag_configuration) == flags(x=ON)
+
+
+def _first(stream: Any) -> str:
+    """Return the first document, or nothing if it is refused."""
+    try:
+        return str(next(stream).flag_configuration)
+    except grpc.RpcError:
+        return ""
+
+
 def test_only_who_may_get_a_flag_may_subscribe_to_it(
     namespace: Namespace, cluster: Cluster, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,3 +197,49 @@ def test_only_who_may_get_a_flag_may_subscribe_to_it(
             assert stream.code() is code
         assert friend not in str(proxy.lines)
         assert proxy.metric('wigwag_proxy_refusals_total{reason="authorization"}') == 4
+
+
+def test_a_key_of_consul_appears_changes_and_outlives_consul(private_consul: Callable[..., ConsulServer]) -> None:
+    server = private_consul()
+    there = server.consul.address.removeprefix("http://")
+    key, selector = "flags/shop.json", f"consul://{there}/flags/shop.json"
+    with (
+        ProxyProcess("--allow=consul") as proxy,
+        subscribed(proxy, selector, PATIENCE) as one,
+        subscribed(proxy, selector, PATIENCE) as two,
+    ):
+        proxy.wait_for_trouble(there)
+        for said in (flags(x=FLAG), flags(x=ON)):
+            server.consul.put(key, json.dumps(said))
+            assert one.document() == two.document() == said
+        seen = len(proxy.lines)
+        server.server.kill()
+        proxy.wait_for_trouble(there, seen)
+        with subscribed(proxy, selector, PATIENCE) as late:
+            assert late.document() == flags(x=ON)
+            server.server.start()
+            until(lambda: "no such key" in str(proxy.targets()), "Consul being there, and empty")
+            server.consul.put(key, json.dumps(flags(x=FLAG)))
+            assert one.document() == two.document() == late.document() == flags(x=FLAG), "and nothing in between"
+        (told,) = proxy.targets()["targets"]
+        assert (told["provider"], told["state"]) == ("consul", "live")
+
+
+def test_all_keys_below_a_prefix_of_consul_are_one_document(consul: Consul, prefix: str) -> None:
+    consul.put(f"{prefix}/a.json", json.dumps(flags(x=FLAG)))
+    selector = f"consul://{consul.address.removeprefix('http://')}/{prefix}/"
+    with ProxyProcess("--allow=consul") as proxy, subscribed(proxy, selector) as one:
+        assert set(one.document()["flags"]) == {"x"}
+        consul.put(f"{prefix}/b.json", json.dumps(flags(y=ON)))
+        assert set(one.document()["flags"]) == {"x", "y"}
+
+
+def test_consul_is_no_target_unless_it_is_allowed(consul: Consul) -> None:
+    with ProxyProcess() as proxy, grpc.insecure_channel(proxy.address("sync")) as channel:
+        stub: Any = sync_pb2_grpc.FlagSyncServiceStub(channel)
+        selector = f"consul://{consul.address.removeprefix('http://')}/flags"
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.FetchAllFlags(sync_pb2.FetchAllFlagsRequest(selector=selector), timeout=TIMEOUT)
+        error: Any = caught.value
+        assert error.code() is StatusCode.INVALID_ARGUMENT
+        assert "this proxy has no consul targets" in error.details()

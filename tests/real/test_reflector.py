@@ -16,6 +16,7 @@ from tests.real.watching import Counting, Watching, kubeconfig
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.pace import Pace
+from wigwag.kube.requests import Request
 from wigwag.kube.shapes import feature_flag
 from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.backoff import Backoff
@@ -100,6 +101,25 @@ def test_a_token_is_read_again(namespace: Namespace, tmp_path: Path) -> None:
         seen.until(lambda: any("401 Unauthorized" in each for each in seen.troubles), "the refusal")
         (tmp_path / "token").write_text(access.token)
         seen.until(seen.live, "the answer")
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_a_plugin_of_a_kubeconfig_is_asked_for_a_token_and_again_when_it_is_refused(
+    namespace: Namespace, tmp_path: Path, version: str
+) -> None:
+    access = namespace.account("app")
+    namespace.allow("app", "configmaps", ["get", "list", "watch"])
+    given = {"apiVersion": f"client.authentication.k8s.io/{version}", "kind": "ExecCredential"}
+    for number, token in enumerate(("of yesterday", access.token)):
+        (tmp_path / f"{number}.json").write_text(json.dumps({**given, "status": {"token": token}}))
+    arguments = ["-c", f"cd {tmp_path}; cat 0.json; mv -f 1.json 0.json 2> /dev/null; true"]
+    plugin = {"apiVersion": given["apiVersion"], "command": "/bin/sh", "args": arguments, "interactiveMode": "Never"}
+    config = json.loads(kubeconfig(access, tmp_path).read_text())
+    config["users"][0]["user"] = {"exec": plugin}
+    (tmp_path / "kubeconfig").write_text(json.dumps(config))
+    with Watching(tmp_path / "kubeconfig", KubeWatch(CONFIG_MAP, namespace.name)) as seen:
+        seen.until(seen.live, "the answer")
+        assert seen.troubles == [], "at the first refusal the plugin is run again"
 
 
 def test_a_list_in_pages_and_metadata_alone(namespace: Namespace, tmp_path: Path) -> None:
@@ -215,6 +235,31 @@ def test_history_that_is_gone_leads_to_one_list_that_shows_what_went(private_pla
         assert seen.kube.whole() == 2
         namespace.apply(config_map("e", n="1"))
         seen.until(lambda: "e" in seen.names(), "what comes later")
+
+
+def test_pages_that_are_forgotten_while_they_are_read_are_asked_for_in_one_piece(
+    private_plane: NewPlane, tmp_path: Path
+) -> None:
+    plane = private_plane(flags=["--watch-cache=false"])
+    namespace = plane.cluster.add_namespace("pages")
+    for number in range(8):
+        namespace.apply(config_map(f"map-{number}", n=str(number)))
+
+    def forget(request: Request) -> None:
+        if "continue" in dict(request.query):
+            namespace.apply(config_map("map-0", n="changed"))
+            plane.compact()
+
+    path = kubeconfig(plane.cluster.access, tmp_path)
+    seen = Watching(path, KubeWatch(CONFIG_MAP, "pages"), pace=Pace(page=3), streams=False)
+    seen.kube.before = forget
+    with seen:
+        seen.until(lambda: len(seen.names()) >= 8, "the objects")
+        assert data(seen)["map-0"] == {"n": "changed"}
+        seen.until(lambda: len(seen.kube.asked) == 4 and seen.kube.asked[-1][1] == 200, "the watch")
+        assert [status for _, status in seen.kube.asked] == [200, 410, 200, 200]
+        assert ["limit" in query for query in seen.kube.queries()] == [True, True, False, False]
+        assert (len(seen.values), seen.troubles) == (1, [])
 
 
 def test_a_kind_that_is_installed_later_is_found_and_without_streams_lists_are_used(

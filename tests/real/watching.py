@@ -32,9 +32,12 @@ class Counting(Kube):
     def __init__(self, path: Path, **means: Any) -> None:
         super().__init__(find_cluster({}, str(path)), Means(environment={}, **means))
         self.asked: list[tuple[Request, int]] = []
+        self.before: Callable[[Request], object] = lambda _: None
+        """What happens before a request."""
 
     @asynccontextmanager
     async def stream(self, request: Request, limits: Limits = STREAM) -> AsyncIterator[Incoming]:
+        self.before(request)
         self.asked.append((request, 0))
         try:
             async with super().stream(request, limits) as incoming:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 
 from wigwag.errors import DocumentError
-from wigwag.flags import refs, store
+from wigwag.flags import refs, store, written
 from wigwag.flags.flag import Options
 from wigwag.flags.model import Fractional
+from wigwag.flags.written import Eras, canonical, exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Json
     from wigwag.flags.parse import Layer
+    from wigwag.flags.written import Era
 
 
 class Dumped(Struct, frozen=True):
@@ -84,55 +85,29 @@ def _layer(layer: Layer, chosen: set[int]) -> Iterator[Dumped]:
     """Return the documents of one source: what is left of earlier ones, then its own."""
     own: list[Flag] = []
     others: dict[bytes, list[Flag]] = {}
+    eras = Eras(layer)
     for flag in layer.flags():
         if id(flag) in chosen:
-            strange = _strange(flag, layer)
+            strange = _strange(flag, eras.of(flag), layer)
             (own if strange is None else others.setdefault(strange, [])).append(flag)
     for kept in others.values():
         yield _document(layer, kept, {}, kept[0].setting.evaluators)
     yield _document(layer, own, layer.setting.metadata, layer.setting.evaluators)
 
 
-def _strange(flag: Flag, layer: Layer) -> bytes | None:
+def _strange(flag: Flag, era: Era, layer: Layer) -> bytes | None:
     """Return the shared rules that a flag was defined with, if they are not those of its layer and it uses any."""
-    ours, theirs = flag.setting.evaluators, layer.setting.evaluators
-    if ours is theirs or not flag.targeted:
+    if not flag.targeted or era.same_evaluators:
         return None
+    ours, theirs = era.evaluators, layer.setting.evaluators
     try:
-        same = _text(refs.reachable(flag.rule, ours)) == _text(refs.reachable(flag.rule, theirs))
+        same = exact(refs.reachable(flag.rule, ours), refs.reachable(flag.rule, theirs))
     except DocumentError:
         return None
-    return None if same else _text(ours)
-
-
-def _text(value: Json) -> bytes:
-    return msgspec.json.encode(value, order="deterministic")
+    return None if same else canonical(ours)
 
 
 def _document(layer: Layer, flags: list[Flag], metadata: dict[str, Any], evaluators: dict[str, Any]) -> Dumped:
-    written = {
-        "metadata": metadata,
-        "$evaluators": evaluators,
-        "flags": [_flag(flag, metadata) for flag in flags],
-    }
-    return Dumped(layer.setting.source, Raw(msgspec.json.encode(written)), layer.setting.options.fractional)
-
-
-def _flag(flag: Flag, inherited: dict[str, Any]) -> dict[str, Any]:
-    definition = flag.definition
-    told: dict[str, Any] = {
-        "key": flag.key,
-        "state": definition.state,
-        "variants": definition.variants,
-        "defaultVariant": definition.defaultVariant,
-    }
-    if definition.targeting is not UNSET:
-        told["targeting"] = definition.targeting
-    metadata = _own(flag.metadata, inherited)
-    return told | ({"metadata": metadata} if metadata else {})
-
-
-def _own(metadata: dict[str, Any], inherited: dict[str, Any]) -> dict[str, Any]:
-    """Return what makes the flag's metadata of what it inherits: others, and null for those it must not have."""
-    others = {name: value for name, value in metadata.items() if repr(inherited.get(name, UNSET)) != repr(value)}
-    return others | {name: None for name in inherited if name not in metadata}
+    listed = (written.definition(flag, metadata, flag.definition.targeting) for flag in flags)
+    text = written.document(metadata, evaluators, listed)
+    return Dumped(layer.setting.source, Raw(text), layer.setting.options.fractional)

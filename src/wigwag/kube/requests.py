@@ -140,10 +140,12 @@ class Requests:
         incoming = await open_.enter_async_context(self._stream(request, limits, proof))
         if incoming.status != _UNKNOWN or not self._credentials.refused(proof):
             return incoming
+        fresh = await self._credentials.current()
+        if fresh == proof and not fresh.trust.certificate:
+            return incoming  # nobody has replaced the token yet: the same again is refused again
         await open_.aclose()
         self.close()  # a connection knows us by the certificate that it was opened with
-        proof = await self._credentials.current()
-        return await open_.enter_async_context(self._stream(request, limits, proof))
+        return await open_.enter_async_context(self._stream(request, limits, fresh))
 
     @asynccontextmanager
     async def _stream(self, request: Request, limits: Limits, proof: Proof) -> AsyncIterator[Incoming]:
