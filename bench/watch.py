@@ -20,6 +20,7 @@ import json
 import os
 import re
 import socket
+import ssl
 import statistics
 import subprocess
 import sys
@@ -28,7 +29,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import uvloop
 
@@ -47,8 +48,6 @@ from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.spec import Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.kubernetes.objects import decode_flag
-from wigwag.wire.client.grpc import open_channel
-from wigwag.wire.client.http2_dial import Endpoint
 
 NAMESPACE, NAME = "bench", "flags"
 TARGET = f"core.openfeature.dev/{NAMESPACE}/{NAME}"
@@ -90,23 +89,17 @@ def kube() -> Kube:
 
 
 class Line:
-    """A connection to the API server with nothing in between, so that no client of ours is measured with it."""
+    """A connection with nothing in between, so that no client of ours is measured with it."""
 
-    def __init__(self) -> None:
-        self._cluster = find_cluster(os.environ)
-        host, _, port = self._cluster.server.removeprefix("https://").rpartition(":")
-        plain = socket.create_connection((host, int(port)))
+    def __init__(self, port: int, trust: ssl.SSLContext | None = None) -> None:
+        plain = socket.create_connection(("127.0.0.1", port))
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = self._cluster.trust.context().wrap_socket(plain, server_hostname=host)
+        self._socket = trust.wrap_socket(plain, server_hostname="127.0.0.1") if trust else plain
 
-    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """Return a request as it is sent."""
-        about = f"Content-Type: application/merge-patch+json\r\nContent-Length: {len(body)}\r\n"
-        fields = f"Host: api\r\nAuthorization: Bearer {self._cluster.user.token}\r\n{about if body else ''}"
-        return f"{method} {path} HTTP/1.1\r\n{fields}\r\n".encode() + body
-
-    def send(self, request: bytes) -> None:
-        self._socket.sendall(request)
+    def send(self, method: str, path: str, body: bytes = b"", **fields: str) -> None:
+        about = {"Host": "bench", "Content-Length": str(len(body)), **fields}
+        head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in about.items())
+        self._socket.sendall(f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode() + body)
 
     def read(self, whole: Callable[[bytes], bool]) -> bytes:
         """Return what comes, as soon as it is whole."""
@@ -114,9 +107,22 @@ class Line:
         while not whole(found):
             piece = self._socket.recv(1 << 16)
             if not piece:
-                sys.exit(f"the API server hung up after {found[:200]!r}")
+                sys.exit(f"the server hung up after {found[:200]!r}")
             found += piece
         return found
+
+    async def hear(self, word: bytes) -> None:
+        """Wait until a word comes."""
+        await asyncio.get_running_loop().run_in_executor(None, self.read, lambda found: word in found)
+
+
+class Api(Line):
+    """A connection to the API server."""
+
+    def __init__(self) -> None:
+        cluster = find_cluster(os.environ)
+        super().__init__(int(cluster.server.rpartition(":")[2]), cluster.trust.context())
+        self.authorization = f"Bearer {cluster.user.token}"
 
 
 def answered(found: bytes) -> bool:
@@ -130,15 +136,15 @@ class Patches:
     """Changes the flag on a connection that stays open. Ours never uses one again for what it may not repeat."""
 
     def __init__(self) -> None:
-        self._line = Line()
+        self._line = Api()
 
     def send(self, revision: int) -> tuple[float, float]:
         """Change the flag; return when that was asked, and when it was answered."""
         news = {"flags": {f"{NAME}-0": {"metadata": {"revision": revision}}}}
-        body = json.dumps({"spec": {"flagSpec": news}}).encode()
-        request = self._line.request("PATCH", FEATURE_FLAG.path(NAMESPACE, NAME), body)
+        body, path = json.dumps({"spec": {"flagSpec": news}}).encode(), FEATURE_FLAG.path(NAMESPACE, NAME)
+        fields = {"Authorization": self._line.authorization, "Content_Type": "application/merge-patch+json"}
         start = time.perf_counter()
-        self._line.send(request)
+        self._line.send("PATCH", path, body, **fields)
         answer = self._line.read(answered)
         end = time.perf_counter()
         if not answer.startswith(b"HTTP/1.1 200"):
@@ -153,14 +159,8 @@ class Times(NamedTuple):
     event: float
 
 
-class Told(Protocol):
-    """Waits for the next change."""
-
-    async def __call__(self) -> None: ...
-
-
-async def changes_told(told: Told, changes: int, base: int) -> list[Times]:
-    """Return the times from a PATCH to its answer, and until it is told. Who sends it has its own process."""
+async def changes_heard(line: Line, word: bytes, changes: int, base: int) -> list[Times]:
+    """Return the times from a PATCH to its answer, and until a word is heard. Who sends it has its own process."""
     command, pipe = [sys.executable, "-m", "bench.watch", "--patch"], asyncio.subprocess.PIPE
     sender = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
     assert sender.stdin
@@ -168,7 +168,7 @@ async def changes_told(told: Told, changes: int, base: int) -> list[Times]:
     for revision in range(base, base + changes + WARM_UP):
         await asyncio.sleep(0.05)
         sender.stdin.write(f"{revision}\n".encode())
-        await told()
+        await line.hear(word)
         ends.append(time.perf_counter())
     sent = json.loads((await sender.communicate(b""))[0])
     times = [Times((done - start) * 1000, (end - start) * 1000) for (start, done), end in zip(sent, ends, strict=True)]
@@ -176,32 +176,20 @@ async def changes_told(told: Told, changes: int, base: int) -> list[Times]:
 
 
 async def changes_to_client(agent: Agent, changes: int, base: int) -> list[Times]:
-    """Have a client told by an agent."""
-    port = agent.ports["port"]
-    endpoint = Endpoint((("127.0.0.1", port),), f"127.0.0.1:{port}")
-    async with open_channel(endpoint) as channel:
-        with channel.stream(EVENTS, b"") as answers:
-            events = aiter(answers)
-            await anext(events)
-
-            async def told() -> None:
-                while b"configuration_change" not in await anext(events):
-                    pass
-
-            return await changes_told(told, changes, base)
+    """Have a client told by an agent: an event stream over Connect."""
+    line = Line(agent.ports["port"])
+    line.send("POST", EVENTS, b"\0\0\0\0\2{}", Content_Type="application/connect+json")
+    await line.hear(b"provider_ready")
+    return await changes_heard(line, b"configuration_change", changes, base)
 
 
 async def changes_to_bare_watch(changes: int, base: int) -> list[Times]:
     """Have a bare connection told by the API server: nothing that watches can be faster."""
-    line, loop = Line(), asyncio.get_running_loop()
+    line = Api()
     query = f"watch=true&fieldSelector=metadata.name%3D{NAME}"
-    line.send(line.request("GET", f"{FEATURE_FLAG.path(NAMESPACE)}?{query}"))
-    line.read(lambda found: b"ADDED" in found)
-
-    async def told() -> None:
-        await loop.run_in_executor(None, line.read, lambda found: b"MODIFIED" in found)
-
-    return await changes_told(told, changes, base)
+    line.send("GET", f"{FEATURE_FLAG.path(NAMESPACE)}?{query}", Authorization=line.authorization)
+    await line.hear(b"ADDED")
+    return await changes_heard(line, b"MODIFIED", changes, base)
 
 
 def send_patches() -> None:
