@@ -6,11 +6,11 @@
     scripts/bench watch --peer 'flagd start -f core.openfeature.dev/bench/flags -p {port} -m {management} -g {sync}'
 
 The API server is a real one, on this machine, with etcd beside it and nobody else to serve: a controller-manager looks
-at each change, too, and with two cores that alone makes it a millisecond later. Time is from before the PATCH is sent until the
-event is at a client that listens to the agent. What no agent can change is told beside it: how long the PATCH itself
-took to be answered, and how long it takes until a bare connection that does nothing but watch is told. Exits 1 if a
-target is missed: the first two are flagd's on a machine like ours with nothing else to do, so on a busy one they tell
-how busy it is.
+at each change, too, and with two cores that alone makes it a millisecond later. Time is from before the PATCH is sent
+until the event is at a client that listens to the agent. What no agent can change is told beside it: how long the PATCH
+itself took to be answered, and how long it takes until a bare connection that does nothing but watch is told. Exits 1
+if a target is missed: the first two are flagd's on a machine like ours with nothing else to do, so on a busy one they
+tell how busy it is.
 """
 
 from __future__ import annotations
