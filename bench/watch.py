@@ -9,8 +9,8 @@ The API server is a real one, on this machine, with etcd beside it and nobody el
 at each change, too, and with two cores that alone makes it a millisecond later. Time is from before the PATCH is sent
 until the event is at a client that listens to the agent. What no agent can change is told beside it: how long the PATCH
 itself took to be answered, and how long it takes until a bare connection that does nothing but watch is told. Exits 1
-if a target is missed: the first two are flagd's on a machine like ours with nothing else to do, so on a busy one they
-tell how busy it is.
+if a target is missed. The first two are flagd's on a machine like ours with nothing else to do, so on a busy one they
+tell how busy it is; a change that is late at a bare watch, too, is not held against the agent.
 """
 
 from __future__ import annotations
@@ -200,16 +200,16 @@ def send_patches() -> None:
     print(json.dumps([patches.send(int(line)) for line in sys.stdin]))
 
 
-def told(name: str, times: list[Times], *, judged: bool) -> bool:
+def told(name: str, times: list[Times], worst_allowed: float | None = None) -> bool:
     events = [each.event for each in times]
     middle, tail, worst = statistics.median(events), statistics.quantiles(events, n=100)[-1], max(events)
-    good = not judged or (middle <= MEDIAN_MS and worst <= WORST_MS)
+    good = worst_allowed is None or (middle <= MEDIAN_MS and worst <= worst_allowed)
     patch = statistics.median(each.patch for each in times)
     later = statistics.median(each.event - each.patch for each in times)
     print(f"{name:32} p50 {middle:5.1f} ms  p99 {tail:5.1f} ms  max {worst:5.1f} ms")
     print(f"{'':32} p50 of the PATCH's answer {patch:.1f} ms, from there on {later:.1f} ms")
-    if judged:
-        print(f"{'':32} targets: p50 {MEDIAN_MS:g} ms, max {WORST_MS:g} ms{'' if good else '   missed'}")
+    if worst_allowed is not None:
+        print(f"{'':32} targets: p50 {MEDIAN_MS:g} ms, max {worst_allowed:.1f} ms{'' if good else '   missed'}")
     return good
 
 
@@ -232,15 +232,17 @@ def through(port: int) -> str:
 
 
 def latencies(changes: int, peer: str | None) -> bool:
-    told("change to a bare watch", uvloop.run(changes_to_bare_watch(changes, 500)), judged=False)
+    bare = uvloop.run(changes_to_bare_watch(changes, 500))
+    told("change to a bare watch", bare)
+    worst = max(WORST_MS, *(each.event for each in bare))
     with agent(DIRECT) as ours:
-        met = told("change to client", uvloop.run(changes_to_client(ours, changes, 1_000)), judged=True)
+        met = told("change to client", uvloop.run(changes_to_client(ours, changes, 1_000)), worst)
         met &= report("memory of the agent", ours.rss(), "MB", RSS_MB)
     with proxy() as between, agent(through(between.port)) as ours:
-        told("change to client, proxy between", uvloop.run(changes_to_client(ours, changes, 2_000)), judged=False)
+        told("change to client, proxy between", uvloop.run(changes_to_client(ours, changes, 2_000)))
     if peer:
         with agent(peer) as other:
-            told("change to client, peer", uvloop.run(changes_to_client(other, changes, 3_000)), judged=False)
+            told("change to client, peer", uvloop.run(changes_to_client(other, changes, 3_000)))
             print(f"{'memory of the peer':44}{other.rss():>9.1f} MB")
     return met
 

@@ -1,4 +1,4 @@
-"""Type checkers, both strict, over a program that uses dynamic flags."""
+"""Type checkers, both strict, over programs that use dynamic flags: one made for them, and the examples."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyright
 from tests.clients.js_packages import unavailable
 
 ROOT = Path(__file__).parent.parent.parent
-PROGRAM = Path(__file__).with_name("typed.py")
+PROGRAMS = (Path(__file__).with_name("typed.py"), *sorted(ROOT.glob("examples/**/*.py")))
 CHECKER = Path(pyright.__file__).parent / "dist" / "index.js"
 STRICT = {
     "include": ["."],
@@ -25,8 +25,8 @@ STRICT = {
 
 
 def test_mypy_is_content(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={tmp_path}", str(PROGRAM)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", f"--cache-dir={tmp_path}"]
+    done = subprocess.run([*command, *map(str, PROGRAMS)], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
 
 
@@ -34,8 +34,9 @@ def test_pyright_is_content(tmp_path: Path) -> None:
     """The package brings pyright itself; started through its own command, it would look for a newer one on the net."""
     node = shutil.which("node") or unavailable("node is not on the path")
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(STRICT))
-    shutil.copy(PROGRAM, tmp_path)
+    for number, program in enumerate(PROGRAMS):
+        shutil.copy(program, tmp_path / f"program_{number}.py")
     command = [node, str(CHECKER), "--project", str(tmp_path), "--pythonpath", sys.executable, "--outputjson"]
     told = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)
-    assert told["summary"]["filesAnalyzed"] == 1
+    assert told["summary"]["filesAnalyzed"] == len(PROGRAMS) >= 2
     assert [(fault["range"]["start"]["line"] + 1, fault["message"]) for fault in told["generalDiagnostics"]] == []

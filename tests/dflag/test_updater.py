@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,8 @@ import pytest
 from tests.dflag.kubelet import ORDERS, Heard, Order, Volume, becomes, until
 from wigwag import dflag
 from wigwag.dflag import Directory, Origin, Policy
+from wigwag.dflag.contents import Contents
+from wigwag.dflag.places import Names
 from wigwag.errors import StartError, UsageError
 
 POLICIES = [Policy(poll=3600.0), Policy(inotify=False, poll=0.002)]
@@ -350,23 +354,39 @@ def test_an_updater_needs_a_directory() -> None:
         dflag.Updater(dflag.FlagSet("test"))
 
 
-def test_a_place_may_be_had_from_another_source() -> None:
+def test_a_place_may_be_of_another_sort_and_mixed_with_directories(tmp_path: Path) -> None:
+    import asyncio
+
+    @dataclass(frozen=True, slots=True)
     class Elsewhere:
-        def read(self, place: Directory) -> Any:
+        position: int = 0
+        title: str = "elsewhere"
+        names: Names = Names()
+        documents: tuple[str, ...] = ()
+        required: bool = True
+
+        def numbered(self, position: int) -> Elsewhere:
+            return replace(self, position=position)
+
+        def read(self) -> Contents:
             return {"rate": b"20"}
 
-        async def watch(self, place: Directory, policy: Policy) -> Any:
-            assert place.path == "configmap/ns/name"
+        async def look(self) -> Contents:
+            return self.read()
+
+        async def watch(self, policy: Policy) -> AsyncIterator[Contents]:
             yield {"rate": b"20"}
             yield {"rate": b"30"}
             await asyncio.Event().wait()
 
-    import asyncio
+        def unchanging(self) -> list[str]:
+            return []
 
     flags, rate, _ = example()
-    updater = dflag.Updater(flags, "configmap/ns/name", source=Elsewhere())
+    volume = Volume(tmp_path / "conf", {"rate": "1"})
+    updater = dflag.Updater(flags, volume.path, Elsewhere())
     updater.initialize()
-    assert rate.get() == 20
+    assert (rate.get(), str(rate.held)) == (20, "ConfigMap elsewhere")
     with updater:
         becomes(rate, 30)
 

@@ -123,7 +123,8 @@ def main() -> None:
 async def main_in_a_loop() -> None:
     """Run in a loop."""
     rate.on_change(changed_later)
-    async with dflag.watching(flags, dflag.Directory("/etc/dflag", optional=True)) as updater:
+    places = dflag.Directory("/etc/dflag", optional=True), dflag.ConfigMap("shop", "flags", documents=("*.yaml",))
+    async with dflag.watching(flags, *places, "configmap/shop/more") as updater:
         assert_type(updater, dflag.Updater)
         assert_type(await rate.wait_for(lambda value: value > 3), int)
         async for value in hosts.changes():

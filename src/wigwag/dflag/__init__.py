@@ -19,12 +19,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wigwag.dflag.begin import setup, watching
+    from wigwag.dflag.cluster.configmap import ConfigMap
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.frontends.arguments import add_to
+    from wigwag.dflag.levels import loglevel, loglevels
     from wigwag.dflag.load import load_environment, load_files, load_texts
     from wigwag.dflag.origin import LAST_WRITER, PRECEDENCE, Held, Origin
+    from wigwag.dflag.page.server import PageServer
+    from wigwag.dflag.page.site import Access, Site
     from wigwag.dflag.places import Directory
     from wigwag.dflag.plan import Policy, Problem
+    from wigwag.dflag.serving import ServiceOptions, install, service
     from wigwag.dflag.snapshot import Snapshot
     from wigwag.dflag.unbound import new
     from wigwag.dflag.updater import Updater
@@ -34,40 +40,56 @@ if TYPE_CHECKING:
 __all__ = [
     "LAST_WRITER",
     "PRECEDENCE",
+    "Access",
+    "ConfigMap",
     "Directory",
     "DynFlag",
     "FlagError",
     "FlagSet",
     "Held",
     "Origin",
+    "PageServer",
     "Policy",
     "Problem",
     "Rule",
+    "ServiceOptions",
+    "Site",
     "Snapshot",
     "StaticFlagError",
     "Updater",
+    "add_to",
     "each",
     "in_range",
+    "install",
     "length",
     "load_environment",
     "load_files",
     "load_texts",
+    "loglevel",
+    "loglevels",
     "matches",
     "new",
     "not_blank",
     "one_of",
+    "service",
     "setup",
     "url",
     "watching",
 ]
 _HOMES = {
     "wigwag.dflag.begin": "setup watching",
+    "wigwag.dflag.cluster.configmap": "ConfigMap",
     "wigwag.dflag.flag": "DynFlag",
     "wigwag.dflag.flagset": "FlagSet",
+    "wigwag.dflag.frontends.arguments": "add_to",
+    "wigwag.dflag.levels": "loglevel loglevels",
     "wigwag.dflag.load": "load_environment load_files load_texts",
     "wigwag.dflag.origin": "LAST_WRITER PRECEDENCE Held Origin",
+    "wigwag.dflag.page.server": "PageServer",
+    "wigwag.dflag.page.site": "Access Site",
     "wigwag.dflag.places": "Directory",
     "wigwag.dflag.plan": "Policy Problem",
+    "wigwag.dflag.serving": "ServiceOptions install service",
     "wigwag.dflag.snapshot": "Snapshot",
     "wigwag.dflag.unbound": "new",
     "wigwag.dflag.updater": "Updater",

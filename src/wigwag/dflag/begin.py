@@ -12,15 +12,19 @@ from wigwag.dflag.updater import Updater
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.places import Directory
+    from wigwag.dflag.places import Place
 
 
 def setup(
     flags: FlagSet,
-    *directories: str | os.PathLike[str] | Directory,
+    *places: str | os.PathLike[str] | Place,
     policy: Policy = Policy(),  # noqa: B008 - a frozen value
 ) -> Updater:
-    """Read directories into flags, and keep them so in a thread of its own; raise if something is wrong at the start.
+    """Read places into flags, and keep them so in a thread of its own; raise if something is wrong at the start.
+
+    A place is a directory, a `Directory`, `configmap/NAMESPACE/NAME` (the object, from the API server) or a
+    `ConfigMap`; of several, the last counts.
+
 
     >>> import tempfile, pathlib
     >>> from wigwag import dflag
@@ -32,7 +36,7 @@ def setup(
     ...         rate.get(), updater.generation, updater.errors
     (20, 1, 0)
     """
-    updater = Updater(flags, *directories, policy=policy)
+    updater = Updater(flags, *places, policy=policy)
     updater.initialize()
     updater.start()
     return updater
@@ -41,10 +45,10 @@ def setup(
 @asynccontextmanager
 async def watching(
     flags: FlagSet,
-    *directories: str | os.PathLike[str] | Directory,
+    *places: str | os.PathLike[str] | Place,
     policy: Policy = Policy(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Updater]:
-    """Read directories into flags, and keep them so in this loop, until the end of the block.
+    """Read places into flags, and keep them so in this loop, until the end of the block.
 
     >>> import asyncio, tempfile
     >>> from wigwag import dflag
@@ -57,7 +61,7 @@ async def watching(
     """
     from wigwag.dflag.following import beside
 
-    updater = Updater(flags, *directories, policy=policy)
-    updater.initialize()
+    updater = Updater(flags, *places, policy=policy)
+    await updater.prepare()
     async with beside(updater):
         yield updater

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from wigwag.dflag.flag import AnyFlag
+    from wigwag.dflag.kinds import Kind
 
 Which: TypeAlias = Literal["all", "dynamic", "static"]
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
@@ -26,13 +26,30 @@ _ESCAPED: dict[str, str | int | None] = {
 """What Go's JSON writes with escapes, to be safe in HTML."""
 
 
-def checksum(flags: Iterable[AnyFlag], which: Which = "all", *, legacy: bool = False) -> str:
+class Digestible(Protocol):
+    """What is looked at: a flag, or what was seen of one at some moment."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def kind(self) -> Kind[Any]: ...
+    @property
+    def dynamic(self) -> bool: ...
+    @property
+    def secret(self) -> bool: ...
+    @property
+    def text(self) -> str: ...
+
+
+def checksum(flags: Iterable[Digestible], which: Which = "all", *, legacy: bool = False) -> str:
     """Return the digest of flags in the order of their names, as hexadecimal digits."""
     chosen = [flag for flag in flags if which == "all" or flag.dynamic == (which == "dynamic")]
     return _legacy(chosen) if legacy else _ours(chosen)
 
 
-def _ours(flags: Iterable[AnyFlag]) -> str:
+def _ours(flags: Iterable[Digestible]) -> str:
     digest = sha256()
     for flag in flags:
         text = flag.text.encode(errors="surrogatepass")
@@ -41,13 +58,13 @@ def _ours(flags: Iterable[AnyFlag]) -> str:
     return digest.hexdigest()
 
 
-def _legacy(flags: Iterable[AnyFlag]) -> str:
+def _legacy(flags: Iterable[Digestible]) -> str:
     """The original has a flag once for each of its names."""
     named = sorted((name, _go_text(flag)) for flag in flags for name in flag.names)
     return f"{fnv1a32(part for pair in named for part in pair):08x}"
 
 
-def _go_text(flag: AnyFlag) -> str:
+def _go_text(flag: Digestible) -> str:
     return flag.text.translate(str.maketrans(_ESCAPED)) if flag.kind.is_json else flag.text
 
 

@@ -38,7 +38,13 @@ def list_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) 
             raise wrong(value, f"a list of {item.name}")
         return FrozenList(item.take(each) for each in value)
 
-    return Kind(f"list of {item.name}", parse, lambda value: _joined(map(item.format, value), quoted), take)
+    def compose(parts: Any) -> list[T]:
+        return FrozenList(items(_texts(parts), item))
+
+    def write(value: list[T]) -> str:
+        return _joined(map(item.format, value), quoted)
+
+    return Kind(f"list of {item.name}", parse, write, take, compose=compose)
 
 
 def set_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -> Kind[frozenset[T]]:
@@ -58,7 +64,13 @@ def set_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -
             raise wrong(value, f"a set of {item.name}")
         return frozenset(item.take(each) for each in value)
 
-    return Kind(f"set of {item.name}", parse, lambda value: _joined(sorted(map(item.format, value)), quoted), take)
+    def compose(parts: Any) -> frozenset[T]:
+        return frozenset(items(_texts(parts), item))
+
+    def write(value: frozenset[T]) -> str:
+        return _joined(sorted(map(item.format, value)), quoted)
+
+    return Kind(f"set of {item.name}", parse, write, take, compose=compose)
 
 
 def mapping_kind(item: Kind[T], *, quoted: bool = False) -> Kind[Mapping[str, T]]:
@@ -83,7 +95,13 @@ def mapping_kind(item: Kind[T], *, quoted: bool = False) -> Kind[Mapping[str, T]
     def write(value: Mapping[str, T]) -> str:
         return _joined((f"{key}={item.format(each)}" for key, each in sorted(value.items())), quoted)
 
-    return Kind(f"map to {item.name}", parse, write, take)
+    def compose(parts: Any) -> Mapping[str, T]:
+        if not isinstance(parts, dict):
+            raise wrong(parts, f"a map to {item.name}")
+        named = zip(parts, _texts([*parts.values()]), strict=True)
+        return FrozenDict((key, _named(key, text, item)) for key, text in named)
+
+    return Kind(f"map to {item.name}", parse, write, take, compose=compose)
 
 
 def splitter(keep_empty: bool, quoted: bool) -> Callable[[str], list[str]]:
@@ -106,6 +124,14 @@ def _telling(split: Callable[[str], list[str]]) -> Callable[[str], list[str]]:
             raise ValueError(f"{shown(text)}: {error}") from None
 
     return attempt
+
+
+def _texts(parts: Any) -> list[str]:
+    if not isinstance(parts, list):
+        raise wrong(parts, "a list")
+    if not all(isinstance(part, str) for part in parts):
+        raise TypeError("each item must be a single value, and no list or map")
+    return parts
 
 
 def items(parts: Iterable[str], item: Kind[T]) -> list[T]:

@@ -6,20 +6,28 @@ as there are threads. A strand that is too long is shortened from the middle: tw
 first's old value to the second's new one, so the chain of values never breaks.
 
 Threads come when there is work and go when there is none for a while. They are daemons: a notifier that never returns
-must not keep the process from ending.
+must not keep the process from ending. Where no thread is to be had, what waits is tried again with the next change.
+
+After a fork nothing is left of them but the one thread that forked, if it is one of them. It knows by the condition it
+began with: the child has another. What is left to do there is for new threads.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any, NamedTuple
+
+from wigwag.errors import UsageError
 
 BACKLOG = 1000
 """How many changes may wait for the notifiers of one flag."""
 _THREADS = 8
 _LINGER = 5.0
+log = logging.getLogger("wigwag.dflag")
 
 
 class Step(NamedTuple):
@@ -33,10 +41,12 @@ class Step(NamedTuple):
 class Strand:
     """The changes that wait for one flag's notifiers."""
 
-    __slots__ = ("busy", "call", "steps")
+    __slots__ = ("busy", "by", "call", "steps")
 
     def __init__(self, call: Callable[[Step], None]) -> None:
         self.call, self.busy = call, False
+        self.by: int | None = None
+        """The thread that calls the first of them now."""
         self.steps: deque[Step] = deque()
 
 
@@ -58,7 +68,9 @@ class Crew:
         """Begin without threads, as a process does that was just forked."""
         self._changed = threading.Condition()
         self._ready: deque[Strand] = deque()
+        self._threads: set[int] = set()
         self._running = self._idle = self._unfinished = 0
+        self._short = False
 
     def submit(self, strand: Strand, step: Step) -> None:
         """Have a step called, after those that wait already."""
@@ -67,39 +79,75 @@ class Crew:
             self._schedule(strand)
 
     def resume(self, strand: Strand) -> None:
-        """After `reset`: go on with what waited; what was being called is called again, for it may not have got far."""
+        """After `reset`: go on with what waited. What was being called is called again, for it may not have got far.
+
+        But not what this very thread is calling: it has forked, and would fork again, and so on without end.
+        """
         with self._changed:
-            self._schedule(strand)
+            if strand.by == get_ident():
+                strand.steps.popleft()
+            strand.busy, strand.by = False, None
+            if strand.steps:
+                self._schedule(strand)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing waits or is being called; tell whether that came in time."""
+        if get_ident() in self._threads:
+            raise UsageError("flush() waits for the notifiers, so a notifier that calls it would wait for itself")
         with self._changed:
+            self._staff()
             return self._changed.wait_for(lambda: not self._unfinished, timeout)
 
     def _schedule(self, strand: Strand) -> None:
-        if strand.busy:
+        if strand.busy and self._running:
             return
-        strand.busy = True
-        self._unfinished += 1
-        self._ready.append(strand)
+        if not strand.busy:
+            strand.busy = True
+            self._unfinished += 1
+            self._ready.append(strand)
+        self._staff()
+
+    def _staff(self) -> None:
+        """See that somebody comes for what is ready."""
+        if not self._ready:
+            return
         if self._idle >= len(self._ready):
             self._changed.notify_all()
         elif self._running < self._most:
-            self._running += 1
+            self._hire()
+
+    def _hire(self) -> None:
+        try:
             threading.Thread(target=self._work, name="dflag notifiers", daemon=True).start()
+        except RuntimeError as error:
+            if not self._short:
+                log.error("no thread is to be had for notifiers, which have to wait: %s", error)  # noqa: TRY400
+            self._short = True
+        else:
+            self._running += 1
+            self._short = False
 
     def _work(self) -> None:
-        changed = self._changed
+        changed, threads = self._changed, self._threads
+        threads.add(get_ident())
         while (strand := self._next(changed)) is not None:
+            strand.by = get_ident()
             strand.call(strand.steps[0])
-            with changed:
-                strand.steps.popleft()
-                if strand.steps:
-                    self._ready.append(strand)
-                else:
-                    strand.busy = False
-                    self._unfinished -= 1
-                    changed.notify_all()
+            if self._changed is not changed:
+                return
+            self._finish(strand, changed)
+        threads.discard(get_ident())
+
+    def _finish(self, strand: Strand, changed: threading.Condition) -> None:
+        with changed:
+            strand.by = None
+            strand.steps.popleft()
+            if strand.steps:
+                self._ready.append(strand)
+            else:
+                strand.busy = False
+                self._unfinished -= 1
+                changed.notify_all()
 
     def _next(self, changed: threading.Condition) -> Strand | None:
         with changed:

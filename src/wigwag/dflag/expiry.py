@@ -13,6 +13,10 @@ class Expiry:
         self._call = call
         self._timer: threading.Timer | None = None
 
+    def renew(self) -> None:
+        """Have no alarm: it was the parent's, in a process that was just forked."""
+        self._timer = None
+
     def arm(self, delay: float | None) -> None:
         """Call back after so many seconds and not at the time given before; None: not at all."""
         if self._timer is not None:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from wigwag.dflag import validators
+from wigwag.dflag.kinds import holds_nan
 from wigwag.dflag.notify import Bell
 from wigwag.dflag.origin import Held, Origin, Slot
 from wigwag.dflag.snapshot import pinned_for
@@ -23,6 +24,7 @@ from wigwag.errors import FlagError, StaticFlagError, UsageError
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import AsyncIterator, Iterator
+    from typing import Self
 
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.kinds import Kind
@@ -194,6 +196,10 @@ class DynFlag(Generic[T]):
         """Read a value as `set` does, without swapping it in."""
         return self._guarded(lambda: self._read(content))
 
+    def compose(self, parts: list[Any] | dict[str, Any]) -> T:
+        """Read a value from a list or map of texts, without swapping it in."""
+        return self._guarded(lambda: self._judged(self.kind.composed(parts)))
+
     def admit(self, value: T) -> T:
         """Judge a value as `set_value` does, without swapping it in."""
         return self._guarded(lambda: self._judged(self.kind.take(value)))
@@ -223,7 +229,7 @@ class DynFlag(Generic[T]):
         if old is new:
             return True
         try:
-            if self.kind.is_json or (old != old and new != new):  # NaN
+            if self.kind.is_json or (holds_nan(old) and holds_nan(new)):
                 return self.kind.format(old) == self.kind.format(new)
             return bool(old == new)
         except Exception:  # noqa: BLE001 - a value's own code; what cannot be compared has changed
@@ -250,7 +256,7 @@ class DynFlag(Generic[T]):
         """Turn whatever a kind, a mutator or a validator raises into the one error; it never tells a secret."""
         try:
             return task()
-        except Exception as error:  # they are the user's functions; a bad value is no more than that
+        except (Exception, SystemExit) as error:  # they are the user's functions; a bad value is no more than that
             if self.secret:
                 raise FlagError(self.name, f"not a {self.kind.name} that is accepted (secret, so not shown)") from None
             if isinstance(error, ValueError | TypeError):
@@ -262,6 +268,16 @@ class DynFlag(Generic[T]):
             return self.admit(default)
         except FlagError as error:
             raise UsageError(f"flag {self.name!r}: the default is refused: {error.reason}") from error.__cause__
+
+    def __copy__(self) -> Self:
+        """There is one of it: a copy would never hear of a change."""
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"flag {self.name!r} belongs to this process: send its value, or its name, to another")
 
     def __repr__(self) -> str:
         shown = self.shown

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from wigwag.dflag import fork
 from wigwag.dflag.crew import Crew
@@ -140,6 +140,7 @@ class FlagSet(Definitions):
 
     def pinned(self) -> AbstractContextManager[Snapshot]:
         """Pin a snapshot: within, `flag()` is the value of its generation. Within another, this is the outer's."""
+        fork.catch_up()
         return pinning(self, self.current())
 
     def checksum(self, which: Which = "all", *, legacy: bool = False) -> str:
@@ -161,6 +162,20 @@ class FlagSet(Definitions):
         if name not in self._flags:
             raise UsageError(f"there is no flag {name!r} in the set {self.name!r}")
         self.put(self._flags[name], text, Slot(origin, place), ttl)
+
+    def set_default(self, text: str, *names: str) -> None:
+        """Change the default of flags, and with it the value of those that nothing else has given one."""
+        unknown = [name for name in names if name not in self._flags]
+        if unknown:
+            raise UsageError(f"there is no flag {unknown[0]!r} in the set {self.name!r}")
+        found, slot = [self._flags[name] for name in names], Slot(Origin.DEFAULT)
+
+        def decide() -> list[Put]:
+            for flag in found:
+                flag.refuse_if_static(self.frozen)
+            return [Put(flag, slot, flag.parse(text)) for flag in found]
+
+        self.commit(decide)
 
     def put(self, flag: DynFlag[T], content: str | bytes, slot: Slot, ttl: float | None = None) -> None:
         """Set a flag from text."""
@@ -189,12 +204,15 @@ class FlagSet(Definitions):
         """Empty a slot of a flag, and uncover what lies beneath."""
         self.commit(lambda: [Put(flag, slot, drop=True)])
 
-    def commit(self, decide: Callable[[], Iterable[Put]], done: Callable[[], None] = lambda: None) -> None:
+    def commit(
+        self, decide: Callable[[], Iterable[Put]], done: Callable[[], None] = lambda: None, *, wait: bool = True
+    ) -> None:
         """Make many changes under one generation; `decide` is called while nobody else changes anything.
 
-        `done` is called when all values are in place, before anybody is told.
+        `done` is called when all values are in place, before anybody is told. Without `wait`, the calls to be made are
+        left to another thread if one is at it.
         """
-        self._store.commit(decide, done)
+        self._store.commit(decide, done, wait=wait)
 
     @contextmanager
     def override(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Iterator[None]:
@@ -225,6 +243,7 @@ class FlagSet(Definitions):
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until the notifiers that threads call have been called; tell whether that came in time."""
+        fork.catch_up()
         with self._store.lock:  # a commit whose values can be seen already has told the crew when this is free
             pass
         return self.crew.flush(timeout)
@@ -251,6 +270,12 @@ class FlagSet(Definitions):
         with self._store.lock:
             self.notifier_errors += 1
 
+    def _bells(self) -> list[Bell]:
+        return [self._bell, *(flag.bell for flag in self)]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"the set {self.name!r} belongs to this process: copy or send `snapshot()`, or its checksum")
+
     def before_fork(self) -> None:
         self._store.before_fork()
 
@@ -259,8 +284,14 @@ class FlagSet(Definitions):
 
     def after_fork_in_child(self) -> None:
         self.crew.reset()
-        self._store.after_fork_in_child()
-        for bell in (self._bell, *(flag.bell for flag in self)):
+        self._expiry.renew()
+        self._store.renew()
+        for bell in self._bells():
+            bell.renew()
+
+    def go_on_in_child(self) -> None:
+        self._store.go_on_in_child()
+        for bell in self._bells():
             bell.resume()
         if any(True for _ in self._mortal()):
             self.expire()

@@ -1,4 +1,4 @@
-"""The part of the updater that lives in an event loop: pictures are taken, and how directories are doing is noted."""
+"""The part of the updater that lives in an event loop: pictures are taken, and how places are doing is noted."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 
 if TYPE_CHECKING:
-    from wigwag.dflag.places import Contents, Directory
+    from wigwag.dflag.contents import Contents
+    from wigwag.dflag.places import Place
     from wigwag.dflag.plan import Picture
     from wigwag.dflag.updater import Updater
     from wigwag.pipeline.spec import Watcher
     from wigwag.pipeline.status import Status
 
-    Flow: TypeAlias = Pipeline[Directory, Contents, Picture]
-    Statuses: TypeAlias = tuple[Status[Directory], ...]
+    Flow: TypeAlias = Pipeline[Place, Contents, Picture]
+    Statuses: TypeAlias = tuple[Status[Place], ...]
 
 
-def pipeline(places: Iterable[Directory], watcher: Watcher[Directory, Contents], *, required: bool) -> Flow:
-    """Make what watches directories; the first picture waits for those that are required, if any is."""
-    wanted = [Wanted(place, required=required and not place.optional) for place in places]
+def pipeline(places: Iterable[Place], watcher: Watcher[Place, Contents], *, required: bool) -> Flow:
+    """Make what watches places; the first picture waits for those that are required, if any is."""
+    wanted = [Wanted(place, required=required and place.required) for place in places]
     return Pipeline(wanted, watcher, dict)
 
 

@@ -3,14 +3,14 @@
 A kind is three functions. `parse` and `format` are each other's opposite; `take` is for a value that the program
 itself brings (a default, `set_value`): it returns it as the flag keeps it, or raises `TypeError`. All raise
 `ValueError` for what is right in kind and wrong in content. `raw`, where there is one, reads the bytes of a file that
-is not text.
+is not text; `compose` reads a list or map of texts, as a document has it.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal, InvalidOperation
@@ -40,11 +40,24 @@ class Kind(Generic[T]):
     take: Callable[[Any], T]
     raw: Callable[[bytes], T] | None = None
     is_json: bool = False
+    compose: Callable[[Any], T] | None = None
+
+    def composed(self, parts: list[Any] | dict[str, Any]) -> T:
+        """Read a list or map of texts, if this kind can be one."""
+        if self.compose is None:
+            raise wrong(parts, self.name)
+        return self.compose(parts)
 
 
 def wrong(value: object, wanted: str) -> TypeError:
     """Make the error for a value of another kind; it tells the type and not the value, which may be secret."""
     return TypeError(f"expected {wanted}, got {type(value).__name__}")
+
+
+def holds_nan(value: object) -> bool:
+    """Tell whether a value is, or has in it, what equals nothing, not even itself."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | frozenset) else (value,)
+    return any(item != item for item in inner)
 
 
 def exactly(wanted: type[T], *also: type) -> Callable[[Any], T]:
@@ -70,8 +83,8 @@ def _take_int(value: Any) -> int:
 
 def _parse_decimal(text: str) -> Decimal:
     try:
-        if len(text) <= _LONGEST_DECIMAL:
-            return Decimal(text)
+        if len(text) <= _LONGEST_DECIMAL and not (value := Decimal(text)).is_snan():  # that one cannot be compared
+            return value
     except InvalidOperation:
         pass
     raise ValueError(f"{shown(text)} is not a decimal number")

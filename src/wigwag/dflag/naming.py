@@ -7,7 +7,7 @@ import re
 from wigwag.errors import UsageError
 
 _LONGEST = 253
-_BAD = re.compile(r"[\s=/\x00-\x1f\x7f]")
+_BAD = re.compile(r"[\s=/\x00-\x1f\x7f\ud800-\udfff]")
 PATH_SUFFIX = "_path"
 
 

@@ -5,7 +5,8 @@
     async    in an event loop, one call after the other; every coroutine function is called so
 
 Each gets every change, in order, once; unless it was set to an equal value, which is no change. One that raises is
-logged and counted, and called again the next time.
+logged and counted, and called again the next time. Somebody who presses Ctrl-C in the middle of a `sync` one means the
+program: that is passed on, after the others have been called.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections import deque
-from threading import Lock
+from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from wigwag.dflag.crew import BACKLOG, Crew, Step, Strand, push
@@ -45,11 +46,14 @@ class Subscription:
             return
         try:
             self.callback(step.old, step.new)
-        except BaseException as error:  # noqa: BLE001 - a notifier may fail in any way; the flag and the others live on
+        except BaseException as error:  # a notifier may fail in any way; the flag and the others live on
+            if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+                raise
             self.failed(error)
 
-    def renew(self) -> None:
-        """Have locks that nobody holds, in a process that was just forked."""
+    def renew(self) -> bool:
+        """Have locks that nobody holds, in a process that was just forked; False: it cannot be called there."""
+        return True
 
     def failed(self, error: BaseException) -> None:
         """Log and count a failure; of a secret flag, without words that may hold its value."""
@@ -79,8 +83,10 @@ class AsyncSubscription(Subscription):
         except RuntimeError:
             self.cancel()
 
-    def renew(self) -> None:
+    def renew(self) -> bool:
+        """A loop that runs, runs in the parent; waking it from here would wake it there."""
         self._guard = Lock()
+        return not self._loop.is_running()
 
     def _wake(self) -> None:
         if self._task is None and self._steps:
@@ -89,14 +95,22 @@ class AsyncSubscription(Subscription):
     async def _run(self) -> None:
         try:
             while self._steps:
-                try:
-                    await cast("Awaitable[object]", self.callback(self._steps[0].old, self._steps[0].new))
-                except Exception as error:  # noqa: BLE001 - as above
-                    self.failed(error)
+                await self._called(self._steps[0])
                 with self._guard:
                     self._steps.popleft()
         finally:
             self._task = None
+
+    async def _called(self, step: Step) -> None:
+        """Call it. That it was cancelled is a failure like any other, if nobody has asked this task to end."""
+        from asyncio import CancelledError
+
+        try:
+            await cast("Awaitable[object]", self.callback(step.old, step.new))
+        except (CancelledError, Exception) as error:
+            if self._task is not None and self._task.cancelling():
+                raise
+            self.failed(error)
 
 
 class Bell:
@@ -142,18 +156,25 @@ class Bell:
         return "sync" in sorts
 
     def call(self, step: Step) -> None:
-        """Call those that are called by whoever made the change."""
+        """Call those that are called by whoever made the change; all of them, though somebody presses Ctrl-C."""
+        interrupt: KeyboardInterrupt | None = None
         for each in self._subscriptions:
             if each.how == "sync":
-                each.call(step)
+                try:
+                    each.call(step)
+                except KeyboardInterrupt as error:
+                    interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def renew(self) -> None:
+        """Have locks that nobody holds, and only notifiers that can be called, in a process that was just forked."""
+        self._guard = Lock()
+        self._subscriptions = tuple([each for each in self._subscriptions if each.renew()])
 
     def resume(self) -> None:
-        """Go on in a process that was just forked."""
-        self._guard, self._strand.busy = Lock(), False
-        for each in self._subscriptions:
-            each.renew()
-        if self._strand.steps:
-            self._crew().resume(self._strand)
+        """Go on there with what waited."""
+        self._crew().resume(self._strand)
 
     def _call(self, step: Step) -> None:
         for each in self._subscriptions:

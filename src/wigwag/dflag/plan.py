@@ -1,8 +1,9 @@
-"""What the content of mounted directories means for a set of flags. Nothing here reads or changes anything.
+"""What the content of ConfigMaps means for a set of flags. Nothing here reads or changes anything.
 
 The content is taken as a whole each time: which keys are good, which are not, which are gone, and what each flag is
 therefore to hold. So a key that was missed, repeated or refused before needs no special case. What was judged before
-and is the same still is not judged, logged or counted again.
+and is the same still is not judged, logged or counted again. The exception is a document of many flags that cannot be
+read: which flags it is about is only known from the last time that it could be, and so that is remembered.
 """
 
 from __future__ import annotations
@@ -12,23 +13,25 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from wigwag.dflag.contents import Contents, Unreadable
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.places import Contents, Directory, Unreadable
+from wigwag.dflag.places import Place, rank
 from wigwag.dflag.store import Put
-from wigwag.errors import FlagError
+from wigwag.errors import DocumentError, FlagError
 
 if TYPE_CHECKING:
+    from wigwag.dflag.documents import Document, Node
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
 
 Level: TypeAlias = Literal["warning", "error"]
-Picture: TypeAlias = Mapping[Directory, Contents]
-"""What is in each directory that has answered."""
+Picture: TypeAlias = Mapping[Place, Contents]
+"""What is in each place that has answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How directories are read and followed.
+    """How places are read and followed.
 
     >>> Policy(on_missing="keep").unknown
     'warn'
@@ -38,7 +41,7 @@ class Policy:
     """What a key that is gone means: the flag falls back to what else there is for it, keeps its value, or keeps it and
     that is an error."""
     unknown: Literal["warn", "error", "ignore"] = "warn"
-    """What a file that names no flag is."""
+    """What a key that names no flag is."""
     atomic: Literal["per_key", "all"] = "per_key"
     """Whether a bad key spoils itself only, or all that came with it."""
     tolerant: bool = False
@@ -55,13 +58,13 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something about a directory that somebody should look at."""
+    """Something about a place that somebody should look at."""
 
     level: Level
     place: str
-    """The directory."""
+    """The directory, or `configmap/NAMESPACE/NAME`."""
     key: str
-    """The path of the file in it; empty: the directory itself."""
+    """The key, or path of the file, in it; empty: the place itself. `app.yaml#db.size` is a value in a document."""
     reason: str
     digest: str = field(default="", repr=False)
     """Tells one bad content from the next, if the reason does not."""
@@ -71,11 +74,20 @@ class Problem:
 
 
 class Outcome(NamedTuple):
-    """What was made of a file."""
+    """What was made of a value."""
 
-    content: bytes | Unreadable
+    content: bytes | Unreadable | Node
     flag: DynFlag[Any] | None
     value: Any = None
+    problem: Problem | None = None
+
+
+class Opened(NamedTuple):
+    """What was made of a document."""
+
+    content: bytes | Unreadable
+    document: Document | None = None
+    """What it says, or said when it could last be read; None: it never could."""
     problem: Problem | None = None
 
 
@@ -84,55 +96,75 @@ class Plan:
     """What is to be done, and to be told."""
 
     puts: list[Put] = field(default_factory=list)
-    outcomes: dict[tuple[Directory, str], Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[Place, str], Outcome] = field(default_factory=dict)
+    opened: dict[tuple[Place, str], Opened] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     restart: dict[str, str] = field(default_factory=dict)
-    """Static flags that are to be something else, and which file says so."""
+    """Static flags that are to be something else, and which key says so."""
     refused: bool = False
     """Whether nothing is to be done because something is wrong."""
 
 
-def plan(
-    flags: FlagSet, picture: Picture, before: Mapping[tuple[Directory, str], Outcome], policy: Policy, *, static: bool
-) -> Plan:
-    """Decide what the flags are to hold; `before` has what was made of files last time.
+def plan(flags: FlagSet, picture: Picture, before: Plan, policy: Policy, *, static: bool) -> Plan:
+    """Decide what the flags are to hold; `before` has what was made of all keys last time.
 
     With `static`, static flags may still change.
     """
     planner = _Planner(flags, before, policy, static)
     for place, contents in picture.items():
-        slot = Slot(Origin.CONFIGMAP, place.path, place.position)
-        for key in sorted(contents):
-            planner.see(place, slot, key, contents[key])
-        planner.miss(slot)
+        planner.see(place, contents)
     return planner.plan()
 
 
 class _Planner:
-    def __init__(
-        self, flags: FlagSet, before: Mapping[tuple[Directory, str], Outcome], policy: Policy, static: bool
-    ) -> None:
+    def __init__(self, flags: FlagSet, before: Plan, policy: Policy, static: bool) -> None:
         self._flags, self._before, self._policy, self._static = flags, before, policy, static
         self._found = Plan()
         self._wanted: dict[tuple[Slot, DynFlag[Any]], tuple[str, Outcome]] = {}
 
-    def see(self, place: Directory, slot: Slot, key: str, content: bytes | Unreadable) -> None:
-        """Judge a file, and note whose value it wants to be."""
-        name = place.flag_name(key)
-        if name is None:
-            return
-        flag = self._flags.find(name)
-        outcome = self._before.get((place, key))
+    def see(self, place: Place, contents: Contents) -> None:
+        """Judge all that is in a place: documents in the order of their patterns, then single keys, by name."""
+        slot = Slot(Origin.CONFIGMAP, place.title, place.position)
+        whole = True
+        for key in sorted(contents, key=lambda key: (rank(place.documents, key), key)):
+            if rank(place.documents, key) < len(place.documents):
+                whole &= self._see_document(place, slot, key, contents[key])
+            elif (name := place.names.flag(key)) is not None:
+                self._see_value(place, slot, key, contents[key], self._flags.find(name))
+        if whole:
+            self._miss(slot)
+
+    def _see_document(self, place: Place, slot: Slot, key: str, content: bytes | Unreadable) -> bool:
+        """Judge the values of a document, of the last good one if need be; tell whether there is any."""
+        from wigwag.dflag.unfold import unfold
+
+        opened = self._before.opened.get((place, key), Opened(b""))
+        if opened.content != content or opened.document is None:
+            opened = _open(place, key, content, opened)
+        self._found.opened[place, key] = opened
+        if opened.problem is not None:
+            self._found.problems.append(opened.problem)
+        if opened.document is None:
+            return False
+        for name, flag, node in unfold(opened.document, place.names, self._flags):
+            self._see_value(place, slot, f"{key}#{name}", node, flag)
+        return True
+
+    def _see_value(
+        self, place: Place, slot: Slot, key: str, content: bytes | Unreadable | Node, flag: DynFlag[Any] | None
+    ) -> None:
+        """Judge a value, and note whose it wants to be."""
+        outcome = self._before.outcomes.get((place, key))
         if outcome is None or outcome.content != content or outcome.flag is not flag:
-            outcome = self._judge(place.path, key, content, flag)
+            outcome = self._judge(place.title, key, content, flag)
         self._found.outcomes[place, key] = outcome
         if outcome.problem is not None:
             self._found.problems.append(outcome.problem)
         if flag is not None:
             self._claim(slot, key, outcome, flag)
 
-    def miss(self, slot: Slot) -> None:
-        """Decide about the flags that had a value from a directory and have none now."""
+    def _miss(self, slot: Slot) -> None:
+        """Decide about the flags that had a value from a place and have none now."""
         for flag in self._flags:
             if slot not in flag.layers or (slot, flag) in self._wanted:
                 continue
@@ -151,16 +183,15 @@ class _Planner:
             self._found.puts, self._found.refused = [], True
         return self._found
 
-    def _judge(self, place: str, key: str, content: bytes | Unreadable, flag: DynFlag[Any] | None) -> Outcome:
+    def _judge(self, place: str, key: str, content: bytes | Unreadable | Node, flag: DynFlag[Any] | None) -> Outcome:
         if flag is None:
             return Outcome(content, None, problem=self._unknown(place, key))
         if isinstance(content, Unreadable):
             return Outcome(content, flag, problem=Problem("error", place, key, content.reason))
         try:
-            return Outcome(content, flag, flag.parse(content))
+            return Outcome(content, flag, _parsed(flag, content))
         except FlagError as error:
-            digest = sha256(content).hexdigest()[:16]
-            return Outcome(content, flag, problem=Problem("error", place, key, error.reason, digest))
+            return Outcome(content, flag, problem=Problem("error", place, key, error.reason, _digest(content)))
 
     def _unknown(self, place: str, key: str) -> Problem | None:
         if self._policy.unknown == "ignore":
@@ -183,3 +214,27 @@ class _Planner:
         held = put.flag.layers.get(put.slot, put.flag.held)
         if put.drop or not put.flag.same(held.value, put.value):
             self._found.restart[put.flag.name] = why
+
+
+def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened) -> Opened:
+    """Read a document; one that cannot be read says what it said before."""
+    from wigwag.dflag.documents import read_document
+
+    if isinstance(content, Unreadable):
+        return Opened(content, before.document, Problem("error", place.title, key, content.reason))
+    try:
+        return Opened(content, read_document(key, content))
+    except DocumentError as error:
+        return Opened(content, before.document, Problem("error", place.title, key, str(error), _digest(content)))
+
+
+def _parsed(flag: DynFlag[Any], content: bytes | Node) -> Any:
+    if isinstance(content, bytes):
+        return flag.parse(content)
+    from wigwag.dflag.unfold import value_of
+
+    return value_of(flag, content)
+
+
+def _digest(content: bytes | Node) -> str:
+    return sha256(content if isinstance(content, bytes) else repr(content).encode()).hexdigest()[:16]

@@ -10,12 +10,11 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.mounts import frozen_here
 from wigwag.dflag.plan import Plan, Problem, plan
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.places import Directory
+    from wigwag.dflag.places import Place
     from wigwag.dflag.plan import Picture, Policy
     from wigwag.dflag.store import Put
     from wigwag.pipeline.status import Status
@@ -33,25 +32,25 @@ class Record:
         self._flags, self._policy = flags, policy
         self._picture: Picture = {}
         self._mounts: tuple[Problem, ...] = ()
-        self._failing: Mapping[Directory, str] = {}
+        self._failing: Mapping[Place, str] = {}
         self.plan = Plan()
         self.generation = self.warnings = self.errors = 0
 
     def problems(self) -> tuple[Problem, ...]:
         """Return all that is wrong now."""
-        failing = (Problem("error", place.path, "", reason) for place, reason in self._failing.items())
+        failing = (Problem("error", place.title, "", reason) for place, reason in self._failing.items())
         return (*self._mounts, *failing, *self.plan.problems)
 
     def apply(self, picture: Picture, *, static: bool) -> None:
-        """Make the flags what the directories say, under one generation, and tell what is wrong.
+        """Make the flags what the places say, under one generation, and tell what is wrong.
 
-        Of a directory that is not in the picture, because it has not answered yet, the last content stays.
+        Of a place that is not in the picture, because it has not answered yet, the last content stays.
         """
         before, whole = self.plan, {**self._picture, **picture}
         known, fresh = set(before.problems), list[Problem]()
 
         def decide() -> list[Put]:
-            self.plan = plan(self._flags, whole, before.outcomes, self._policy, static=static)
+            self.plan = plan(self._flags, whole, before, self._policy, static=static)
             fresh.extend(problem for problem in self.plan.problems if problem not in known)
             self._count(fresh)
             return self.plan.puts
@@ -61,7 +60,7 @@ class Record:
                 self.generation += 1
                 self._picture = whole
 
-        self._flags.commit(decide, done)
+        self._flags.commit(decide, done, wait=static)  # the thread of an updater waits for no other: it may be stopped
         self._log(fresh)
         for name in self.plan.restart.keys() - before.restart.keys():
             log.warning("the static flag %r is another in %s: restart required", name, self.plan.restart[name])
@@ -76,25 +75,25 @@ class Record:
         if len(problems) > SHOWN:
             log.error("and %d more problems; see Updater.problems", len(problems) - SHOWN)
 
-    def note_statuses(self, statuses: Iterable[Status[Directory]]) -> None:
-        """Note which directories cannot be read; one that is optional may be missing until it has come once."""
+    def note_statuses(self, statuses: Iterable[Status[Place]]) -> None:
+        """Note which places cannot be read; a directory that is optional may be missing until it has come once."""
         failing = {}
         for status in statuses:
             before = self._failing.get(status.spec)
-            if status.state == "failing" and (status.values or not status.spec.optional):
+            if status.state == "failing" and (status.values or status.spec.required):
                 failing[status.spec] = status.error or ""
             elif status.state == "starting" and before is not None:
                 failing[status.spec] = before
         self.note_failing(failing)
 
-    def note_failing(self, failing: Mapping[Directory, str]) -> None:
-        """Note which directories cannot be read, and why."""
+    def note_failing(self, failing: Mapping[Place, str]) -> None:
+        """Note which places cannot be read, and why."""
         self.errors += sum(self._failing.get(place) != reason for place, reason in failing.items())
         self._failing = failing
 
-    def note_mounts(self, places: Iterable[Directory]) -> None:
+    def note_mounts(self, places: Iterable[Place]) -> None:
         """Note what will never change."""
-        found = [Problem("warning", place.path, key, _FROZEN) for place in places for key in frozen_here(place.path)]
+        found = [Problem("warning", place.title, key, _FROZEN) for place in places for key in place.unchanging()]
         fresh = [problem for problem in found if problem not in self._mounts]
         self._mounts = tuple(found)
         self._count(fresh)

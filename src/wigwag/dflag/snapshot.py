@@ -64,19 +64,20 @@ class Snapshot(Mapping[str, Any]):
         return f"<Snapshot of generation {self.generation}: {len(self)} flags>"
 
 
-_pinned: ContextVar[Mapping[int, Snapshot]] = ContextVar("wigwag.dflag.pinned")
+_pinned: ContextVar[Mapping[object, Snapshot]] = ContextVar("wigwag.dflag.pinned")
+"""By the flag set itself and not its `id`: a context may outlive a set, and its number would go to another."""
 
 
 def pinned_for(owner: object) -> Snapshot | None:
     """Return the snapshot of a flag set that is pinned here."""
     found = _pinned.get(None)
-    return None if found is None else found.get(id(owner))
+    return None if found is None else found.get(owner)
 
 
 @contextmanager
 def pinning(owner: object, snapshot: Snapshot) -> Iterator[Snapshot]:
     """Pin a snapshot of a flag set here."""
-    token = _pinned.set({**_pinned.get({}), id(owner): snapshot})
+    token = _pinned.set({**_pinned.get({}), owner: snapshot})
     try:
         yield snapshot
     finally:

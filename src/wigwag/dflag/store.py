@@ -5,8 +5,13 @@ place of the old one in a single step, each flag gets its value, and what the no
 Those that are called by whoever made the change are called after the lock is released, in the order of the commits.
 
 The hard case is a notifier that itself sets a flag: what follows from that waits until the present call is over, so
-nobody hears of the second change before the first. When two threads commit at once, one of them may make the calls of
-both; a commit returns when its own have been made.
+nobody hears of the second change before the first. When two threads commit at once, one of them makes the calls of
+both, and the other waits for him; but never within a notifier, nor as an updater. Two that wait for each other would
+wait for ever.
+
+The other hard case is an end in the middle: a signal handler that raises, a process that is forked. All that may fail
+is done before anything changes. From then on a change is either not begun or is made to its end (`_make`), by whoever
+finds it half made.
 """
 
 from __future__ import annotations
@@ -14,9 +19,11 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wigwag.dflag.crew import Step
+from wigwag.dflag.fork import catch_up
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
 from wigwag.dflag.snapshot import Snapshot
 
@@ -38,6 +45,25 @@ class Put(NamedTuple):
     drop: bool = False
 
 
+class _Change(NamedTuple):
+    """A commit that was decided on."""
+
+    snapshot: Snapshot
+    layers: Mapping[DynFlag[Any], Mapping[Slot, Held[Any]]]
+    chosen: Mapping[DynFlag[Any], Held[Any]]
+    steps: deque[tuple[Bell, Step]]
+    """What is still to be told."""
+
+
+class _Depth(threading.local):
+    """Within how many notifiers this thread is."""
+
+    value = 0
+
+
+_depth = _Depth()
+
+
 class Store:
     """The values of a flag set."""
 
@@ -46,12 +72,15 @@ class Store:
         self._snapshot: Snapshot | None = Snapshot(0, {}, {})
         self._generation = 0
         self._flags: Mapping[str, DynFlag[Any]] = {}
+        self._change: _Change | None = None
         self._pending: deque[tuple[Bell, Step]] = deque()
-        self._held = False
-        self._renew()
+        self._posted = self._told = 0
+        self._teller: int | None = None
+        self.renew()
 
-    def _renew(self) -> None:
-        self.lock, self._delivery, self._delivering = threading.RLock(), threading.RLock(), False
+    def renew(self) -> None:
+        """Have locks that nobody holds."""
+        self.lock, self._turn, self._held = threading.RLock(), threading.Condition(), False
 
     def know(self, flags: Mapping[str, DynFlag[Any]]) -> None:
         """Have these flags, by each of their names. The snapshot is made when it is asked for."""
@@ -61,6 +90,7 @@ class Store:
         """Return all values of now."""
         found = self._snapshot
         if found is None:
+            catch_up()
             with self.lock:
                 found = self._snapshot = self._snapshot or self._made()
         return found
@@ -69,45 +99,97 @@ class Store:
         aliases = {name: flag.name for name, flag in self._flags.items() if name != flag.name}
         return Snapshot(self._generation, {flag.name: flag.held for flag in self._flags.values()}, aliases)
 
-    def commit(self, decide: Callable[[], Iterable[Put]], done: Callable[[], None] = lambda: None) -> None:
+    def commit(
+        self, decide: Callable[[], Iterable[Put]], done: Callable[[], None] = lambda: None, *, wait: bool = True
+    ) -> None:
         """Make changes under one generation; they are decided on under the lock.
 
-        `done` is called when all values are in place, before anybody is told.
+        `done` is called when all values are in place, before anybody is told. Without `wait`, the calls to be made are
+        left to another thread if one is at it.
         """
+        catch_up()
         with self.lock:
-            due = self._swap(list(decide()))
+            before = self._posted
+            self._swap(list(decide()))
+            mine = self._posted
             done()
-        if due:
-            self._deliver()
+        if mine != before:
+            self._deliver(mine, wait)
 
-    def _swap(self, puts: list[Put]) -> bool:
-        before, number = self.snapshot(), self._generation + 1
+    def _swap(self, puts: list[Put]) -> None:
+        number = self._generation + 1
         touched = _layered(puts, number, self._wall())
         if not touched:
-            return False
+            return
         chosen = {flag: strongest(layers.values(), self._precedence) for flag, layers in touched.items()}
+        steps = deque((flag.bell, _step(flag, held)) for flag, held in chosen.items())
+        before = self.snapshot()
         after = before.replacing(number, {flag.name: held for flag, held in chosen.items()})
-        self._generation, self._snapshot = number, after
-        steps = []
-        for flag, held in chosen.items():
-            steps.append((flag.bell, Step(flag.get(), held.value, flag.same(flag.get(), held.value))))
-            flag.become(touched[flag], held)
-        due = [step for step in (*steps, (self._bell, Step(before, after))) if step[0].post(step[1])]
-        self._pending += due
-        return bool(due)
+        steps.append((self._bell, Step(before, after)))
+        self._change = _Change(after, touched, chosen, steps)
+        try:
+            self._make(self._change)
+        except BaseException:
+            self._make(self._change)
+            raise
 
-    def _deliver(self) -> None:
-        with self._delivery:
-            if self._delivering:
-                return
-            self._delivering = True
+    def _make(self, change: _Change) -> None:
+        """Make a change that was decided on; half of it may have been made before. Nothing in here fails by itself."""
+        self._generation, self._snapshot = change.snapshot.generation, change.snapshot
+        for flag, held in change.chosen.items():
+            flag.become(change.layers[flag], held)
+        while change.steps:
+            bell, step = change.steps[0]
+            if bell.post(step):
+                self._pending.append((bell, step))
+                self._posted += 1
+            change.steps.popleft()
+        self._change = None
+
+    def _deliver(self, mine: int, wait: bool) -> None:
+        """See that the calls are made up to this one: make them, or leave it to who is at it, and wait for him."""
+        with self._turn:
+            while self._teller is not None:
+                if self._teller == get_ident() or _depth.value or not wait:
+                    return
+                self._turn.wait()
+                if self._told >= mine:
+                    return
+            self._teller = get_ident()
+        turn, depth = self._turn, _depth.value
+        try:
+            _depth.value = depth + 1
+            self._tell(turn)
+        finally:
+            _depth.value = depth
+            with turn:  # a signal may have ended it anywhere
+                if self._teller == get_ident() and self._turn is turn:
+                    self._teller = None
+                    turn.notify_all()
+
+    def _tell(self, turn: threading.Condition) -> None:
+        interrupt: KeyboardInterrupt | None = None
+        while (due := self._next(turn)) is not None:
             try:
-                while self._pending:
-                    bell, step = self._pending[0]
-                    bell.call(step)
-                    self._pending.popleft()
-            finally:
-                self._delivering = False
+                due[0].call(due[1])
+            except KeyboardInterrupt as error:
+                interrupt = error
+            if self._turn is not turn:
+                return  # the notifier has forked, and this is the child: the rest is told by others
+            with turn:
+                self._pending.popleft()
+                self._told += 1
+                turn.notify_all()
+        if interrupt is not None:
+            raise interrupt
+
+    def _next(self, turn: threading.Condition) -> tuple[Bell, Step] | None:
+        with turn:
+            if self._pending:
+                return self._pending[0]
+            self._teller = None
+            turn.notify_all()
+            return None
 
     def before_fork(self) -> None:
         """Let no commit be in the middle."""
@@ -116,12 +198,26 @@ class Store:
     def after_fork_in_parent(self) -> None:
         """Go on."""
         if self._held:
+            self._held = False
             self.lock.release()
 
-    def after_fork_in_child(self) -> None:
-        """Go on with new locks, and with the calls that were still to be made."""
-        self._renew()
-        self._deliver()
+    def go_on_in_child(self) -> None:
+        """Go on with a change that was half made, and with the calls that were still to be made.
+
+        One that was being made is made again; unless it was by this thread, which has forked and would fork again.
+        """
+        if self._change is not None:
+            self._make(self._change)
+        if self._teller == get_ident() and self._pending:
+            self._pending.popleft()
+            self._told += 1
+        self._teller = None
+        if self._pending:
+            self._deliver(self._posted, wait=False)
+
+
+def _step(flag: DynFlag[Any], held: Held[Any]) -> Step:
+    return Step(flag.get(), held.value, flag.same(flag.get(), held.value))
 
 
 def _layered(puts: Iterable[Put], generation: int, at: float) -> dict[DynFlag[Any], dict[Slot, Held[Any]]]:

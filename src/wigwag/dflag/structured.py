@@ -61,9 +61,11 @@ def _take_plain(value: Any) -> Any:
     if not isinstance(value, dict | list | tuple):
         raise wrong(value, "a dict or a list")
     try:
-        return freeze(msgspec.to_builtins(value))
-    except TypeError as error:
+        plain = msgspec.to_builtins(value)
+        _encode(plain)
+    except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise TypeError(f"not JSON: {error}") from None
+    return freeze(plain)
 
 
 def _encode(value: Any) -> str:

@@ -14,29 +14,23 @@ import stat
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from wigwag.dflag.places import Unreadable
+from wigwag.dflag.contents import MOST_KEYS, Unreadable
 from wigwag.sources.directory import beneath, lookups_of
 from wigwag.sources.follow import SWAPPED, Mark, Means, Pace, follow
 from wigwag.sources.lookup import EVERY, Lookup
 from wigwag.sources.read import FLAGS, read, too_large
 
 if TYPE_CHECKING:
-    from wigwag.dflag.places import Contents, Directory
+    from wigwag.dflag.contents import Contents
+    from wigwag.dflag.places import Directory
     from wigwag.dflag.plan import Policy
     from wigwag.pipeline.spec import Trouble, Unchanged
 
-_MOST_FILES = 100_000
 
-
-class Volumes:
-    """Mounted volumes as a source."""
-
-    def read(self, place: Directory) -> Contents:
-        return Volume(place).read()
-
-    def watch(self, place: Directory, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
-        pace = Pace(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
-        return follow(Volume(place), pace, Means(deaf=not policy.inotify))
+def watch_volume(place: Directory, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
+    """Yield what is in a directory whenever it changes."""
+    pace = Pace(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
+    return follow(Volume(place), pace, Means(deaf=not policy.inotify))
 
 
 class _File(NamedTuple):
@@ -85,8 +79,8 @@ class Volume:
             if left < 0:
                 raise too_large(self._path, self._place.most)
             found[file.path] = content
-            if len(found) > _MOST_FILES:
-                raise OSError(errno.EFBIG, f"more than {_MOST_FILES} files", self._path)
+            if len(found) > MOST_KEYS:
+                raise OSError(errno.EFBIG, f"more than {MOST_KEYS} files", self._path)
         return found
 
     def _content(self, file: _File) -> bytes | Unreadable:

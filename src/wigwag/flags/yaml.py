@@ -1,35 +1,15 @@
-"""YAML 1.2 documents, as JSON values.
-
-The C library reads the text; what its events mean is decided here, because YAML 1.1 would turn the variants `on` and
-`off` into booleans, and because aliases can blow up: an alias shares its value, but counts as often as it is used.
-"""
+"""Flag documents that are written in YAML; how YAML is read is in `wigwag.yaml`."""
 
 from __future__ import annotations
 
-import math
-import re
 from typing import TYPE_CHECKING
-
-import yaml
-from yaml import events
 
 from wigwag.errors import DocumentError
 from wigwag.flags.coerce import kind_of
+from wigwag.yaml import Bounds, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from wigwag.flags.model import Json, Limits
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_INTEGER = re.compile(r"([-+]?)(?:(0b[01]+)|(0o[0-7]+)|(0x[0-9a-fA-F]+)|(0[0-7]+)|(0|[1-9][0-9]*))")
-_LONGEST_NUMBER = 4000
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_CONSTANTS = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
-    text: value for value in (True, False) for text in (str(value).lower(), str(value), str(value).upper())
-}
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_MERGE = "<<"
 
 
 def parse_yaml(text: bytes, limits: Limits) -> dict[str, Json]:
@@ -43,172 +23,8 @@ def parse_yaml(text: bytes, limits: Limits) -> dict[str, Json]:
 
 def parse_value(text: bytes, limits: Limits) -> Json:
     """Return whatever value the text is."""
-    try:
-        return _Builder(yaml.parse(text, Loader=_LOADER), limits).document()
-    except yaml.YAMLError as error:
-        raise DocumentError(f"not valid YAML: {_summary(error)}") from error
-    except UnicodeDecodeError as error:
-        raise DocumentError("not valid YAML: text that is not UTF-8") from error
-    except RecursionError as error:
-        raise DocumentError("not valid YAML: nested too deeply") from error
+    return load(text, Bounds(limits.document_bytes, limits.depth, " (raise Limits.{})"))
 
 
 def _like_a_path(value: Json) -> bool:
     return isinstance(value, str) and "\n" not in value and value.lower().endswith((".json", ".yaml", ".yml"))
-
-
-class _Builder:
-    """Builds values from events, one level of Python's stack per level of the document, within limits."""
-
-    def __init__(self, stream: Iterator[yaml.Event], limits: Limits) -> None:
-        self._next = stream.__next__
-        self._limits = limits
-        self._size = 0
-        self._anchors: dict[str, tuple[Json, int]] = {}
-
-    def document(self) -> Json:
-        while not isinstance(event := self._next(), events.DocumentStartEvent):
-            if isinstance(event, events.StreamEndEvent):
-                return {}
-        value = self._value(self._next(), 0)
-        self._next()
-        if isinstance(event := self._next(), events.DocumentStartEvent):
-            raise _fault(event, "a second document; a flag file has one")
-        return value
-
-    def _value(self, event: yaml.Event, depth: int) -> Json:
-        if depth > self._limits.depth:
-            raise _fault(event, f"nested more than {self._limits.depth} deep (raise Limits.depth)")
-        before = self._size
-        self._count(event, 1 + len(getattr(event, "value", "")))
-        if isinstance(event, events.AliasEvent):
-            return self._alias(event)
-        if isinstance(event, events.ScalarEvent):
-            value = _scalar(event)
-        elif isinstance(event, events.SequenceStartEvent):
-            _check_tag(event, "seq")
-            value = self._sequence(depth)
-        else:
-            _check_tag(event, "map")
-            value = self._mapping(depth)
-        if event.anchor:  # type: ignore[attr-defined]
-            self._anchors[event.anchor] = value, self._size - before  # type: ignore[attr-defined]
-        return value
-
-    def _alias(self, event: events.AliasEvent) -> Json:
-        if event.anchor not in self._anchors:
-            raise _fault(event, f"the alias *{event.anchor} has no anchor before it")
-        value, size = self._anchors[event.anchor]
-        self._count(event, size)
-        return value
-
-    def _sequence(self, depth: int) -> list[Json]:
-        items = []
-        while not isinstance(event := self._next(), events.SequenceEndEvent):
-            items.append(self._value(event, depth + 1))
-        return items
-
-    def _mapping(self, depth: int) -> dict[str, Json]:
-        members: dict[str, Json] = {}
-        merged: dict[str, Json] | None = None
-        while not isinstance(event := self._next(), events.MappingEndEvent):
-            key = self._value(event, depth + 1)
-            value = self._value(self._next(), depth + 1)
-            merging = key == _MERGE and getattr(event, "implicit", (False,))[0]
-            name = _MERGE if merging else _name(event, key)
-            if name in members or (merging and merged is not None):
-                raise _fault(event, f"the key {name!r} appears twice")
-            if merging:
-                merged = _merge(event, value)
-            else:
-                members[name] = value
-        return merged | members if merged is not None else members
-
-    def _count(self, event: yaml.Event, size: int) -> None:
-        self._size += size
-        if self._size > (limit := self._limits.document_bytes):
-            raise _fault(event, f"more than {limit} bytes once aliases are expanded (raise Limits.document_bytes)")
-
-
-def _scalar(event: events.ScalarEvent) -> Json:
-    text, tag = event.value, event.tag
-    if tag is not None and tag != "!":
-        return _tagged(event, tag)
-    if not event.implicit[0]:
-        return text
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    number = _number(event, text)
-    if number is not None:
-        return number
-    if _NOT_FINITE.fullmatch(text):
-        raise _fault(event, f"{text} is not a JSON number")
-    return text
-
-
-def _number(event: yaml.Event, text: str) -> int | float | None:
-    """Read a number as the YAML reader of flagd does: with 0b, 0o, 0x, a leading 0 for octal, and underscores."""
-    plain = text.replace("_", "") if text[:1].isdigit() or text[:1] in "+-." else text
-    if len(plain) > _LONGEST_NUMBER:
-        return None
-    match = _INTEGER.fullmatch(plain)
-    if match:
-        sign, binary, octal, hexadecimal, old_octal, decimal = match.groups()
-        prefixed = binary or octal or hexadecimal
-        size = int(prefixed, 0) if prefixed else int(old_octal, 8) if old_octal else int(decimal)
-        return -size if sign == "-" else size
-    return _finite(event, float(plain)) if _FLOAT.fullmatch(plain) else None
-
-
-def _tagged(event: events.ScalarEvent, tag: str) -> Json:
-    kind = tag.removeprefix("tag:yaml.org,2002:")
-    if kind == "str":
-        return event.value
-    plain = _scalar(events.ScalarEvent(None, None, (True, False), event.value, event.start_mark, event.end_mark))
-    kinds = {"int": int, "float": (int, float), "bool": bool, "null": type(None)}
-    if kind not in kinds or not isinstance(plain, kinds[kind]):  # type: ignore[arg-type]
-        raise _fault(event, f"the tag {tag} cannot be applied here")
-    return plain
-
-
-def _check_tag(event: yaml.Event, kind: str) -> None:
-    tag = getattr(event, "tag", None)
-    if tag not in (None, "!", f"tag:yaml.org,2002:{kind}"):
-        raise _fault(event, f"the tag {tag} cannot be applied here")
-
-
-def _finite(event: yaml.Event, number: float) -> float:
-    if not math.isfinite(number):
-        raise _fault(event, "a number out of range")
-    return number
-
-
-def _name(event: yaml.Event, key: Json) -> str:
-    if isinstance(key, str):
-        return key
-    if isinstance(key, list | dict):
-        raise _fault(event, "a key must be text")
-    return str(getattr(event, "value", key))
-
-
-def _merge(event: yaml.Event, value: Json) -> dict[str, Json]:
-    parts = value if isinstance(value, list) else [value]
-    merged: dict[str, Json] = {}
-    for part in reversed(parts):
-        if not isinstance(part, dict):
-            raise _fault(event, "`<<` merges mappings only")
-        merged |= part
-    return merged
-
-
-def _fault(event: yaml.Event, message: str) -> DocumentError:
-    mark = event.start_mark
-    where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    return DocumentError(f"not valid YAML: {message}{where}")
-
-
-def _summary(error: yaml.YAMLError) -> str:
-    problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
-    if problem and mark:
-        return f"{problem} at line {mark.line + 1}, column {mark.column + 1}"
-    return " ".join(str(error).split())

@@ -1,0 +1,97 @@
+"""Following a ConfigMap at the API server: what the object means, whenever something is heard of it.
+
+The watch is `wigwag.kube`'s: it begins with what is there, goes on from its version, and retries by itself. Here is
+decided what an object that is missing, or too large, comes to. A single look is the beginning of a watch, so there is
+one way to ask, and one to be refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import TYPE_CHECKING
+
+from wigwag.dflag.contents import MOST_KEYS
+from wigwag.errors import WigwagError
+from wigwag.kube.client import Kube
+from wigwag.kube.discover import find_cluster
+from wigwag.kube.follow import watch_kube
+from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.watch import closing, first
+from wigwag.sources.kubernetes.objects import decode_config_map
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from wigwag.dflag.cluster.configmap import ConfigMap
+    from wigwag.dflag.contents import Contents
+    from wigwag.kube.decode import Key
+    from wigwag.kube.reflector import Item
+
+PATIENCE = 45.0
+"""The seconds that a single look may take: more than the API server gets for the beginning of an answer."""
+
+
+def connect(place: ConfigMap) -> Kube:
+    """Make a client of the API server that a place, KUBECONFIG or the pod names; `UsageError` if there is none."""
+    return Kube(find_cluster(os.environ, place.kubeconfig, place.context))
+
+
+async def watch(
+    place: ConfigMap, connect: Callable[[ConfigMap], Kube] = connect
+) -> AsyncIterator[Contents | Trouble | Unchanged]:
+    """Yield what a ConfigMap holds whenever that changes, that it has not, or why that cannot be told at present."""
+    judge, kube = Judge(place), connect(place)
+    try:
+        async with closing(watch_kube(kube, place.watched(), decode_config_map)) as items:
+            async for item in items:
+                yield judge(item)
+    finally:
+        kube.close()
+
+
+async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Trouble:
+    """Return what a ConfigMap holds now, or why that cannot be known."""
+    try:
+        async with asyncio.timeout(patience):
+            found = await first(watch(place))
+    except TimeoutError:
+        return Trouble(f"the API server has not answered within {patience:g} seconds; see whether it can be reached")
+    except WigwagError as error:
+        return Trouble(str(error))
+    return Trouble("the watch ended") if found is None else found
+
+
+class Judge:
+    """Decides what is heard of an object means; remembers whether there was one."""
+
+    def __init__(self, place: ConfigMap) -> None:
+        self._place, self._seen = place, False
+        self._trouble: Trouble | None = None
+
+    def __call__(self, item: Item[dict[str, bytes]]) -> Contents | Trouble | Unchanged:
+        """Return what it comes to. What is missing stays missing, though all else is well again."""
+        if isinstance(item, Trouble):
+            return item
+        if isinstance(item, Unchanged):
+            return self._trouble or item
+        found = self._contents(item)
+        self._trouble = found if isinstance(found, Trouble) else None
+        return found
+
+    def _contents(self, objects: Mapping[Key, dict[str, bytes]]) -> Contents | Trouble:
+        place = self._place
+        held = objects.get((place.namespace, place.name))
+        if held is None:
+            return {} if place.optional else self._missing()
+        self._seen = True
+        visible = {key: content for key, content in held.items() if not key.startswith(".")}
+        if sum(map(len, visible.values())) > place.most or len(visible) > MOST_KEYS:
+            return Trouble(f"{place} is larger than the limit of {place.most} bytes or {MOST_KEYS} keys")
+        return visible
+
+    def _missing(self) -> Trouble:
+        what = f"ConfigMap {self._place.name} in the namespace {self._place.namespace}"
+        if self._seen:
+            return Trouble(f"there is no {what} any more; what it held stays until it is back")
+        return Trouble(f"there is no {what}; create it, check the name, or call it optional")

@@ -1,0 +1,244 @@
+"""Flags of ours among those of absl, and flags of absl made dynamic.
+
+    define(flags)                   our flags are flags of absl, too: --rate=5, --nodry_run, --flagfile, FLAGS.rate
+    rate = dynamic(flags, _RATE)    a flag of absl is one of ours, too: a ConfigMap changes it, and with it FLAGS.rate
+
+Either way there is one value, and both sides see it. absl sets a flag as soon as it has read it, so here a command line
+is not one generation. Its validators are asked before a value is taken; one about several flags is asked with the
+others as they are, so two keys of a ConfigMap that fit only together are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+
+from wigwag.dflag.containers import splitter
+from wigwag.dflag.flag import HIDDEN
+from wigwag.dflag.frontends.given import COMMAND_LINE, Given, judged, needs, put, told
+from wigwag.dflag.frontends.spelling import help_text, is_switch
+from wigwag.dflag.kinds import Kind
+from wigwag.dflag.numerals import format_bool
+from wigwag.dflag.origin import Origin, Slot, strongest
+from wigwag.errors import FlagError
+
+try:
+    from absl import flags as absl
+except ModuleNotFoundError as error:
+    raise needs("absl-py", "absl") from error
+
+if TYPE_CHECKING:
+    from wigwag.dflag.define import FlagOptions
+    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flagset import FlagSet
+
+T = TypeVar("T")
+_PROGRAM = Slot(Origin.PROGRAM)
+absl.disclaim_key_flags()  # what is defined here is of the module that asked for it, and in its --help
+
+
+def define(flags: FlagSet, values: absl.FlagValues = absl.FLAGS) -> None:
+    """Define each flag in absl as well, under each of its names.
+
+    >>> from wigwag import dflag
+    >>> flags, values = dflag.FlagSet("example"), absl.FlagValues()
+    >>> rate, dry = flags.int("rate", 10), flags.bool("dry_run", True)
+    >>> define(flags, values)
+    >>> values(["program", "--rate=20", "--nodry_run", "file"])
+    ['program', 'file']
+    >>> rate.get(), str(rate.held), dry.get()
+    (20, 'command line', False)
+    >>> rate.set("30"); values.rate
+    30
+    """
+    for flag in flags:
+        for name in flag.names:
+            absl.DEFINE_flag(_Shown(flag, name), values)
+
+
+class _Parser(absl.ArgumentParser[Any]):
+    """What absl asks whether a text is good."""
+
+    def __init__(self, flag: DynFlag[Any], name: str) -> None:
+        self._flag, self._name = flag, name
+
+    def parse(self, argument: Any) -> Any:
+        """Return the value that a text means; what is no text is a value already."""
+        try:
+            return judged(self._flag, argument) if isinstance(argument, str) else self._flag.admit(argument)
+        except FlagError as error:
+            raise absl.IllegalFlagValueError(f"flag --{self._name}: {_reason(self._flag, argument, error)}") from None
+
+    def flag_type(self) -> str:
+        return self._flag.kind.name
+
+
+def _reason(flag: DynFlag[Any], argument: Any, error: FlagError) -> str:
+    return told(flag, argument, error) if isinstance(argument, str) else error.reason
+
+
+class _Serializer(absl.ArgumentSerializer[Any]):
+    """How absl writes a value; a secret is not written."""
+
+    def __init__(self, flag: DynFlag[Any]) -> None:
+        self._flag = flag
+
+    def serialize(self, value: Any) -> str:
+        return HIDDEN if self._flag.secret else self._flag.kind.format(value)
+
+
+class _Shown(absl.Flag[Any]):
+    """A flag of ours, as absl sees it. It holds nothing itself."""
+
+    def __init__(self, flag: DynFlag[Any], name: str) -> None:
+        self._flag = flag
+        super().__init__(
+            _Parser(flag=flag, name=name),  # by keyword: absl keeps for ever the parsers that it can find again
+            _Serializer(flag),
+            name,
+            None,
+            help_text(flag, default=False),
+            boolean=is_switch(flag),
+        )
+
+    @property
+    def value(self) -> Any:
+        """The value of now."""
+        return self._flag.get()
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        """Take what the program sets. What it would be anyhow is absl taking a value back that it could not keep."""
+        beneath = {slot: held for slot, held in self._flag.layers.items() if slot != _PROGRAM}
+        held = strongest(beneath.values(), self._flag.home.precedence)
+        if value is None or self._flag.same(held.value, value):
+            self._flag.reset()
+        else:
+            put([Given(self._flag, self.parser.parse(value), _PROGRAM)])
+
+    @property
+    def default(self) -> Any:
+        """The default of now."""
+        return self._flag.default
+
+    @default.setter
+    def default(self, value: Any) -> None:
+        if value is not None:
+            self._flag.set_default(value)
+
+    def parse(self, argument: Any) -> None:
+        """Take what a command line gives."""
+        put([Given(self._flag, self.parser.parse(argument))])
+        self.present += 1
+
+    def unparse(self) -> None:
+        """Forget what the command line has given."""
+        self._flag.home.drop(self._flag, COMMAND_LINE)
+        super().unparse()
+
+
+def dynamic(
+    flags: FlagSet,
+    holder: absl.FlagHolder[T],
+    values: absl.FlagValues = absl.FLAGS,
+    **options: Unpack[FlagOptions[T]],
+) -> DynFlag[T]:
+    """Make a flag of absl one of ours, too; whoever changes it, both sides see it.
+
+    >>> from wigwag import dflag
+    >>> flags, values = dflag.FlagSet("example"), absl.FlagValues()
+    >>> port = absl.DEFINE_integer("port", 80, "where to listen", lower_bound=1, flag_values=values)
+    >>> rate = dynamic(flags, port, values)
+    >>> _ = values(["program", "--port=8080"])
+    >>> rate.get(), str(rate.held)
+    (8080, 'command line')
+    >>> rate.set("8443"); port.value
+    8443
+    """
+    theirs = values[holder.name]
+    bridge = _Bridge(theirs, values)
+    judges = [bridge.judge, *options.pop("validators", ())]
+    default: Any = theirs.default
+    ours: DynFlag[T] = flags.define(holder.name, _kind(theirs), default, theirs.help, {**options, "validators": judges})
+    bridge.join(ours)
+    return ours
+
+
+class _Bridge:
+    """Between a flag of absl and its twin here."""
+
+    def __init__(self, theirs: absl.Flag[Any], values: absl.FlagValues) -> None:
+        self._theirs, self._values, self._read = theirs, values, 0
+
+    def judge(self, value: Any) -> None:
+        """Refuse what the validators of absl refuse; the default is theirs to judge, when a line is read."""
+        if value is self._theirs.default:
+            return
+        for validator in self._theirs.validators:
+            if validator.checker != self.hear:
+                _ask(validator, self._values, self._theirs.name, value)
+
+    def join(self, ours: DynFlag[Any]) -> None:
+        """Have each side hear of the other; absl tells its validators, and nobody else, what was set."""
+        self._ours = ours
+        if not self._theirs.using_default_value:
+            self.hear(self._theirs.value)
+        ours.on_change(self._tell, "sync")
+        absl.register_validator(self._theirs.name, self.hear, flag_values=self._values)  # type: ignore[no-untyped-call, unused-ignore]
+
+    def _tell(self, old: Any, new: Any) -> None:
+        self._theirs.value = new
+
+    def hear(self, value: Any) -> bool:
+        """Take what absl has been given, by a command line or by the program; if it is refused, so it is there."""
+        slot = COMMAND_LINE if self._theirs.present > self._read else _PROGRAM
+        self._read = self._theirs.present
+        if not self._ours.same(self._ours.get(), value):
+            try:
+                self._ours.refuse_if_static(self._ours.home.frozen)
+                put([Given(self._ours, self._ours.admit(value), slot)])
+            except FlagError as error:
+                raise absl.ValidationError(error.reason) from None
+            self._theirs.value = self._ours.get()
+        return True
+
+
+def _ask(validator: Any, values: absl.FlagValues, name: str, value: Any) -> None:
+    """Ask a validator about a value that the flag does not have yet."""
+    names = validator.get_flags_names()
+    asked = {each: value if each == name else values[each].value for each in names}
+    try:
+        good = validator.checker(asked if hasattr(validator, "flag_names") else value)
+    except absl.ValidationError as error:
+        raise ValueError(str(error)) from None
+    if not good:
+        raise ValueError(validator.message)
+
+
+def _kind(flag: absl.Flag[Any]) -> Kind[Any]:
+    """Return the kind of what an absl flag holds; it may be None, which is no text."""
+    parse, write, name = flag.parser.parse, _writer(flag), flag.parser.flag_type()
+    if isinstance(flag, absl.MultiFlag):
+        split = splitter(keep_empty=False, quoted=False)
+        return Kind(
+            f"list of {name}",
+            lambda text: [parse(item) for item in split(text)],
+            lambda value: ",".join(map(write, value or ())),
+            _as_it_is,
+        )
+    return Kind(name, parse, write, _as_it_is)
+
+
+def _writer(flag: absl.Flag[Any]) -> Callable[[Any], str]:
+    serializer = flag.serializer
+
+    def write(value: Any) -> str:
+        if isinstance(value, bool):
+            return format_bool(value)
+        return "" if value is None else str(value) if serializer is None else serializer.serialize(value)
+
+    return write
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -1,0 +1,120 @@
+"""What a flag is called on a command line, and what a help text says of it.
+
+A flag `my_flag` is the option `--my-flag`. Python spells options with dashes and Go programs spell flags with
+underscores, so both are understood; where two flags differ in nothing else, each keeps the name that it has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wigwag.dflag import kinds
+from wigwag.dflag.usage import shown_default
+from wigwag.dflag.validators import wishes
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flagset import FlagSet
+
+_WIDEST = 40
+
+
+class Spelled(NamedTuple):
+    """A flag, and the options for it."""
+
+    flag: DynFlag[Any]
+    on: tuple[str, ...]
+    """One option for each of its names."""
+    off: tuple[str, ...]
+    """Of a truth, those that say no."""
+
+
+def spelled(flags: FlagSet) -> list[Spelled]:
+    """Return the options of all flags, in the order of the flags.
+
+    >>> from wigwag import dflag
+    >>> flags = dflag.FlagSet("example")
+    >>> _ = flags.bool("dry_run", False, aliases=["n"]), flags.int("db.pool_size", 4)
+    >>> [(*each.on, *each.off) for each in spelled(flags)]
+    [('--db.pool-size',), ('--dry-run', '-n', '--no-dry-run')]
+    """
+    names = {name: _option(name, flags) for flag in flags for name in flag.names}
+    return [_spelled(flag, names) for flag in flags]
+
+
+def _option(name: str, flags: FlagSet) -> str:
+    dashed = name.replace("_", "-")
+    wanted = name if dashed in flags else dashed
+    return f"-{wanted}" if len(wanted) == 1 else f"--{wanted}"
+
+
+def _spelled(flag: DynFlag[Any], names: Mapping[str, str]) -> Spelled:
+    on = tuple(names[name] for name in flag.names)
+    taken = set(names.values())
+    off = tuple(f"--no-{option[2:]}" for option in on if option.startswith("--")) if is_switch(flag) else ()
+    return Spelled(flag, on, tuple(option for option in off if option not in taken))
+
+
+def is_switch(flag: DynFlag[Any]) -> bool:
+    """Tell whether a flag is a truth, which needs no value on a command line."""
+    return flag.kind is kinds.BOOL
+
+
+def other(option: str) -> str:
+    """Return an option as the other half of the world spells it.
+
+    >>> other("--db.pool-size")
+    '--db.pool_size'
+    """
+    dashes = option[: len(option) - len(option.lstrip("-"))]
+    return dashes + option.removeprefix(dashes).replace("-", "_")
+
+
+def identifier(name: str, taken: Collection[str] = ()) -> str:
+    """Return a name for a parameter of a function; not one that is taken.
+
+    >>> identifier("db.pool-size"), identifier("2x"), identifier("a.b", ["a_b"])
+    ('db_pool_size', 'flag_2x', 'a_b_')
+    """
+    found = re.sub(r"\W", "_", name.lower())
+    found = found if found.isidentifier() else f"flag_{found}"
+    while found in taken:
+        found += "_"
+    return found
+
+
+def help_text(flag: DynFlag[Any], *, default: bool = True) -> str:
+    """Return what a flag is for, what it takes, and what it is if nobody says.
+
+    >>> from wigwag import dflag
+    >>> help_text(dflag.new(int, 10, "requests per second", validators=[dflag.in_range(0, 100)]))
+    'requests per second (int, from 0 to 100; default 10)'
+    """
+    takes = ", ".join([flag.kind.name, *wishes(flag.traits.validators)])
+    notes = [takes, f"default {shown_default(flag) or '(empty)'}"] if default else [takes]
+    notes += [] if flag.dynamic else ["static"]
+    return f"{flag.usage} ({'; '.join(notes)})".strip()
+
+
+def placeholder(flag: DynFlag[Any]) -> str:
+    """Return what stands for the value in a help text.
+
+    >>> from wigwag import dflag
+    >>> [placeholder(dflag.new(type, default)) for type, default in [(int, 1), (list[float], []), (dict[str, int], {})]]
+    ['INT', 'FLOAT,…', 'KEY=INT,…']
+    """
+    if flag.kind.is_json:
+        return "JSON"
+    container, _, item = flag.kind.name.partition(" of ")
+    if container == "one":
+        choices = "{" + item.replace(", ", ",") + "}"
+        return choices if len(choices) <= _WIDEST else "NAME"
+    if container.startswith("map to "):
+        return f"KEY={_word(container)},…"
+    return f"{_word(item)},…" if item else _word(container)
+
+
+def _word(name: str) -> str:
+    return name.rsplit(" ", 1)[-1].upper()

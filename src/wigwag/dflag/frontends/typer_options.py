@@ -1,0 +1,162 @@
+"""Flags as options of a typer command.
+
+    @app.command()
+    @with_flags(flags)
+    def main(name: str) -> None: ...
+
+typer makes options of the parameters of a function. So it is shown one more for each flag; the function itself never
+sees them, for a parameter would keep the value of the start for ever. When typer calls it, what was given is put into
+the flags first, all of it under one generation. Nothing here is of click, which newer versions of typer do without.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+from wigwag.dflag.frontends.clicklike import declared, slot, variables
+from wigwag.dflag.frontends.given import Given, judged, needs, put, told
+from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, placeholder, spelled
+from wigwag.dflag.numerals import format_bool
+from wigwag.errors import FlagError
+
+try:
+    import typer
+except ModuleNotFoundError as error:
+    raise needs("typer", "typer") from error
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flagset import FlagSet
+
+R = TypeVar("R")
+
+
+class _Parameter(NamedTuple):
+    """A flag, as a parameter that typer is shown."""
+
+    name: str
+    flag: DynFlag[Any]
+    declarations: Sequence[str]
+    variables: list[str] | None
+
+    def shown(self, panel: str) -> inspect.Parameter:
+        """Return what typer makes an option of."""
+        shape: dict[str, Any] = {"parser": _checking(self.flag), "metavar": placeholder(self.flag)}
+        option = typer.Option(
+            *self.declarations,
+            help=_plain(help_text(self.flag)),
+            envvar=self.variables,
+            show_default=False,
+            rich_help_panel=panel,
+            **({} if is_switch(self.flag) else shape),
+        )
+        kind: Any = bool if is_switch(self.flag) else str
+        annotation = Annotated[kind | None, option]
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+    def given(self, context: typer.Context, value: Any) -> Given | None:
+        """Return what was given, if it was."""
+        found = None if value is None else slot(context, self.name, self.variables)
+        if found is None:
+            return None
+        text = format_bool(value) if isinstance(value, bool) else value
+        return Given(self.flag, _judged(self.flag, text, self.declarations[0]), found)
+
+
+def with_flags(flags: FlagSet, prefix: str | None = None) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Add an option for each flag to a function that typer makes a command of; with a prefix, variables are read, too.
+
+    >>> from typer.testing import CliRunner
+    >>> from wigwag import dflag
+    >>> flags = dflag.FlagSet("example")
+    >>> size = flags.int("pool_size", 4)
+    >>> app = typer.Typer()
+    >>> @app.command()
+    ... @with_flags(flags)
+    ... def main(name: str) -> None:
+    ...     print(name, size.get())
+    >>> CliRunner().invoke(app, ["x", "--pool-size", "8"]).output
+    'x 8\\n'
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        signature = inspect.signature(function, eval_str=True)
+        context = next((each.name for each in signature.parameters.values() if _is_context(each)), None)
+        ours = context or identifier("context", signature.parameters)
+        parameters = {each.name: each for each in _parameters(flags, prefix, [*signature.parameters, ours])}
+
+        @wraps(function)
+        def command(**arguments: Any) -> R:
+            values = {name: arguments.pop(name) for name in parameters}
+            found = arguments[ours] if context else arguments.pop(ours)
+            put(_given(found, parameters, values))
+            return function(**arguments)
+
+        command.__signature__ = _extended(  # type: ignore[attr-defined]
+            signature, None if context else ours, [each.shown(_panel(flags)) for each in parameters.values()]
+        )
+        return command
+
+    return decorate
+
+
+def _panel(flags: FlagSet) -> str:
+    return f"Flags of {flags.name}" if flags.name else "Flags"
+
+
+def _is_context(parameter: inspect.Parameter) -> bool:
+    return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, typer.Context)
+
+
+def _parameters(flags: FlagSet, prefix: str | None, taken: list[str]) -> Iterator[_Parameter]:
+    options = spelled(flags)
+    for option, declarations in zip(options, declared(options), strict=True):
+        name = identifier(option.flag.name, taken)
+        taken.append(name)
+        yield _Parameter(name, option.flag, declarations, variables(option.flag, prefix))
+
+
+def _extended(
+    signature: inspect.Signature, context: str | None, more: Sequence[inspect.Parameter]
+) -> inspect.Signature:
+    """Return a signature with more parameters; all by keyword, for so typer calls it."""
+    old = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
+    if context is not None:
+        old.append(inspect.Parameter(context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
+    return signature.replace(parameters=[*old, *more])
+
+
+def _given(context: typer.Context, parameters: Mapping[str, _Parameter], values: Mapping[str, Any]) -> Iterator[Given]:
+    for name, parameter in parameters.items():
+        given = parameter.given(context, values[name])
+        if given is not None:
+            yield given
+
+
+def _plain(text: str) -> str:
+    """Keep what stands in square brackets from being taken for a style, as typer does where it has rich."""
+    try:
+        from rich.markup import escape
+    except ModuleNotFoundError:
+        return text
+    return escape(text)
+
+
+def _checking(flag: DynFlag[Any]) -> Callable[[str], str]:
+    """Return what refuses a text while the line is read, when typer still knows which option it belongs to."""
+
+    def text(value: str) -> str:
+        _judged(flag, value)
+        return value
+
+    return text
+
+
+def _judged(flag: DynFlag[Any], text: str, option: str | None = None) -> Any:
+    try:
+        return judged(flag, text)
+    except FlagError as error:
+        raise typer.BadParameter(told(flag, text, error), param_hint=option) from None

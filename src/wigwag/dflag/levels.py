@@ -1,0 +1,169 @@
+"""Levels of `logging` as flags: the one of a program, that of a logger, and those of loggers nobody thought of.
+
+    loglevel(flags)                      loglevel: debug                           the root logger
+    loglevel(flags, logger="shop.db")    loglevel.shop.db: debug                   one logger, with a default and a help
+    loglevels(flags)                     loglevels: sqlalchemy=info,urllib3=debug  any logger, known beforehand or not
+
+There are two forms because they serve two needs. A flag for each logger can be seen, described and set by itself, but
+somebody must have defined it. The map is for the day on which some library has to talk: any logger may stand in it, and
+one that is taken out is as it was before.
+
+The names are those of the original and those of Python, in any case. Python has no verbose: here it lies between debug
+and info. Levels change while whoever set the flag waits, so the next line is logged by the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wigwag.dflag.containers import mapping_kind
+from wigwag.dflag.kinds import Kind, wrong
+from wigwag.dflag.numerals import shown
+from wigwag.dflag.validators import length
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flagset import FlagSet
+
+VERBOSE = 15
+"""Between `logging.DEBUG` and `logging.INFO`."""
+_LEVELS = {
+    "debug": logging.DEBUG,
+    "verbose": VERBOSE,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+    "fatal": logging.FATAL,
+}
+_NAMES = {level: name for name, level in reversed(_LEVELS.items())}
+_MOST = 100
+_USAGE = f"what is logged: one of {', '.join(_LEVELS)}"
+
+
+def level_of(name: str) -> int:
+    """Return the level of a name; Python's own names, and those that the program has added, are known, too.
+
+    >>> level_of(" Verbose\\n"), level_of("WARN"), level_of("35")
+    (15, 30, 35)
+    """
+    word = name.strip().lower()
+    known = {each.lower(): level for each, level in logging.getLevelNamesMapping().items()} | _LEVELS
+    if word in known:
+        return known[word]
+    if word.isdecimal() and len(word) <= 3:
+        return int(word)
+    raise ValueError(f"{shown(name)} is not a log level; write one of {', '.join(_LEVELS)}")
+
+
+def name_of(level: int) -> str:
+    """Return the name of a level, or its number if it has none.
+
+    >>> name_of(20), name_of(15), name_of(0), name_of(33)
+    ('info', 'verbose', 'notset', '33')
+    """
+    named = {known: each.lower() for each, known in logging.getLevelNamesMapping().items()} | _NAMES
+    return named.get(level, str(level))
+
+
+def _parse(text: str) -> str:
+    level_of(text)
+    return text.strip().lower()
+
+
+def _take(value: Any) -> str:
+    if not isinstance(value, str):
+        raise wrong(value, "the name of a log level")
+    return _parse(value)
+
+
+_LEVEL = Kind("level", _parse, str, _take)
+
+
+@dataclass(frozen=True, slots=True)
+class _LevelKind(Kind[str]):
+    """The level of a logger."""
+
+    logger: logging.Logger | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _LevelsKind(Kind[Mapping[str, str]]):
+    """The levels of loggers."""
+
+
+def loglevel(
+    flags: FlagSet, *names: str, logger: str | logging.Logger = "", default: str | None = None
+) -> DynFlag[str]:
+    """Define a flag that is the level of a logger; without a default, it is the one that the logger has.
+
+    It is called `loglevel`, or `loglevel.<logger>`, or what you call it; several names are one value. A second call
+    for the same logger gives the same flag, with more names.
+
+    >>> import logging
+    >>> from wigwag import dflag
+    >>> flags, logger = dflag.FlagSet("example"), logging.getLogger("example.db")
+    >>> level = dflag.loglevel(flags, logger=logger, default="info")
+    >>> level.name, logger.level == logging.INFO
+    ('loglevel.example.db', True)
+    >>> level.set("  DEBUG\\n"); level.get(), logger.level == logging.DEBUG
+    ('debug', True)
+    """
+    target = logging.getLogger(logger) if isinstance(logger, str) else logger
+    wanted = names or (("loglevel",) if target.parent is None else (f"loglevel.{target.name}",))
+    known = next((flag for flag in flags if isinstance(flag.kind, _LevelKind) and flag.kind.logger is target), None)
+    if known is None:
+        return _defined(flags, target, wanted, default)
+    for name in wanted:
+        if flags.find(name) is not known:
+            flags.bind(name, known)
+    if default is not None:
+        known.set_default(default)
+    return known
+
+
+def _defined(flags: FlagSet, logger: logging.Logger, names: tuple[str, ...], default: str | None) -> DynFlag[str]:
+    kind = _LevelKind(_LEVEL.name, _LEVEL.parse, _LEVEL.format, _LEVEL.take, logger=logger)
+    first = name_of(logger.level) if default is None else default
+    flag = flags.define(names[0], kind, first, _USAGE, {"aliases": names[1:]})
+    flag.on_change(lambda old, new: logger.setLevel(level_of(new)), "sync")
+    logger.setLevel(level_of(flag.get()))
+    return flag
+
+
+def loglevels(flags: FlagSet, name: str = "loglevels") -> DynFlag[Mapping[str, str]]:
+    """Define a flag that is a map from loggers to levels. One that is no longer in it is as it was before.
+
+    >>> import logging
+    >>> from wigwag import dflag
+    >>> levels = dflag.loglevels(dflag.FlagSet("example"))
+    >>> levels.set("example.http=debug, example.sql=Error")
+    >>> logging.getLogger("example.http").level, logging.getLogger("example.sql").level
+    (10, 40)
+    >>> levels.set(""); logging.getLogger("example.http").level
+    0
+    """
+    known = flags.find(name)
+    if known is not None and isinstance(known.kind, _LevelsKind):
+        return known
+    kind = mapping_kind(_LEVEL)
+    usage = "levels of loggers, as in sqlalchemy.engine=info,urllib3=debug"
+    flag = flags.define(
+        name, _LevelsKind(kind.name, kind.parse, kind.format, kind.take), {}, usage, {"validators": [length(0, _MOST)]}
+    )
+    before: dict[str, int] = {}
+
+    def apply(old: Mapping[str, str], new: Mapping[str, str]) -> None:
+        for logger in old.keys() - new.keys():
+            logging.getLogger(logger).setLevel(before.pop(logger, logging.NOTSET))
+        for logger, level in new.items():
+            before.setdefault(logger, logging.getLogger(logger).level)
+            logging.getLogger(logger).setLevel(level_of(level))
+
+    flag.on_change(apply, "sync")
+    return flag

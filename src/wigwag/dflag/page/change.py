@@ -1,0 +1,149 @@
+"""A change that is asked for, read from a request: as JSON, as a form, or in the query as the original has it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wigwag.dflag.duration import parse_duration
+from wigwag.dflag.page.listing import fields, truth
+from wigwag.dflag.page.messages import HttpError
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flag import AnyFlag
+    from wigwag.dflag.page.messages import Request
+
+LONGEST_TTL = 366 * 86400.0
+FORM = "application/x-www-form-urlencoded"
+_FORMS = f"send application/json, or {FORM}"
+
+
+class _Body(msgspec.Struct, forbid_unknown_fields=True):
+    value: msgspec.Raw
+    ttl: float | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A value that was sent as JSON and is no text."""
+
+    json: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is to be done to a flag."""
+
+    value: str | Typed = ""
+    ttl: float | None = None
+    """Seconds after which it runs out."""
+    validate_only: bool = False
+    """Whether only to tell what would happen."""
+    if_match: str = ""
+    """Tags of the values that it may replace; empty: of any."""
+
+    def read(self, flag: AnyFlag) -> Any:
+        """Return the value that the flag would hold; `FlagError` if it refuses.
+
+        A text is what `set` takes. Any other JSON is the value of a flag that is written as JSON, and else must be of
+        the flag's own type: 5 is no text.
+        """
+        if isinstance(self.value, str):
+            return flag.parse(self.value)
+        return flag.parse(self.value.json) if flag.kind.is_json else flag.admit(self.value.value)
+
+
+def media_type(request: Request) -> str:
+    """Return the type of a body, without parameters."""
+    return request.header("content-type").partition(";")[0].strip().lower()
+
+
+def read_change(request: Request) -> Change:
+    """Read a value from the body."""
+    sent = media_type(request)
+    switches = fields(request.query)
+    if sent == FORM:
+        return _from_fields({**switches, **_form(request)}, request)
+    if sent != "application/json" and not sent.endswith("+json"):
+        raise HttpError(415, f"a value cannot be sent as {sent[:100]!r}: {_FORMS}" if sent else _FORMS)
+    value, ttl = _decoded(request)
+    return Change(value, _ttl(ttl), _validate_only(switches), request.header("if-match"))
+
+
+def read_query(request: Request) -> tuple[str, Change]:
+    """Read a name and a value from the query, as in the original, or from a form."""
+    if request.body and media_type(request) != FORM:
+        raise HttpError(415, f"name and value are in the query, or sent as {FORM}")
+    given = {**fields(request.query), **_form(request)}
+    if not given.get("name"):
+        raise HttpError(400, "say which flag to set: /set?name=NAME&value=VALUE")
+    return given["name"], _from_fields(given, request)
+
+
+def read_switches(request: Request) -> Change:
+    """Read what a request says that brings no value."""
+    given = {**fields(request.query), **(_form(request) if media_type(request) == FORM else {})}
+    return Change("", None, _validate_only(given), given.get("if_match") or request.header("if-match"))
+
+
+def _from_fields(given: dict[str, str], request: Request) -> Change:
+    if "value" not in given:
+        raise HttpError(400, "say what to set it to, in the field value")
+    if_match = given.get("if_match") or request.header("if-match")
+    return Change(given["value"], _ttl(given.get("ttl")), _validate_only(given), if_match)
+
+
+def _form(request: Request) -> dict[str, str]:
+    """Read a form. A browser ends lines as a typewriter does."""
+    try:
+        text = request.body.decode("ascii")
+    except UnicodeDecodeError:
+        raise HttpError(400, "a form is sent in ASCII, with all else written as %XX") from None
+    return {name: value.replace("\r\n", "\n") for name, value in fields(text).items()}
+
+
+def _decoded(request: Request) -> tuple[str | Typed, float | str | None]:
+    try:
+        body = msgspec.json.decode(request.body.decode(), type=_Body)
+        value = msgspec.json.decode(body.value)
+        return value if isinstance(value, str) else Typed(bytes(body.value).decode(), value), body.ttl
+    except UnicodeDecodeError:
+        raise HttpError(400, "the body is not UTF-8") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        said = str(error)[:200]
+        raise HttpError(400, f'the body is not of the form {{"value": …, "ttl": seconds}}: {said}') from None
+
+
+def _validate_only(given: dict[str, str]) -> bool:
+    return truth("validate_only", given.get("validate_only", ""))
+
+
+def _ttl(given: float | str | None) -> float | None:
+    """Read for how long a value holds: seconds, or a duration such as 10m.
+
+    >>> _ttl("1.5"), _ttl("10m"), _ttl(30), _ttl("")
+    (1.5, 600.0, 30.0, None)
+    """
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return None
+    try:
+        seconds = _seconds(given)
+    except (ValueError, OverflowError):
+        raise HttpError(422, "ttl is a number of seconds, or a duration such as 10m or 1h30m") from None
+    if not 0 < seconds <= LONGEST_TTL:
+        raise HttpError(422, f"ttl must be more than 0 and at most {LONGEST_TTL:.0f} seconds")
+    return seconds
+
+
+def _seconds(given: float | str) -> float:
+    try:
+        seconds = float(given)
+    except ValueError:
+        return parse_duration(str(given).strip()).total_seconds()
+    if not isfinite(seconds):
+        raise ValueError("not a number of seconds")
+    return seconds

@@ -1,0 +1,67 @@
+"""The state of the flags for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal
+
+from wigwag.observe import Reading, Registry
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.page.state import State
+    from wigwag.dflag.updater import Updater
+    from wigwag.observe import Labels
+
+TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class _Fixed:
+    """An instrument that was read already."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    def read(self) -> Reading:
+        return self._reading
+
+
+def rendered(flags: FlagSet, state: State, updater: Updater | None) -> str:
+    """Return all numbers in the text format."""
+    readings = [*_of_flags(flags, state), *(_of_updater(updater) if updater is not None else ())]
+    return Registry(map(_Fixed, readings)).render()
+
+
+def _of_flags(flags: FlagSet, state: State) -> Iterable[Reading]:
+    checksums = {"dynamic": state.checksum_dynamic, "static": state.checksum_static}
+    overridden = sum(entry.overridden for entry in state.entries)
+    changed = sum(entry.changed for entry in state.entries)
+    yield _one("gauge", "dflag_generation", "Changes to the flags that were made together.", state.generation)
+    yield _one("gauge", "dflag_flags", "Flags that there are.", len(state.entries))
+    yield _one("gauge", "dflag_changed", "Flags that differ from their defaults.", changed)
+    yield _one("gauge", "dflag_overrides", "Flags that were given a value over HTTP.", overridden)
+    yield _one("counter", "dflag_notifier_errors", "Notifiers that raised.", flags.notifier_errors)
+    yield Reading(
+        "gauge",
+        "dflag_checksum",
+        "The checksum of the original, as a label.",
+        "",
+        ("set", "type", "checksum"),
+        [((flags.name, which, checksum), 1) for which, checksum in checksums.items()],
+    )
+
+
+def _of_updater(updater: Updater) -> Iterable[Reading]:
+    levels = [problem.level for problem in updater.problems]
+    now: list[tuple[Labels, int]] = [((level,), levels.count(level)) for level in ("error", "warning")]
+    yield _one("gauge", "dflag_updater_running", "Whether the updater watches.", int(updater.running))
+    yield _one("counter", "dflag_reloads", "Contents of the directories that were taken.", updater.generation)
+    yield _one("counter", "dflag_errors", "Errors that there were.", updater.errors)
+    yield _one("counter", "dflag_warnings", "Warnings that there were.", updater.warnings)
+    yield Reading("gauge", "dflag_problems", "What is wrong now.", "", ("level",), now)
+    restart = len(updater.restart_required)
+    yield _one("gauge", "dflag_restart_required", "Static flags that wait for a restart.", restart)
+
+
+def _one(kind: Literal["gauge", "counter"], name: str, help: str, value: float) -> Reading:
+    return Reading(kind, name, help, "", (), [((), value)])

@@ -1,0 +1,77 @@
+"""Which paths there are, and what may be done with each. The names of flags have no slash in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from wigwag.dflag.page.messages import HttpError
+
+
+class Operation(Enum):
+    """What a request asks for."""
+
+    LIST = "listFlags"
+    SHOW = "getFlag"
+    SET = "setFlag"
+    RESET = "resetFlag"
+    SET_BY_QUERY = "setFlagByQuery"
+    DESCRIBE = "describe"
+    MEASURE = "measure"
+
+
+ROUTES: Mapping[str, Mapping[str, Operation]] = {
+    "/": {"GET": Operation.LIST},
+    "/flags": {"GET": Operation.LIST},
+    "/flags/{name}": {
+        "GET": Operation.SHOW,
+        "PUT": Operation.SET,
+        "POST": Operation.SET,
+        "DELETE": Operation.RESET,
+    },
+    "/flags/{name}/reset": {"POST": Operation.RESET},  # for forms, which know no DELETE
+    "/set": {"POST": Operation.SET_BY_QUERY},
+    "/openapi.json": {"GET": Operation.DESCRIBE},
+    "/metrics": {"GET": Operation.MEASURE},
+}
+WRITES = (Operation.SET, Operation.RESET, Operation.SET_BY_QUERY)
+
+
+class Route(NamedTuple):
+    """What is asked for, and of which flag."""
+
+    operation: Operation
+    name: str = ""
+
+
+def route(method: str, path: str) -> Route:
+    """Find out what is asked for.
+
+    >>> route("PUT", "/flags/rate")
+    Route(operation=<Operation.SET: 'setFlag'>, name='rate')
+    """
+    template, name = _template(path)
+    methods = ROUTES.get(template)
+    if methods is None:
+        raise HttpError(404, f"there is nothing at {path[:100]!r}; the flags are at / and /flags/NAME")
+    operation = methods.get("GET" if method == "HEAD" else method)
+    if operation is None:
+        allowed = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
+        raise HttpError(405, _wrong_method(template, method, allowed), ("Allow", allowed))
+    return Route(operation, name)
+
+
+def _template(path: str) -> tuple[str, str]:
+    match path.removesuffix("/").split("/"):
+        case ["", "flags", name]:
+            return "/flags/{name}", name
+        case ["", "flags", name, "reset"]:
+            return "/flags/{name}/reset", name
+    return path.removesuffix("/") or "/", ""
+
+
+def _wrong_method(template: str, method: str, allowed: str) -> str:
+    if template == "/set" and method in ("GET", "HEAD"):
+        return "a GET changes nothing: POST to /set?name=NAME&value=VALUE, or PUT to /flags/NAME"
+    return f"{template} takes {allowed} and not {method[:20]}"

@@ -1,0 +1,119 @@
+"""What is done for those who set flags: who they are, what they want, and a line in the log, whatever comes of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from wigwag.dflag.numerals import shown
+from wigwag.dflag.page.access import check_origin
+from wigwag.dflag.page.change import FORM, media_type, read_change, read_query, read_switches
+from wigwag.dflag.page.messages import HTML, HttpError, Response, answer_json, answer_text
+from wigwag.dflag.page.panel import Notice
+from wigwag.dflag.page.routes import Operation
+from wigwag.dflag.page.view import wants_html
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flag import AnyFlag
+    from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.page.access import Access
+    from wigwag.dflag.page.change import Change
+    from wigwag.dflag.page.effect import Changer, Effect
+    from wigwag.dflag.page.messages import Limits, Request
+    from wigwag.dflag.page.routes import Route
+    from wigwag.dflag.page.view import View
+
+log = logging.getLogger("wigwag.dflag.page")
+_LONGEST_REASON = 300
+_ABOUT_THE_VALUE = (409, 412, 422)
+
+
+class Writing:
+    """Answers requests that change something."""
+
+    def __init__(self, flags: FlagSet, view: View, changer: Changer, access: Access, limits: Limits) -> None:
+        self._flags, self._view, self._changer = flags, view, changer
+        self._access, self._limits = access, limits
+
+    def flag(self, name: str) -> AnyFlag:
+        """Return the flag of a name or alias."""
+        flag = self._flags.find(name)
+        if flag is None:
+            raise HttpError(404, f"there is no flag {shown(name)}")
+        return flag
+
+    def answer(self, request: Request, asked: Route) -> Response:
+        """Make a change, or refuse it; to a form, say why on the page."""
+        try:
+            return self._done(request, asked)
+        except HttpError as refusal:
+            reason = shown(refusal.detail, _LONGEST_REASON)
+            log.warning("a change of %s by %s was refused: %d %s", _what(asked), _who(request), refusal.status, reason)
+            flag = self._flags.find(asked.name)
+            if flag is None or not _form(request) or refusal.status not in _ABOUT_THE_VALUE:
+                raise
+            notice = Notice(flag.name, refusal.detail, False, _typed(request, flag))
+            return self._view.page_of(request, flag, notice, refusal.status, refusal.headers)
+
+    def _done(self, request: Request, asked: Route) -> Response:
+        check_origin(request.headers, self._access.allowed_hosts)
+        self._access.check(request.headers)
+        if len(request.body) > self._limits.body:
+            raise HttpError(413, f"a body has at most {self._limits.body} bytes")
+        match asked.operation:
+            case Operation.RESET:
+                flag, change = self.flag(asked.name), read_switches(request)
+                effect = self._changer.reset(flag, change)
+            case Operation.SET:
+                flag, change = self.flag(asked.name), read_change(request)
+                effect = self._changer.set(flag, change)
+            case _:
+                name, change = read_query(request)
+                flag = self.flag(name)
+                effect = self._changer.set(flag, change)
+        _audit(request, asked, flag, change, effect)
+        return self._told(request, asked, flag, effect)
+
+    def _told(self, request: Request, asked: Route, flag: AnyFlag, effect: Effect) -> Response:
+        if asked.operation is Operation.SET_BY_QUERY and "json" not in request.header("accept"):
+            return answer_text(f'Success "{effect.name}" -> "{effect.new}"\n')
+        if not _form(request):
+            return answer_json({**effect.described(), "flag": self._view.described(flag)})
+        if effect.validate_only:
+            return self._view.page_of(request, flag, Notice(flag.name, effect.told(), True, _typed(request, flag)))
+        where = f"{quote(request.root)}/#flag-{quote(flag.name)}"
+        return Response(303, HTML, b"", (("Location", where),))
+
+
+def _form(request: Request) -> bool:
+    """Tell whether a form of the page was sent without the script."""
+    return wants_html(request) and media_type(request) == FORM
+
+
+def _typed(request: Request, flag: AnyFlag) -> str | None:
+    """Return what was typed into a form, so that it is still there; but nothing secret."""
+    if flag.secret:
+        return None
+    try:
+        value = read_change(request).value
+    except HttpError:
+        return None
+    return value if isinstance(value, str) else None
+
+
+def _what(asked: Route) -> str:
+    return f"flag {shown(asked.name)}" if asked.name else "a flag"
+
+
+def _who(request: Request) -> str:
+    return request.peer or "(unknown)"
+
+
+def _audit(request: Request, asked: Route, flag: AnyFlag, change: Change, effect: Effect) -> None:
+    if effect.validate_only:
+        return
+    verb = "reset" if asked.operation is Operation.RESET else "set"
+    old, new = shown(effect.old), shown(effect.new)  # of a secret flag, that it is secret
+    for_how_long = f" for {change.ttl:g} s" if change.ttl is not None else ""
+    log.info("flag %r was %s over HTTP by %s: %s -> %s%s", flag.name, verb, _who(request), old, new, for_how_long)

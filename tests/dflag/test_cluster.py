@@ -1,0 +1,160 @@
+"""A ConfigMap as a place: how it is named, what is heard of it means, and what it costs. The rest is in tests/real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wigwag import dflag
+from wigwag.dflag import ConfigMap, Directory
+from wigwag.dflag.cluster.outside import outside
+from wigwag.dflag.cluster.watch import Judge, look
+from wigwag.dflag.places import place_of
+from wigwag.errors import StartError, UsageError
+from wigwag.pipeline.spec import UNCHANGED, Trouble
+
+KEY = ("shop", "flags")
+PLACE = ConfigMap(*KEY)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ("configmap/shop/flags", PLACE),
+        ("./configmap/shop/flags", Directory("./configmap/shop/flags")),
+        ("/configmap/shop/flags", Directory("/configmap/shop/flags")),
+        ("configmap/shop", Directory("configmap/shop")),
+        ("configmap/shop/flags/rate", Directory("configmap/shop/flags/rate")),
+        ("configmap//flags", Directory("configmap//flags")),
+        (Path("configmap/shop/flags"), Directory("configmap/shop/flags")),
+        (PLACE, PLACE),
+    ],
+)
+def test_three_parts_name_an_object_and_all_else_is_a_path(given: Any, place: Any) -> None:
+    assert place_of(given) == place
+
+
+def test_an_updater_takes_it_wherever_it_takes_a_directory() -> None:
+    updater = dflag.Updater(dflag.FlagSet("x"), "conf", "configmap/shop/flags")
+    assert [str(place) for place in updater.places] == [f"directory:{Path.cwd() / 'conf'}", "configmap/shop/flags"]
+    assert [place.position for place in updater.places] == [0, 1]
+
+
+@pytest.mark.parametrize("names", [("", "flags"), ("shop", ""), ("shop", "../secrets"), ("a b", "flags")])
+def test_what_is_no_name_is_refused_at_once(names: tuple[str, str]) -> None:
+    with pytest.raises(UsageError, match="is no name of an object"):
+        ConfigMap(*names)
+
+
+def test_naming_one_loads_no_network_stack() -> None:
+    code = (
+        "from wigwag import dflag; dflag.Updater(dflag.FlagSet('x'), 'configmap/a/b', dflag.ConfigMap('a', 'c'))\n"
+        "import sys; print(*sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"asyncio", "socket", "ssl", "yaml", "wigwag.kube.client"} & set(told.stdout.split())
+
+
+def test_an_object_is_its_visible_keys() -> None:
+    judge = Judge(PLACE)
+    assert judge({KEY: {"a": b"1", ".b": b"2"}}) == {"a": b"1"}
+    assert judge(UNCHANGED) is UNCHANGED
+    assert judge(Trouble("no answer")) == Trouble("no answer")
+    assert judge(UNCHANGED) is UNCHANGED
+
+
+def test_one_that_is_gone_stays_gone_though_the_server_is_back() -> None:
+    judge = Judge(PLACE)
+    first = judge({})
+    assert isinstance(first, Trouble)
+    assert "create it" in first.reason
+    judge({KEY: {"a": b"1"}})
+    gone = judge({})
+    assert isinstance(gone, Trouble)
+    assert "any more; what it held stays" in gone.reason
+    assert judge(Trouble("no answer")) == Trouble("no answer")
+    assert judge(UNCHANGED) == gone
+    assert judge({KEY: {}}) == {}
+    assert judge(UNCHANGED) is UNCHANGED
+
+
+def test_one_that_is_optional_is_empty_when_it_is_not_there() -> None:
+    judge = Judge(ConfigMap(*KEY, optional=True))
+    assert [judge({}), judge({KEY: {"a": b"1"}}), judge({})] == [{}, {"a": b"1"}, {}]
+
+
+def test_one_that_is_too_large_is_not_taken() -> None:
+    judge = Judge(ConfigMap(*KEY, most=3))
+    assert judge({KEY: {"a": b"12", "b": b"3", ".c": b"4"}}) == {"a": b"12", "b": b"3"}
+    found = judge({KEY: {"a": b"12", "b": b"34"}})
+    assert found == Trouble("configmap/shop/flags is larger than the limit of 3 bytes or 100000 keys")
+    assert judge(UNCHANGED) == found
+
+
+@pytest.fixture
+def silent(tmp_path: Path) -> Iterator[str]:
+    """A kubeconfig for a server that takes calls and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield kubeconfig(tmp_path, server.getsockname()[1])
+
+
+def kubeconfig(folder: Path, port: int) -> str:
+    config = {
+        "clusters": [{"name": "test", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test"}}],
+        "current-context": "test",
+    }
+    path = folder / "kubeconfig"
+    path.write_text(json.dumps(config))
+    return str(path)
+
+
+def test_a_server_that_never_answers_is_not_waited_for_for_ever(silent: str) -> None:
+    found = asyncio.run(look(ConfigMap(*KEY, kubeconfig=silent), patience=0.05))
+    assert isinstance(found, Trouble)
+    assert "the API server has not answered within 0.05 seconds" in found.reason
+
+
+def test_a_server_that_cannot_be_reached_is_told_of_at_the_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    place = ConfigMap(*KEY, kubeconfig=kubeconfig(tmp_path, port))
+    with pytest.raises(StartError, match=f"configmap/shop/flags: 127.0.0.1:{port}: "):
+        dflag.setup(dflag.FlagSet("x"), place)
+
+
+def test_where_no_kubernetes_is_configured_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    updater = dflag.Updater(dflag.FlagSet("x"), "configmap/shop/flags")
+    for begin in (updater.initialize, updater.start):
+        with pytest.raises(StartError, match="no Kubernetes is configured: set KUBECONFIG"):
+            begin()
+    assert not updater.running
+    with pytest.raises(StartError, match="nothing: no such file; name the kubeconfig that you mean"):
+        dflag.setup(dflag.FlagSet("x"), ConfigMap(*KEY, kubeconfig=str(tmp_path / "nothing")))
+
+
+def test_a_coroutine_can_be_waited_for_in_the_middle_of_a_loop() -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def answer() -> int:
+        await asyncio.sleep(0)
+        return 42
+
+    async def main() -> int:
+        return outside(answer)
+
+    assert asyncio.run(main()) == 42
+    with pytest.raises(ZeroDivisionError):
+        outside(fail)
