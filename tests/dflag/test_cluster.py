@@ -17,7 +17,7 @@ from wigwag import dflag
 from wigwag.dflag import ConfigMap, Directory
 from wigwag.dflag.cluster.outside import outside
 from wigwag.dflag.cluster.watch import Judge, look
-from wigwag.dflag.places import place_of
+from wigwag.dflag.updating.places import place_of
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.spec import UNCHANGED, Trouble
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.dflag.kubelet import Heard, Volume, becomes, until
 from wigwag import dflag
 from wigwag.dflag import Directory, Policy
-from wigwag.dflag.documents import DEPTH, LARGEST, MOST, read_document
+from wigwag.dflag.updating.documents import DEPTH, LARGEST, MOST, read_document
 from wigwag.errors import DocumentError, StartError, UsageError
 
 DOCUMENTS = ("*.yaml", "*.json", "*.toml", "*.env")

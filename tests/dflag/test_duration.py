@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.dflag.duration import format_duration, format_nanoseconds, nanoseconds, parse_duration
+from wigwag.dflag.values.duration import format_duration, format_nanoseconds, nanoseconds, parse_duration
 
 SECOND = 10**9
 DAY = 86400 * SECOND

@@ -174,7 +174,7 @@ def test_a_sub_directory_that_may_not_be_read_is_trouble_and_not_keys_that_are_g
 
 
 def test_an_updater_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wigwag.dflag.record import Record
+    from wigwag.dflag.updating.record import Record
 
     flags, rate = example()
     updater = dflag.Updater(flags, Volume(tmp_path / "conf", {"rate": "20"}).path)

@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wigwag import dflag
-from wigwag.dflag.containers import list_kind, mapping_kind, set_kind
-from wigwag.dflag.frozen import freeze
-from wigwag.dflag.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind
-from wigwag.dflag.structured import json_kind
-from wigwag.dflag.types import kind_of
+from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
+from wigwag.dflag.values.frozen import freeze
+from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind
+from wigwag.dflag.values.structured import json_kind
+from wigwag.dflag.values.types import kind_of
 
 
 class Colour(Enum):

@@ -14,8 +14,8 @@ import pytest
 from tests.dflag.kubelet import ORDERS, Heard, Order, Volume, becomes, until
 from wigwag import dflag
 from wigwag.dflag import Directory, Origin, Policy
-from wigwag.dflag.contents import Contents
-from wigwag.dflag.places import Names
+from wigwag.dflag.updating.contents import Contents
+from wigwag.dflag.updating.places import Names
 from wigwag.errors import StartError, UsageError
 
 POLICIES = [Policy(poll=3600.0), Policy(inotify=False, poll=0.002)]

@@ -18,7 +18,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wigwag.dflag.begin import setup, watching
     from wigwag.dflag.cluster.configmap import ConfigMap
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
@@ -28,13 +27,14 @@ if TYPE_CHECKING:
     from wigwag.dflag.origin import LAST_WRITER, PRECEDENCE, Held, Origin
     from wigwag.dflag.page.server import PageServer
     from wigwag.dflag.page.site import Access, Site
-    from wigwag.dflag.places import Directory
-    from wigwag.dflag.plan import Policy, Problem
     from wigwag.dflag.serving import ServiceOptions, install, service
     from wigwag.dflag.snapshot import Snapshot
     from wigwag.dflag.unbound import new
-    from wigwag.dflag.updater import Updater
-    from wigwag.dflag.validators import Rule, each, in_range, length, matches, not_blank, one_of, url
+    from wigwag.dflag.updating.begin import setup, watching
+    from wigwag.dflag.updating.places import Directory
+    from wigwag.dflag.updating.plan import Policy, Problem
+    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.values.validators import Rule, each, in_range, length, matches, not_blank, one_of, url
     from wigwag.errors import FlagError, StaticFlagError
 
 __all__ = [
@@ -77,7 +77,7 @@ __all__ = [
     "watching",
 ]
 _HOMES = {
-    "wigwag.dflag.begin": "setup watching",
+    "wigwag.dflag.updating.begin": "setup watching",
     "wigwag.dflag.cluster.configmap": "ConfigMap",
     "wigwag.dflag.flag": "DynFlag",
     "wigwag.dflag.flagset": "FlagSet",
@@ -87,13 +87,13 @@ _HOMES = {
     "wigwag.dflag.origin": "LAST_WRITER PRECEDENCE Held Origin",
     "wigwag.dflag.page.server": "PageServer",
     "wigwag.dflag.page.site": "Access Site",
-    "wigwag.dflag.places": "Directory",
-    "wigwag.dflag.plan": "Policy Problem",
+    "wigwag.dflag.updating.places": "Directory",
+    "wigwag.dflag.updating.plan": "Policy Problem",
     "wigwag.dflag.serving": "ServiceOptions install service",
     "wigwag.dflag.snapshot": "Snapshot",
     "wigwag.dflag.unbound": "new",
-    "wigwag.dflag.updater": "Updater",
-    "wigwag.dflag.validators": "Rule each in_range length matches not_blank one_of url",
+    "wigwag.dflag.updating.updater": "Updater",
+    "wigwag.dflag.values.validators": "Rule each in_range length matches not_blank one_of url",
     "wigwag.errors": "FlagError StaticFlagError",
 }
 _FOUND = {name: module for module, names in _HOMES.items() for name in names.split()}

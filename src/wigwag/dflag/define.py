@@ -15,12 +15,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, TypeAlias, TypedDict, TypeVar, Unpack, overload
 
-from wigwag.dflag import kinds
-from wigwag.dflag.containers import list_kind, mapping_kind, set_kind
-from wigwag.dflag.duration import parse_duration
 from wigwag.dflag.flag import DynFlag
-from wigwag.dflag.structured import json_kind
-from wigwag.dflag.types import kind_of
+from wigwag.dflag.values import kinds
+from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
+from wigwag.dflag.values.duration import parse_duration
+from wigwag.dflag.values.structured import json_kind
+from wigwag.dflag.values.types import kind_of
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from wigwag.dflag import validators
-from wigwag.dflag.kinds import holds_nan
 from wigwag.dflag.notify import Bell
 from wigwag.dflag.origin import Held, Origin, Slot
 from wigwag.dflag.snapshot import pinned_for
+from wigwag.dflag.values import validators
+from wigwag.dflag.values.kinds import holds_nan
 from wigwag.errors import FlagError, StaticFlagError, UsageError
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.kinds import Kind
     from wigwag.dflag.notify import How, Subscription
+    from wigwag.dflag.values.kinds import Kind
 
 T = TypeVar("T")
 HIDDEN = "(secret)"

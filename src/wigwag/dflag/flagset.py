@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from wigwag.dflag.checksum import Which
-    from wigwag.dflag.kinds import Kind
     from wigwag.dflag.notify import How, Subscription
+    from wigwag.dflag.values.kinds import Kind
 
 T = TypeVar("T")
 

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.containers import mapping_kind
-from wigwag.dflag.kinds import Kind, wrong
-from wigwag.dflag.numerals import shown
-from wigwag.dflag.validators import length
+from wigwag.dflag.values.containers import mapping_kind
+from wigwag.dflag.values.kinds import Kind, wrong
+from wigwag.dflag.values.numerals import shown
+from wigwag.dflag.values.validators import length
 
 if TYPE_CHECKING:
     from typing import Any

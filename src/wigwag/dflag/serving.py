@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from wigwag.dflag.frontends.arguments import add_to, teach
 from wigwag.dflag.levels import loglevel
 from wigwag.dflag.load import load_environment, load_files
-from wigwag.dflag.plan import Policy
-from wigwag.dflag.record import SHOWN
+from wigwag.dflag.updating.plan import Policy
+from wigwag.dflag.updating.record import SHOWN
 from wigwag.errors import FlagError, StartError
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.page.access import Access
     from wigwag.dflag.page.server import PageServer
-    from wigwag.dflag.updater import Updater
+    from wigwag.dflag.updating.updater import Updater
 
 log = logging.getLogger("wigwag.dflag")
 _HIGHEST_PORT = 65535
@@ -157,7 +157,7 @@ def _attempt(strict: bool, task: Callable[[], None]) -> None:
 def _updater(flags: FlagSet, options: ServiceOptions, policy: Policy) -> Updater | None:
     if not options.config_dir:
         return None
-    from wigwag.dflag.begin import setup
+    from wigwag.dflag.updating.begin import setup
 
     updater = setup(flags, *options.config_dir, policy=policy)
     errors = [str(problem) for problem in updater.problems if problem.level == "error"]

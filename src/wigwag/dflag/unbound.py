@@ -7,7 +7,7 @@ from typing import TypeVar, Unpack
 from wigwag.dflag.define import FlagOptions
 from wigwag.dflag.flag import DynFlag
 from wigwag.dflag.flagset import FlagSet
-from wigwag.dflag.types import kind_of
+from wigwag.dflag.values.types import kind_of
 
 T = TypeVar("T")
 

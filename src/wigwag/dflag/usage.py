@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING
 
 from wigwag.dflag.flag import HIDDEN
-from wigwag.dflag.validators import wishes
+from wigwag.dflag.values.validators import wishes
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag

@@ -270,7 +270,7 @@ class Grumpy:
 
 
 def test_a_value_that_cannot_be_shown_does_not_hide_the_others() -> None:
-    from wigwag.dflag.kinds import Kind
+    from wigwag.dflag.values.kinds import Kind
 
     def fail(value: Grumpy) -> str:
         raise RuntimeError("no")

@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.places import Names, check_documents
+from wigwag.dflag.updating.places import Names, check_documents
 from wigwag.kube.kinds import CONFIG_MAP, check_name
 from wigwag.kube.watchspec import KubeWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wigwag.dflag.contents import Contents
-    from wigwag.dflag.plan import Policy
+    from wigwag.dflag.updating.contents import Contents
+    from wigwag.dflag.updating.plan import Policy
     from wigwag.pipeline.spec import Trouble, Unchanged
 
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.contents import MOST_KEYS
+from wigwag.dflag.updating.contents import MOST_KEYS
 from wigwag.errors import WigwagError
 from wigwag.kube.client import Kube
 from wigwag.kube.discover import find_cluster
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from wigwag.dflag.cluster.configmap import ConfigMap
-    from wigwag.dflag.contents import Contents
+    from wigwag.dflag.updating.contents import Contents
     from wigwag.kube.decode import Key
     from wigwag.kube.reflector import Item
 

@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from wigwag.dflag.containers import splitter
 from wigwag.dflag.flag import HIDDEN
 from wigwag.dflag.frontends.given import COMMAND_LINE, Given, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, is_switch
-from wigwag.dflag.kinds import Kind
-from wigwag.dflag.numerals import format_bool
 from wigwag.dflag.origin import Origin, Slot, strongest
+from wigwag.dflag.values.containers import splitter
+from wigwag.dflag.values.kinds import Kind
+from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
 
 try:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wigwag.dflag.frontends.clicklike import declared, slot, variables
 from wigwag.dflag.frontends.given import Given, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, placeholder, spelled
-from wigwag.dflag.numerals import format_bool
+from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
 
 try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wigwag.dflag.numerals import shown
 from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.store import Put
+from wigwag.dflag.values.numerals import shown
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag

@@ -10,9 +10,9 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wigwag.dflag import kinds
 from wigwag.dflag.usage import shown_default
-from wigwag.dflag.validators import wishes
+from wigwag.dflag.values import kinds
+from wigwag.dflag.values.validators import wishes
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag

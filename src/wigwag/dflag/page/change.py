@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wigwag.dflag.duration import parse_duration
 from wigwag.dflag.page.listing import fields, truth
 from wigwag.dflag.page.messages import HttpError
+from wigwag.dflag.values.duration import parse_duration
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag

@@ -10,12 +10,12 @@ from urllib.parse import parse_qs
 
 from wigwag.dflag.page.messages import HttpError
 from wigwag.dflag.page.state import pretty
-from wigwag.dflag.validators import wishes
+from wigwag.dflag.values.validators import wishes
 
 if TYPE_CHECKING:
     from wigwag.dflag.origin import Held
     from wigwag.dflag.page.state import Entry, State
-    from wigwag.dflag.updater import Updater
+    from wigwag.dflag.updating.updater import Updater
 
 MOST_PROBLEMS = 100
 """How many problems are listed; the rest is counted."""

@@ -10,7 +10,7 @@ from wigwag.observe import Reading, Registry
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.page.state import State
-    from wigwag.dflag.updater import Updater
+    from wigwag.dflag.updating.updater import Updater
     from wigwag.observe import Labels
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from wigwag.dflag.duration import format_duration
 from wigwag.dflag.page.markup import Html, joined, tag
+from wigwag.dflag.values.duration import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

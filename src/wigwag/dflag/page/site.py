@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.numerals import shown
 from wigwag.dflag.page import html, metrics, openapi
 from wigwag.dflag.page.access import Access, check_host
 from wigwag.dflag.page.effect import Changer
@@ -35,10 +34,11 @@ from wigwag.dflag.page.routes import WRITES, Operation, Route, route
 from wigwag.dflag.page.state import Camera
 from wigwag.dflag.page.view import View, wants_html
 from wigwag.dflag.page.writing import Writing
+from wigwag.dflag.values.numerals import shown
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updater import Updater
+    from wigwag.dflag.updating.updater import Updater
 
 __all__ = ["Access", "Limits", "Site"]
 log = logging.getLogger("wigwag.dflag.page")

@@ -23,8 +23,8 @@ from wigwag.dflag.origin import Held, Origin
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.kinds import Kind
     from wigwag.dflag.snapshot import Snapshot
+    from wigwag.dflag.values.kinds import Kind
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def written(flag: AnyFlag, value: Any) -> str:
 def pretty(kind: Kind[Any], text: str) -> str:
     """Return a text as people read it: JSON on several lines.
 
-    >>> from wigwag.dflag.structured import json_kind
+    >>> from wigwag.dflag.values.structured import json_kind
     >>> print(pretty(json_kind(), '{"a":1}'))
     {
       "a": 1

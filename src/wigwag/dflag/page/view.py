@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.page.access import Access
     from wigwag.dflag.page.panel import Notice
     from wigwag.dflag.page.state import Camera
-    from wigwag.dflag.updater import Updater
+    from wigwag.dflag.updating.updater import Updater
 
 
 def wants_html(request: Request) -> bool:

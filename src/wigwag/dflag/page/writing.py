@@ -6,13 +6,13 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from wigwag.dflag.numerals import shown
 from wigwag.dflag.page.access import check_origin
 from wigwag.dflag.page.change import FORM, media_type, read_change, read_query, read_switches
 from wigwag.dflag.page.messages import HTML, HttpError, Response, answer_json, answer_text
 from wigwag.dflag.page.panel import Notice
 from wigwag.dflag.page.routes import Operation
 from wigwag.dflag.page.view import wants_html
+from wigwag.dflag.values.numerals import shown
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from wigwag.dflag.contents import Contents, Unreadable
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.places import Place, rank
 from wigwag.dflag.store import Put
+from wigwag.dflag.updating.contents import Contents, Unreadable
+from wigwag.dflag.updating.places import Place, rank
 from wigwag.errors import DocumentError, FlagError
 
 if TYPE_CHECKING:
-    from wigwag.dflag.documents import Document, Node
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.updating.documents import Document, Node
 
 Level: TypeAlias = Literal["warning", "error"]
 Picture: TypeAlias = Mapping[Place, Contents]
@@ -136,7 +136,7 @@ class _Planner:
 
     def _see_document(self, place: Place, slot: Slot, key: str, content: bytes | Unreadable) -> bool:
         """Judge the values of a document, of the last good one if need be; tell whether there is any."""
-        from wigwag.dflag.unfold import unfold
+        from wigwag.dflag.updating.unfold import unfold
 
         opened = self._before.opened.get((place, key), Opened(b""))
         if opened.content != content or opened.document is None:
@@ -218,7 +218,7 @@ class _Planner:
 
 def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened) -> Opened:
     """Read a document; one that cannot be read says what it said before."""
-    from wigwag.dflag.documents import read_document
+    from wigwag.dflag.updating.documents import read_document
 
     if isinstance(content, Unreadable):
         return Opened(content, before.document, Problem("error", place.title, key, content.reason))
@@ -231,7 +231,7 @@ def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened) -
 def _parsed(flag: DynFlag[Any], content: bytes | Node) -> Any:
     if isinstance(content, bytes):
         return flag.parse(content)
-    from wigwag.dflag.unfold import value_of
+    from wigwag.dflag.updating.unfold import value_of
 
     return value_of(flag, content)
 

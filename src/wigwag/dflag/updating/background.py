@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from wigwag.dflag.ending import note_threads, wait_for_end
+from wigwag.dflag.updating.ending import note_threads, wait_for_end
 
 log = logging.getLogger("wigwag.dflag")
 _LAST_PATIENCE = 2.0

@@ -11,7 +11,7 @@ import re
 from datetime import timedelta
 from fractions import Fraction
 
-from wigwag.dflag.numerals import shown
+from wigwag.dflag.values.numerals import shown
 
 _UNITS = {
     "ns": 1,

@@ -10,9 +10,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from wigwag.dflag.containers import list_kind, mapping_kind, set_kind
-from wigwag.dflag.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind, enum_kind
-from wigwag.dflag.structured import json_kind
+from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
+from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind, enum_kind
+from wigwag.dflag.values.structured import json_kind
 
 _PLAIN: dict[Any, Kind[Any]] = {
     bool: BOOL,

@@ -14,8 +14,8 @@ from typing import Any, TypeVar, get_origin, is_typeddict
 import msgspec
 from msgspec import inspect
 
-from wigwag.dflag.frozen import freeze
-from wigwag.dflag.kinds import Kind, wrong
+from wigwag.dflag.values.frozen import freeze
+from wigwag.dflag.values.kinds import Kind, wrong
 
 T = TypeVar("T")
 _FAULTS = 3

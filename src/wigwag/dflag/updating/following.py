@@ -11,10 +11,10 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 
 if TYPE_CHECKING:
-    from wigwag.dflag.contents import Contents
-    from wigwag.dflag.places import Place
-    from wigwag.dflag.plan import Picture
-    from wigwag.dflag.updater import Updater
+    from wigwag.dflag.updating.contents import Contents
+    from wigwag.dflag.updating.places import Place
+    from wigwag.dflag.updating.plan import Picture
+    from wigwag.dflag.updating.updater import Updater
     from wigwag.pipeline.spec import Watcher
     from wigwag.pipeline.status import Status
 

@@ -10,13 +10,13 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.plan import Plan, Problem, plan
+from wigwag.dflag.updating.plan import Plan, Problem, plan
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.places import Place
-    from wigwag.dflag.plan import Picture, Policy
     from wigwag.dflag.store import Put
+    from wigwag.dflag.updating.places import Place
+    from wigwag.dflag.updating.plan import Picture, Policy
     from wigwag.pipeline.status import Status
 
 log = logging.getLogger("wigwag.dflag")

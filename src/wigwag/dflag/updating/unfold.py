@@ -16,10 +16,10 @@ from wigwag.errors import FlagError
 from wigwag.yaml import Leaf
 
 if TYPE_CHECKING:
-    from wigwag.dflag.documents import Document, Node
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.places import Names
+    from wigwag.dflag.updating.documents import Document, Node
+    from wigwag.dflag.updating.places import Names
 
 
 class Member(NamedTuple):

@@ -14,16 +14,16 @@ import stat
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from wigwag.dflag.contents import MOST_KEYS, Unreadable
+from wigwag.dflag.updating.contents import MOST_KEYS, Unreadable
 from wigwag.sources.directory import beneath, lookups_of
 from wigwag.sources.follow import SWAPPED, Mark, Means, Pace, follow
 from wigwag.sources.lookup import EVERY, Lookup
 from wigwag.sources.read import FLAGS, read, too_large
 
 if TYPE_CHECKING:
-    from wigwag.dflag.contents import Contents
-    from wigwag.dflag.places import Directory
-    from wigwag.dflag.plan import Policy
+    from wigwag.dflag.updating.contents import Contents
+    from wigwag.dflag.updating.places import Directory
+    from wigwag.dflag.updating.plan import Policy
     from wigwag.pipeline.spec import Trouble, Unchanged
 
 

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.plan import Policy
-from wigwag.dflag.updater import Updater
+from wigwag.dflag.updating.plan import Policy
+from wigwag.dflag.updating.updater import Updater
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.places import Place
+    from wigwag.dflag.updating.places import Place
 
 
 def setup(
@@ -59,7 +59,7 @@ async def watching(
     >>> asyncio.run(main())
     True
     """
-    from wigwag.dflag.following import beside
+    from wigwag.dflag.updating.following import beside
 
     updater = Updater(flags, *places, policy=policy)
     await updater.prepare()

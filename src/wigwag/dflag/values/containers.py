@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, TypeVar
 
-from wigwag.dflag.frozen import FrozenDict, FrozenList
-from wigwag.dflag.kinds import Kind, wrong
-from wigwag.dflag.numerals import shown
+from wigwag.dflag.values.frozen import FrozenDict, FrozenList
+from wigwag.dflag.values.kinds import Kind, wrong
+from wigwag.dflag.values.numerals import shown
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def list_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -> Kind[list[T]]:
     """Return the kind of lists of another kind.
 
-    >>> from wigwag.dflag.kinds import INT, STR
+    >>> from wigwag.dflag.values.kinds import INT, STR
     >>> list_kind(INT).parse("1, 2"), list_kind(STR).parse(""), list_kind(STR, keep_empty=True).parse("")
     ([1, 2], [], [''])
     >>> list_kind(STR, quoted=True).parse('a,"b,c"')
@@ -50,7 +50,7 @@ def list_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) 
 def set_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -> Kind[frozenset[T]]:
     """Return the kind of sets of another kind; written in order, so that equal sets are equal texts.
 
-    >>> from wigwag.dflag.kinds import STR
+    >>> from wigwag.dflag.values.kinds import STR
     >>> set_kind(STR).format(set_kind(STR).parse("b,a,b"))
     'a,b'
     """
@@ -76,7 +76,7 @@ def set_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -
 def mapping_kind(item: Kind[T], *, quoted: bool = False) -> Kind[Mapping[str, T]]:
     """Return the kind of maps from text to another kind; a JSON object is understood, too.
 
-    >>> from wigwag.dflag.kinds import INT
+    >>> from wigwag.dflag.values.kinds import INT
     >>> mapping_kind(INT).parse("a=1, b=2"), mapping_kind(INT).parse('{"a": 1}')
     ({'a': 1, 'b': 2}, {'a': 1})
     """

@@ -24,8 +24,8 @@ from wigwag.pipeline.spec import Trouble
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wigwag.dflag.contents import Contents
-    from wigwag.dflag.plan import Policy
+    from wigwag.dflag.updating.contents import Contents
+    from wigwag.dflag.updating.plan import Policy
     from wigwag.pipeline.spec import Unchanged
 
 _CONFIG_MAP = re.compile(r"configmap/([^/]+)/([^/]+)")
@@ -155,7 +155,7 @@ class Directory:
 
     def read(self) -> Contents | Trouble | None:
         """Return what is in it."""
-        from wigwag.dflag.volume import Volume
+        from wigwag.dflag.updating.volume import Volume
 
         try:
             return Volume(self).read()
@@ -169,13 +169,13 @@ class Directory:
 
     def watch(self, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
         """Yield what is in it whenever that changes."""
-        from wigwag.dflag.volume import watch_volume
+        from wigwag.dflag.updating.volume import watch_volume
 
         return watch_volume(self, policy)
 
     def unchanging(self) -> list[str]:
         """Return what in it is mounted in a way that never changes."""
-        from wigwag.dflag.mounts import frozen_here
+        from wigwag.dflag.updating.mounts import frozen_here
 
         return frozen_here(self.path)
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from wigwag.dflag import fork
-from wigwag.dflag.places import Place, place_of
-from wigwag.dflag.plan import Picture, Policy, Problem
-from wigwag.dflag.record import SHOWN, Record
+from wigwag.dflag.updating.places import Place, place_of
+from wigwag.dflag.updating.plan import Picture, Policy, Problem
+from wigwag.dflag.updating.record import SHOWN, Record
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.spec import Trouble, describe
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from wigwag.dflag.background import Background
-    from wigwag.dflag.contents import Contents
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.updating.background import Background
+    from wigwag.dflag.updating.contents import Contents
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
 
@@ -131,7 +131,7 @@ class Updater:
 
     def start(self) -> None:
         """Watch, in a thread of its own. Return when all places were read; raise if a required one cannot be."""
-        from wigwag.dflag.background import Background
+        from wigwag.dflag.updating.background import Background
 
         fork.remember(self)  # once more: somebody may have taken uWSGI's hook since
         with self._guard:
@@ -194,7 +194,7 @@ class Updater:
             self._cancel = None
 
     async def _main(self, ready: Callable[[], object], *, required: bool = True) -> None:
-        from wigwag.dflag import following
+        from wigwag.dflag.updating import following
 
         self._failure = ""
 
@@ -254,7 +254,7 @@ class Updater:
         self._deferred = False
 
     def _go_on(self) -> threading.Event:
-        from wigwag.dflag.background import Background
+        from wigwag.dflag.updating.background import Background
 
         ready = threading.Event()
         self._background = Background(lambda: self._main(ready.set, required=False), _THREAD)
