@@ -13,12 +13,12 @@ import json
 import logging
 import os
 import signal
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 from wigwag import dflag
-from wigwag.errors import WigwagError
 
 log = logging.getLogger("example")
 
@@ -99,9 +99,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with suppress(KeyboardInterrupt):
         main()
-    except WigwagError as error:
-        raise SystemExit(f"error: {error}") from None
-    except KeyboardInterrupt:
-        pass

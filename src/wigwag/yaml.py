@@ -3,6 +3,9 @@
 The C library reads the text; what its events mean is decided here, because YAML 1.1 would turn the variants `on` and
 `off` into booleans, and because aliases can blow up: an alias shares its value, but counts as often as it is used.
 Whoever wants to know how a person wrote a scalar gets a `Leaf` of each: `1.10` is a number, and also a version.
+
+What is wrong is told by its place. Aliases and tags are not named, because a password that begins with `*` or `!` and
+is not quoted is taken for one.
 """
 
 from __future__ import annotations
@@ -40,6 +43,8 @@ class Bounds(NamedTuple):
     """Nesting of maps and lists."""
     remedy: str = ""
     """What to tell whoever goes beyond; `{}` is the name of the bound."""
+    nodes: int | None = None
+    """How many values it may have, maps and lists among them; None: as many as fit."""
 
     def hint(self, name: str) -> str:
         """Return what to do about a bound."""
@@ -77,7 +82,7 @@ class _Builder:
     def __init__(self, stream: Iterator[yaml.Event], bounds: Bounds, leaves: bool) -> None:
         self._next = stream.__next__
         self._bounds, self._leaves = bounds, leaves
-        self._size = 0
+        self._size = self._nodes = 0
         self._anchors: dict[str, tuple[Json, int]] = {}
 
     def document(self) -> Json:
@@ -112,15 +117,23 @@ class _Builder:
 
     def _alias(self, event: events.AliasEvent) -> Json:
         if event.anchor not in self._anchors:
-            raise _fault(event, f"the alias *{event.anchor} has no anchor before it")
+            raise _fault(event, "an alias without an anchor before it (a text that begins with * needs quotes)")
         value, size = self._anchors[event.anchor]
         self._count(event, size)
         return value
 
+    def _member(self, event: yaml.Event, depth: int) -> Json:
+        """Return a value that is in a map or list."""
+        self._nodes += 1
+        most = self._bounds.nodes
+        if most is not None and self._nodes > most:
+            raise _fault(event, f"more than {most} values{self._bounds.hint('nodes')}")
+        return self._value(event, depth)
+
     def _sequence(self, depth: int) -> list[Json]:
         items = []
         while not isinstance(event := self._next(), events.SequenceEndEvent):
-            items.append(self._value(event, depth + 1))
+            items.append(self._member(event, depth + 1))
         return items
 
     def _mapping(self, depth: int) -> dict[str, Json]:
@@ -128,7 +141,7 @@ class _Builder:
         merged: dict[str, Json] | None = None
         while not isinstance(event := self._next(), events.MappingEndEvent):
             key = _meaning(self._value(event, depth + 1))
-            value = self._value(self._next(), depth + 1)
+            value = self._member(self._next(), depth + 1)
             merging = key == _MERGE and getattr(event, "implicit", (False,))[0]
             name = _MERGE if merging else _name(event, key)
             if name in members or (merging and merged is not None):
@@ -183,14 +196,18 @@ def _tagged(event: events.ScalarEvent, tag: str) -> Json:
     plain = _scalar(events.ScalarEvent(None, None, (True, False), event.value, event.start_mark, event.end_mark))
     kinds = {"int": int, "float": (int, float), "bool": bool, "null": type(None)}
     if kind not in kinds or not isinstance(plain, kinds[kind]):  # type: ignore[arg-type]
-        raise _fault(event, f"the tag {tag} cannot be applied here")
+        raise _wrong_tag(event)
     return plain
 
 
 def _check_tag(event: yaml.Event, kind: str) -> None:
     tag = getattr(event, "tag", None)
     if tag not in (None, "!", f"tag:yaml.org,2002:{kind}"):
-        raise _fault(event, f"the tag {tag} cannot be applied here")
+        raise _wrong_tag(event)
+
+
+def _wrong_tag(event: yaml.Event) -> DocumentError:
+    return _fault(event, "a tag that cannot be applied here (a text that begins with ! needs quotes)")
 
 
 def _finite(event: yaml.Event, number: float) -> float:

@@ -24,7 +24,7 @@ from tests.pipeline.fakes import run, settle
 from wigwag import dflag
 from wigwag.dflag import Origin
 from wigwag.dflag.crew import Crew, Step, Strand
-from wigwag.dflag.kinds import Kind
+from wigwag.dflag.values.kinds import Kind
 from wigwag.errors import UsageError
 
 PATIENCE = 20.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -12,10 +13,15 @@ import pytest
 import uvloop
 
 from tests.dflag.kubelet import Heard, Volume
-from tests.pipeline.fakes import run
+from tests.pipeline.fakes import FakeClock, run
 from wigwag import dflag
-from wigwag.dflag import Directory
+from wigwag.dflag import Directory, Policy
+from wigwag.dflag.updating.following import persist
+from wigwag.dflag.updating.places import Names
 from wigwag.errors import StartError, UsageError
+from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.clock import sleep_until
+from wigwag.pipeline.watch import Manners
 
 
 def run_uvloop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -106,9 +112,85 @@ def test_it_can_be_stopped_from_within(tmp_path: Path) -> None:
     async def main() -> None:
         async with dflag.watching(flags, Volume(tmp_path / "conf", {"rate": "20"}).path) as updater:
             updater.stop()
-            assert not updater.running
+            updater.stop()
+            assert updater.running  # it is told, and has not ended yet
+            with pytest.raises(UsageError, match="started already"):
+                updater.start()
+        assert not updater.running
 
     run(main)
+
+
+@LOOPS
+def test_it_can_be_stopped_from_another_thread(tmp_path: Path, run: Any) -> None:
+    """Nothing else wakes the loop: the directory is looked at once an hour."""
+    flags, _ = example()
+    updater = dflag.Updater(flags, Volume(tmp_path / "conf", {"rate": "20"}).path, policy=Policy(poll=3600.0))
+    ready, ended = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.create_task(updater.run(ready.set))
+        ended.set()
+
+    thread = threading.Thread(target=run, args=(main,), daemon=True)
+    thread.start()
+    assert ready.wait(10.0)
+    updater.stop()
+    assert ended.wait(10.0)
+    thread.join(20.0)
+    assert (thread.is_alive(), updater.running) == (False, False)
+    updater.stop()
+
+
+def test_an_updater_that_fails_is_begun_again_in_the_loop(tmp_path: Path) -> None:
+    flags, rate = example()
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    broken = True
+
+    class Fragile(Directory):
+        @property
+        def names(self) -> Names:
+            if broken:
+                raise ZeroDivisionError("oh")
+            return super().names
+
+    async def main() -> None:
+        nonlocal broken
+        broken = False
+        async with dflag.watching(flags, Fragile(str(volume.path))) as updater:
+            broken = True
+            volume.write({"rate": "21"})
+            while not updater.problems:  # noqa: ASYNC110 - there is nothing to wait for
+                await asyncio.sleep(0.002)
+            broken = False
+            assert await rate.wait_for(lambda value: value == 21) == 21
+            assert (updater.errors, updater.running) == (1, True)
+
+    run(main)
+
+
+def test_pauses_between_failures_grow_until_it_was_well_for_a_while() -> None:
+    clock, told = FakeClock(), list[float]()
+
+    async def attempt() -> None:
+        if len(told) == 4:
+            await sleep_until(clock, clock.now() + 200.0)
+        raise ExceptionGroup("tasks", [ExceptionGroup("inner", [ZeroDivisionError("oh")])])
+
+    def failed(error: Exception) -> None:
+        assert isinstance(error, ZeroDivisionError)
+        told.append(clock.now() - 1000.0)
+
+    async def main() -> None:
+        task = asyncio.create_task(persist(attempt, failed, Manners(Backoff(first=1.0, most=5.0), clock, lambda: 1.0)))
+        for _ in range(220):
+            await clock.advance(1.0)
+        task.cancel()
+        await asyncio.wait([task])
+
+    run(main)
+    assert told == [0.0, 1.0, 3.0, 7.0, 212.0, 213.0, 215.0, 219.0]
 
 
 def test_it_can_run_in_a_task_group_of_the_program(tmp_path: Path) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from wigwag import dflag
 from wigwag.dflag import ConfigMap, Directory
 from wigwag.dflag.cluster.outside import outside
-from wigwag.dflag.cluster.watch import Judge, look
+from wigwag.dflag.cluster.watch import Judge, decode, look
 from wigwag.dflag.updating.places import place_of
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.spec import UNCHANGED, Trouble
@@ -97,6 +98,48 @@ def test_one_that_is_too_large_is_not_taken() -> None:
     found = judge({KEY: {"a": b"12", "b": b"34"}})
     assert found == Trouble("configmap/shop/flags is larger than the limit of 3 bytes or 100000 keys")
     assert judge(UNCHANGED) == found
+
+
+def test_one_that_cannot_be_read_is_trouble_until_it_can() -> None:
+    judge = Judge(PLACE)
+    assert judge({KEY: decode(Raw(b'{"data": {"a": "1"}}'))}) == {"a": b"1"}
+    for bad in (b'{"binaryData": {"a": "?"}}', b'{"data": {"a": 1}}', b'{"data": {"a": "\xff"}}', b"[" * 100_000):
+        found = judge({KEY: decode(Raw(bad))})
+        assert isinstance(found, Trouble)
+        assert found.reason.startswith("it cannot be read, and what it held stays: ")
+        assert judge(UNCHANGED) == found
+    assert judge({KEY: decode(Raw(b'{"data": {"a": "2"}}'))}) == {"a": b"2"}
+    assert judge(UNCHANGED) is UNCHANGED
+
+
+def test_the_watch_tells_of_an_object_that_cannot_be_read(tmp_path: Path) -> None:
+    """As the API server would send it, in a list."""
+    body = json.dumps(
+        {
+            "metadata": {"resourceVersion": "1"},
+            "items": [
+                {
+                    "metadata": {"namespace": KEY[0], "name": KEY[1], "resourceVersion": "1"},
+                    "binaryData": {"rate": "?"},
+                }
+            ],
+        }
+    )
+    answer = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+    refusal = "HTTP/1.1 400 Bad Request\r\nContent-Length: 2\r\n\r\n{}"
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0]
+        writer.write((refusal if b"watch=" in asked else answer).encode())
+        await writer.drain()
+        writer.close()
+
+    async def main() -> Any:
+        async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            return await look(ConfigMap(*KEY, kubeconfig=kubeconfig(tmp_path, port)), patience=20.0)
+
+    assert asyncio.run(main()) == Trouble("it cannot be read, and what it held stays: binaryData is not base64")
 
 
 @pytest.fixture

@@ -235,6 +235,52 @@ def test_a_new_key_comes_with_the_swap_and_not_with_its_link(tmp_path: Path) -> 
         list(steps)
 
 
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_link_that_the_kubelet_never_made_is_not_missed(tmp_path: Path, order: Order) -> None:
+    """readAll lists the top level: a kubelet that died between two steps leaves keys there that nobody sees."""
+    flags, a, b, volume = example(tmp_path, order)
+    with dflag.setup(flags, volume.path) as updater:
+        (volume.path / "b").unlink()
+        volume.write({"a": "2", "b": "2"})
+        (volume.path / "b").unlink(missing_ok=True)
+        becomes(a, 2)
+        assert (b.get(), updater.errors) == (2, 0)
+
+
+def test_a_hundred_stops_and_starts_leave_nothing_open(tmp_path: Path) -> None:
+    """Stop: the handle of inotify is never closed."""
+    flags, a, _, volume = example(tmp_path)
+    updater = dflag.Updater(flags, volume.path)
+    updater.start()
+    updater.stop()
+    before = open_now()
+    for number in range(100):
+        updater.start()
+        if number % 10 == 0:
+            volume.write({"a": str(number + 5), "b": "1"})
+            becomes(a, number + 5)
+        updater.stop()
+    assert all(now <= then for now, then in zip(open_now(), before, strict=True))  # less, if other tests let go
+
+
+def open_now() -> tuple[int, int]:
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
+
+
+def test_the_digest_tells_of_a_secret_only_that_it_has_changed() -> None:
+    """Checksum: the value itself goes into four bytes, which anybody can try out."""
+    flags = dflag.FlagSet("test")
+    secret = flags.str("s", "a", secret=True)
+    before = flags.checksum()
+    secret.set("b")
+    assert flags.checksum() != before
+    secret.set("a")
+    assert flags.checksum() == before
+    plain = dflag.FlagSet("test")
+    plain.str("s", "a")
+    assert plain.checksum() != before
+
+
 def test_a_queue_that_ran_over_is_not_the_end(tmp_path: Path) -> None:
     """fsnotify blocks on its undrained errors: one queue overflow ends the live reload. See also test_faults."""
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -117,7 +118,9 @@ def test_every_format_sets_flags_of_every_sort(tmp_path: Path, key: str, text: s
     with dflag.setup(example.flags, Directory(str(volume.path), documents=(*DOCUMENTS, "app"))) as updater:
         assert example.values() == wanted
         assert (updater.problems, updater.generation) == ((), 1)
-        assert str(example.rate.held) == f"ConfigMap {volume.path}"
+        name = "RATE" if key == "a.env" else "rate"
+        assert example.rate.held.place == f"{volume.path}/{key}#{name}"
+        assert str(example.rate.held) == f"ConfigMap {volume.path}/{key}#{name}"
 
 
 def test_without_being_told_so_no_key_is_a_document(tmp_path: Path) -> None:
@@ -340,11 +343,101 @@ def test_a_static_flag_in_a_document_asks_for_a_restart(tmp_path: Path) -> None:
         ("a.json", b'{"a": ' + b"[" * 100 + b"]" * 100 + b"}", f"nested more than {DEPTH} deep"),
         ("a.toml", b"a = " + b"[" * 5000, "nested too deeply|not valid TOML"),
         ("a.toml", b".".join([b"a"] * 3000) + b" = 1", "nested"),
+        ("a.toml", b"[" + b".".join([b"a"] * 3000) + b"]", "a name has more than 50 dots"),
+        ("a.toml", b"x = {" + b" . ".join([b'"a"'] * 3000) + b" = 1}", "a name has more than 50 dots"),
+        ("a.toml", b"x = '" + b"'\n" + b".".join([b"a"] * 3000) + b" = 1", "a name has more than 50 dots"),
+        ("a.toml", b"\n".join(b"a%d" % n + b".b" * 40 + b" = 1" for n in range(6000)), "more than 200000 dots"),
+        ("a.json", b'{"a":[' + b"[]," * MOST + b"[]]}", f"more than {MOST} values"),
+        ("a.json", b'{"a":[' + b"{}," * MOST + b"{}]}", f"more than {MOST} values"),
+        ("a.yaml", b"a: [" + b"[]," * MOST + b"[]]", f"more than {MOST} values"),
+        ("a.toml", b"a = [" + b"[]," * MOST + b"[]]", f"more than {MOST} values"),
+        ("a.toml", b"".join(b"[a%d]\n" % n for n in range(2 * MOST + 1)), f"more than {MOST} values"),
+        ("a.env", b"\n".join(b"A%d=" % n for n in range(MOST + 1)), f"more than {MOST} values"),
     ],
 )
 def test_no_document_costs_more_than_it_may(key: str, content: bytes, reason: str) -> None:
     with pytest.raises(DocumentError, match=reason):
         read_document(key, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a = '" + b"." * 1000 + b"'",
+        b'a = "' + b'.\\"' * 1000 + b'"',
+        b'a = """' + b'.""\n' * 1000 + b'"""',
+        b"a = '''" + b".'\n" * 1000 + b"'''''",
+        b"# it's a comment " + b"." * 1000 + b"\na = 1",
+        b'"' + b"." * 1000 + b'" = 1',
+        b"a = [" + b"1.5," * 1000 + b"]",
+        b"a = [\n" + b"[1.5, 2.5],\n" * 1000 + b"]",
+        b"\n".join(b"a.b%d = 1.5" % n for n in range(1000)),
+        b".".join([b"a"] * DEPTH) + b" = 1",
+    ],
+)
+def test_dots_that_name_nothing_are_no_depth(content: bytes) -> None:
+    assert read_document("a.toml", content).tree
+
+
+def test_names_may_be_as_many_as_values() -> None:
+    keys = [b"k%d" % number for number in range(MOST)]
+    for key, content in {"a.yaml": b": 1\n".join([*keys, b""]), "a.toml": b" = 1\n".join([*keys, b""])}.items():
+        assert len(read_document(key, content).tree) == MOST
+
+
+def test_a_name_with_many_dots_costs_no_memory() -> None:
+    content = ".".join(["a"] * 8000).encode() + b" = 1"
+    tracemalloc.start()
+    try:
+        with pytest.raises(DocumentError):
+            read_document("a.toml", content)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_document_that_takes_all_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(text: str, **more: object) -> object:
+        raise MemoryError
+
+    monkeypatch.setattr("tomllib.loads", greedy)
+    with pytest.raises(DocumentError, match="not enough memory"):
+        read_document("a.toml", b"a = 1")
+
+
+@pytest.mark.parametrize("text", ["pw: *hunter2", "pw: !hunter2 x", "pw: !hunter2", "*hunter2 : x", "pw: !hunter2 [1]"])
+def test_a_mistake_does_not_tell_the_password_that_is_taken_for_an_alias_or_a_tag(text: str) -> None:
+    with pytest.raises(DocumentError, match=r"(alias|tag) .*quotes.* at line 1, column") as caught:
+        read_document("a.yaml", text.encode())
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_variable_that_belongs_to_two_flags_sets_both(tmp_path: Path) -> None:
+    flags = dflag.FlagSet("test")
+    one, two, third = flags.int("p-q", 0), flags.int("p_q", 0), flags.int("p.r", 0, aliases=["p-r"])
+    volume = Volume(tmp_path / "conf", {"a.env": "P_Q=9\nP_R=3"})
+    with dflag.setup(flags, Directory(str(volume.path), documents=DOCUMENTS)) as updater:
+        assert (one.get(), two.get(), third.get(), updater.problems) == (9, 9, 3, ())
+        volume.write({"a.env": "P_Q=x\nP_R=4"})
+        becomes(third, 4)
+        assert [problem.key for problem in updater.problems] == ["a.env#P_Q (p-q)", "a.env#P_Q (p_q)"]
+        assert (one.get(), two.get(), updater.errors) == (9, 9, 2)
+
+
+def test_what_stays_because_a_document_was_never_read_is_told(tmp_path: Path) -> None:
+    example = Example()
+    volume = Volume(tmp_path / "conf", {"a.yaml": "rate: 1", "b.yaml": "{", "version": "x"})
+    place = Directory(str(volume.path), documents=DOCUMENTS)
+    with dflag.setup(example.flags, place, policy=Policy(tolerant=True)) as updater:
+        assert (example.rate.get(), updater.warnings) == (1, 0)
+        volume.write({"b.yaml": "{", "version": "y"})
+        becomes(example.version, "y")
+        told = "b.yaml: it may set flags that nothing else sets any more, so they stay as they are: rate"
+        assert [str(problem) for problem in updater.problems][1:] == [f"{volume.path}/{told}"]
+        assert (example.rate.get(), updater.warnings) == (1, 1)
+        volume.write({"b.yaml": "{}", "version": "y"})
+        becomes(example.rate, 10)
+        assert updater.problems == ()
 
 
 @given(key=st.sampled_from(["a.yaml", "a.json", "a.toml", "a.env"]), content=st.binary() | st.text().map(str.encode))

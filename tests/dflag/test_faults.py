@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.dflag.kubelet import Heard, Volume, becomes, until
+from tests.pipeline.fakes import run
 from tests.sources.disk import unprivileged
 from wigwag import dflag
 from wigwag.dflag import Directory, Policy
+from wigwag.dflag.updating.places import Names
 from wigwag.errors import StartError
 
 QUICK = Policy(poll=0.01, poll_blind=0.01)
@@ -191,6 +198,103 @@ def test_an_updater_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.Monke
         assert rate.get() == 20
 
 
+class Fragile(Directory):
+    """A place that breaks the updater while it is told to: with an error that nobody foresaw."""
+
+    broken = False
+
+    @property
+    def names(self) -> Names:
+        if Fragile.broken:
+            raise ZeroDivisionError("hunter2")
+        return super().names
+
+
+@pytest.fixture
+def fragile() -> Iterator[type[Fragile]]:
+    yield Fragile
+    Fragile.broken = False
+
+
+def test_an_updater_that_fails_later_says_so_and_comes_back(
+    tmp_path: Path, fragile: type[Fragile], caplog: pytest.LogCaptureFixture
+) -> None:
+    flags, rate = example()
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    with caplog.at_level(logging.INFO), dflag.setup(flags, fragile(str(volume.path))) as updater:
+        fragile.broken = True
+        volume.write({"rate": "21"})
+        until(lambda: updater.problems)
+        told = (
+            "the updater of 'test': it has failed, and begins again; the flags stay as they are: "
+            "ZeroDivisionError: hunter2"
+        )
+        assert [str(problem) for problem in updater.problems] == [told]
+        assert (updater.running, rate.get()) == (True, 20)
+        fragile.broken = False
+        becomes(rate, 21)
+        until(lambda: not updater.problems)
+        volume.write({"rate": "22"})
+        becomes(rate, 22)
+        assert (updater.errors, caplog.text.count(told)) == (1, 1)
+        assert "the updater of 'test': it works again" in caplog.text
+
+
+def test_an_updater_that_fails_of_one_content_is_counted_once_however_often_it_tries(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each time it begins with what it had, which is good, and then comes to what breaks it."""
+    from wigwag.dflag.updating.record import Record
+
+    apply, failures = Record.apply, list[object]()
+
+    def fragile(self: Record, picture: Any, *, static: bool) -> None:
+        if any(contents.get("rate") == b"21" for contents in picture.values()):
+            failures.append(picture)
+            raise ZeroDivisionError("oh")
+        apply(self, picture, static=static)
+
+    monkeypatch.setattr(Record, "apply", fragile)
+    flags, rate = example()
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    with dflag.setup(flags, volume.path) as updater:
+        volume.write({"rate": "21"})
+        until(lambda: len(failures) > 3)
+        assert (updater.errors, len(updater.problems), caplog.text.count("it has failed")) == (1, 1, 1)
+        volume.write({"rate": "22"})
+        becomes(rate, 22)
+        until(lambda: not updater.problems)
+
+
+def test_an_updater_that_fails_tells_no_secret(
+    tmp_path: Path, fragile: type[Fragile], caplog: pytest.LogCaptureFixture
+) -> None:
+    flags, _ = example()
+    flags.str("password", "", secret=True)
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    with dflag.setup(flags, fragile(str(volume.path))) as updater:
+        fragile.broken = True
+        volume.write({"rate": "21"})
+        until(lambda: updater.problems)
+        assert "hunter2" not in caplog.text + str(updater.problems)
+        assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_updater_that_fails_at_the_start_is_begun_again_if_that_is_tolerated(
+    tmp_path: Path, fragile: type[Fragile]
+) -> None:
+    flags, rate = example()
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    updater = dflag.Updater(flags, fragile(str(volume.path)), policy=Policy(tolerant=True))
+    fragile.broken = True
+    updater.start()
+    until(lambda: updater.errors)
+    assert updater.running
+    fragile.broken = False
+    becomes(rate, 20)
+    updater.stop()
+
+
 def test_when_the_kernel_has_lost_count_everything_is_looked_at_again(tmp_path: Path) -> None:
     limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
     flags, rate = example()
@@ -215,6 +319,119 @@ def test_when_the_kernel_has_lost_count_everything_is_looked_at_again(tmp_path: 
         becomes(rate, 22)
         volume.write({"rate": "23"})
         becomes(rate, 23)
+
+
+def test_a_file_where_a_directory_is_expected_is_an_error_and_so_is_one_that_comes_instead_of_it(
+    tmp_path: Path,
+) -> None:
+    flags, rate = example()
+    (tmp_path / "file").write_text("20")
+    with pytest.raises(StartError, match="file: Not a directory"):
+        dflag.setup(flags, tmp_path / "file")
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    with dflag.setup(flags, volume.path) as updater:
+        volume.path.rename(tmp_path / "elsewhere")
+        (tmp_path / "file").rename(volume.path)
+        until(lambda: any("Not a directory" in problem.reason for problem in updater.problems))
+        assert rate.get() == 20
+        volume.path.unlink()
+        (tmp_path / "elsewhere").rename(volume.path)
+        volume.write({"rate": "21"})
+        becomes(rate, 21)
+        until(lambda: updater.problems == ())
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    """A pipe that nobody writes to, and a socket, under the names of flags."""
+    flags, rate = example()
+    other, third = flags.int("other", 0), flags.int("third", 0)
+    os.mkfifo(tmp_path / "rate")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "third"))
+    (tmp_path / "other").write_text("1")
+    with dflag.setup(flags, tmp_path):
+        assert (rate.get(), other.get(), third.get()) == (10, 1, 0)
+        (tmp_path / "other").write_text("2")
+        becomes(other, 2)
+
+
+def test_a_name_that_is_no_text_is_warned_of_and_can_be_logged(tmp_path: Path) -> None:
+    flags, rate = example()
+    log = logging.FileHandler(tmp_path / "log", encoding="utf-8")
+    logging.getLogger("wigwag.dflag").addHandler(log)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "rate").write_text("20")
+    (Path(os.fsdecode(os.fsencode(tmp_path / "conf") + b"/\xff\n2026 ERROR all is lost"))).write_text("1")
+    try:
+        with dflag.setup(flags, tmp_path / "conf") as updater:
+            assert (rate.get(), updater.warnings) == (20, 1)
+    finally:
+        logging.getLogger("wigwag.dflag").removeHandler(log)
+        log.close()
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert "there is no such flag" in line
+
+
+def test_a_notifier_that_blocks_the_updater_holds_up_values_but_loses_none(tmp_path: Path) -> None:
+    flags, rate = example()
+    entered, release, heard = threading.Event(), threading.Event(), Heard()
+
+    def block(old: int, new: int) -> None:
+        if new == 21:
+            entered.set()
+            release.wait(30.0)
+
+    rate.on_change(block, "sync")
+    rate.on_change(heard, "sync")
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    with dflag.setup(flags, volume.path, policy=Policy(poll=3600.0)) as updater:
+        volume.write({"rate": "21"})
+        assert entered.wait(20.0)
+        assert (rate.get(), updater.generation) == (21, 2)
+        for number in range(22, 30):
+            volume.write({"rate": str(number)})
+        release.set()
+        becomes(rate, 29)
+        until(lambda: heard.steps[-1][1] == 29)
+    assert [old for old, _ in heard.steps] == [10, *(new for _, new in heard.steps[:-1])]
+
+
+def test_starts_that_fail_leave_nothing_open(tmp_path: Path) -> None:
+    flags, _ = example()
+    volume = Volume(tmp_path / "conf", {"rate": "junk"})
+    missing = dflag.Updater(flags, tmp_path / "none")
+
+    def fail() -> None:
+        with pytest.raises(StartError):
+            dflag.setup(flags, volume.path)
+        with pytest.raises(StartError):
+            missing.start()
+
+    fail()
+    before = open_now()
+    for _ in range(100):
+        fail()
+    assert all(now <= then for now, then in zip(open_now(), before, strict=True))  # less, if other tests let go
+
+
+def test_a_hundred_watches_in_a_loop_leave_nothing_open(tmp_path: Path) -> None:
+    flags, rate = example()
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+
+    async def main() -> None:
+        before = None
+        for number in range(100):
+            async with dflag.watching(flags, volume.path):
+                volume.write({"rate": str(number)})
+                await rate.wait_for(number.__eq__)
+            before = before or open_now()
+        assert all(now <= then for now, then in zip(open_now(), before or (), strict=True))
+
+    run(main, timeout=50.0)
+
+
+def open_now() -> tuple[int, int]:
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
 
 def test_ten_thousand_keys(tmp_path: Path) -> None:

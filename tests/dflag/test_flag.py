@@ -9,6 +9,7 @@ import pytest
 
 from tests.dflag.kubelet import Heard
 from wigwag import dflag
+from wigwag.dflag.traits import Traits
 from wigwag.errors import UsageError
 
 
@@ -208,3 +209,72 @@ def test_rules_for_texts_lists_and_urls() -> None:
             found[name].set(bad)
     with pytest.raises(dflag.FlagError, match="item 2: must be one of 'a', 'b', got 'c'"):
         found["b"].set("a,c")
+
+
+def test_a_flag_is_neither_true_nor_false() -> None:
+    flag = flags().bool("debug", False)
+    with pytest.raises(
+        TypeError, match=re.escape("flag 'debug' is neither true nor false: ask for its value with .get()")
+    ):
+        assert flag
+
+
+def test_a_value_that_is_given_for_a_text_is_told_where_it_belongs() -> None:
+    found = flags()
+    flag, secret = found.int("rate", 1), found.int("pin", 1, secret=True)
+    for setting in (flag.set, lambda value: found.assign("rate", value)):
+        with pytest.raises(
+            dflag.FlagError, match=re.escape("flag 'rate': set() takes text, got int: use set_value(5)")
+        ):
+            setting(5)  # type: ignore[arg-type]
+    with pytest.raises(dflag.FlagError, match=re.escape("set() takes text, got int: use set_value(…)")):
+        secret.set(4711)  # type: ignore[arg-type]
+    assert flag.get() == 1
+
+
+def test_what_a_secret_flag_holds_does_not_show_itself() -> None:
+    found = flags()
+    secret, plain = found.str("key", "hunter1", secret=True), found.str("name", "x")
+    assert "hunter1" not in repr(secret.held)
+    secret.set("hunter2")
+    assert repr(secret.held).startswith("<Held (secret) from program, generation=1, at=")
+    assert "hunter" not in repr(found.snapshot().held(secret)) + repr(secret.layers)
+    assert repr(plain.held) == "<Held 'x' from default, generation=0, at=0.0>"
+
+
+def test_what_is_held_tells_its_place() -> None:
+    found = flags()
+    rate = found.int("rate", 1)
+    assert rate.held.place == ""
+    dflag.load_environment(found, {"APP_RATE": "2"}, "APP_")
+    assert (rate.held.place, str(rate.held)) == ("APP_RATE", "environment APP_RATE")
+
+
+def test_a_static_flag_is_not_reset_when_the_set_is_frozen() -> None:
+    found = flags()
+    flag = found.str("x", "a", dynamic=False)
+    flag.set("b")
+    found.freeze()
+    with pytest.raises(dflag.StaticFlagError):
+        flag.reset()
+    assert flag.get() == "b"
+
+
+def test_the_rules_for_items_are_in_the_help() -> None:
+    found = flags()
+    found.list("ports", [80], item=int, validators=[dflag.each(dflag.in_range(1, 9999), lambda port: port != 22)])
+
+    def not_b(item: str) -> bool:
+        return item != "b"
+
+    found.list("odd", ["a"], validators=[dflag.each(not_b)])
+    assert "    must be such that each item is from 1 to 9999" in found.usage()
+    assert found.usage().count("must be") == 1
+    with pytest.raises(dflag.FlagError, match="item 1: refused by <lambda>"):
+        found["ports"].set("22")
+
+
+def test_the_help_of_a_definition_tells_of_its_options() -> None:
+    for define in (dflag.FlagSet.int, dflag.FlagSet.list, dflag.FlagSet.json, dflag.FlagSet.flag, dflag.new):
+        for option in Traits.__dataclass_fields__:
+            assert f"\n    {option} " in (define.__doc__ or ""), (define, option)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextvars import copy_context
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,31 @@ def test_precedence_can_be_chosen() -> None:
     assert flag.get() == 1
 
 
+def test_a_default_counts_least_though_it_has_no_rank() -> None:
+    flags = dflag.FlagSet("test", precedence=(Origin.ENVIRONMENT, Origin.CONFIGMAP, Origin.HTTP))
+    flag = flags.int("x", 0)
+    for origin, text in ((Origin.ENVIRONMENT, "1"), (Origin.CONFIGMAP, "2"), (Origin.PROGRAM, "3")):
+        flags.assign("x", text, origin)
+        flags.set_default("9", "x")
+        assert flag.get() == int(text)
+    flags.clear(Origin.PROGRAM)
+    assert (flag.get(), flag.default) == (2, 9)
+
+
+@pytest.mark.parametrize(
+    ("precedence", "told"),
+    [
+        ((Origin.FILE, Origin.HTTP, Origin.FILE), "'file' is there twice"),
+        ((Origin.FILE, Origin.DEFAULT), "'default' counts less than anything: it is first, or left out"),
+        ((Origin.TEST, Origin.FILE), "'test override' counts more than anything: it is last, or left out"),
+        (("file", "HTTP override"), "'file' is no Origin"),
+    ],
+)
+def test_an_order_that_could_not_be_kept_is_refused(precedence: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=f"precedence: {told}"):
+        dflag.FlagSet("test", precedence=precedence)
+
+
 def test_an_override_runs_out() -> None:
     now = [100.0]
     flags = dflag.FlagSet("test", clock=lambda: now[0])
@@ -137,14 +163,14 @@ def test_texts_the_environment_and_files_bring_values_under_one_generation() -> 
     assert (rate.get(), name.get(), flags.generation) == (2, "env", 1)
     dflag.load_texts(flags, {"name": "cli"}, Origin.COMMAND_LINE)
     assert (name.get(), str(name.held), str(rate.held)) == ("cli", "command line", "environment APP_DB_RATE")
-    with pytest.raises(UsageError, match="has no flag 'nope'"):
+    with pytest.raises(UsageError, match="there is no flag 'nope' in the set 'test'"):
         dflag.load_texts(flags, {"nope": "1"}, Origin.COMMAND_LINE)
 
 
 def test_what_is_refused_does_not_keep_the_rest_from_being_taken() -> None:
     flags = dflag.FlagSet("test")
     one, two, _ = flags.int("one", 1), flags.int("two", 2), flags.int("three", 3)
-    with pytest.raises(dflag.FlagError, match=r"'one': 'x' is not a whole number.*'three': 'y' is not") as caught:
+    with pytest.raises(dflag.FlagError, match=r"'one': ONE: 'x' is not a.*'three': THREE: 'y' is not") as caught:
         dflag.load_environment(flags, {"ONE": "x", "TWO": "5", "THREE": "y"})
     assert caught.value.flag == "one, three"
     assert (one.get(), two.get()) == (1, 5)

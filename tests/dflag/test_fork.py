@@ -1,7 +1,13 @@
-"""Forks: the child follows the directory by itself, and nothing that was locked in the parent stays locked in it."""
+"""Forks: the child follows the directory by itself, and nothing that was locked in the parent stays locked in it.
+
+Python is told of most forks beforehand, and of some (uWSGI's, those of any C code) never; see also test_uwsgi.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
+import multiprocessing
 import os
 import signal
 import socket
@@ -9,27 +15,67 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from tests.dflag.kubelet import Heard, Volume, becomes, until
 from wigwag import dflag
 from wigwag.dflag import Origin
+from wigwag.dflag.fork import Forks
 
 ROOT = Path(__file__).parent.parent.parent
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
-def in_child(task: Callable[[], object]) -> int:
+LIBC = ctypes.PyDLL(None)
+
+
+def untold() -> int:
+    """Fork as C code does, without a word to Python; the interpreter's lock stays with us.
+
+    No other thread may wait for that lock: the child would, for ever, and nothing but Python itself could help that.
+    """
+    until(at_rest)
+    return int(LIBC.fork())
+
+
+def at_rest() -> bool:
+    """Tell whether no other thread has run, or wanted to, though for a moment it could have."""
+    before = others()
+    threading.Event().wait(0.01)
+    after = others()
+    return before == after and all("S (sleeping)" in status for status in after.values())
+
+
+def others() -> dict[str, list[str]]:
+    """What the kernel says of the other threads: their state, and how often they came and went."""
+    found = {}
+    for path in Path("/proc/self/task").iterdir():
+        if path.name != str(threading.get_native_id()):
+            with suppress(OSError):  # it has ended meanwhile
+                lines = (path / "status").read_text().splitlines()
+                found[path.name] = [
+                    line.removeprefix("State:\t") for line in lines if line.startswith("State") or "switches" in line
+                ]
+    return found
+
+
+Fork = Callable[[], int]
+BOTH = pytest.mark.parametrize("fork", [os.fork, untold], ids=["told", "untold"])
+
+
+def in_child(task: Callable[[], object], fork: Fork = os.fork) -> int:
     """Do something in a child; it ends with 0 if all was well."""
-    pid = os.fork()
+    pid = fork()
     if pid:
         return pid
     code = 1
     try:
+        LIBC.signal(signal.SIGALRM, None)  # not by Python, whose handler would not reach a thread that is stuck
         signal.alarm(30)
         task()
         code = 0
@@ -50,7 +96,8 @@ def example(path: Path) -> tuple[dflag.FlagSet, dflag.DynFlag[int], Volume]:
     return flags, flags.int("rate", 10), Volume(path / "conf", {"rate": "20"})
 
 
-def test_parent_and_child_both_follow(tmp_path: Path) -> None:
+@BOTH
+def test_parent_and_child_both_follow(tmp_path: Path, fork: Fork) -> None:
     flags, rate, volume = example(tmp_path)
     heard = Heard()
     rate.on_change(heard)
@@ -60,14 +107,17 @@ def test_parent_and_child_both_follow(tmp_path: Path) -> None:
 
         def child() -> None:
             assert (rate.get(), updater.running, updater.generation) == (20, True, 1)
+            threads = [thread.name for thread in threading.enumerate() if thread.is_alive()]
+            assert fork is untold or threads.count("dflag updater") == 1
             os.write(say, b"!")
             becomes(rate, 21)
             assert flags.flush(20.0)
             assert heard.steps == [(10, 20), (20, 21)]
             assert (updater.generation, updater.errors) == (2, 0)
             updater.stop()
+            assert not updater.running
 
-        pid = in_child(child)
+        pid = in_child(child, fork)
         assert updater.running
         os.close(say)
         assert os.read(seen, 1) == b"!"
@@ -82,10 +132,17 @@ def test_parent_and_child_both_follow(tmp_path: Path) -> None:
         assert updater.generation == 3
 
 
-def test_a_grandchild_follows_too(tmp_path: Path) -> None:
+@BOTH
+def test_a_grandchild_follows_too(tmp_path: Path, fork: Fork) -> None:
     flags, rate, volume = example(tmp_path)
     with dflag.setup(flags, volume.path):
-        pid = in_child(lambda: ended_well(in_child(lambda: becomes(rate, 21))) or os._exit(2))
+
+        def grandchild() -> None:
+            with flags.pinned():  # as a request does, and so it finds out
+                pass
+            becomes(rate, 21)
+
+        pid = in_child(lambda: ended_well(in_child(grandchild, fork)) or os._exit(2), fork)
         volume.write({"rate": "21"})
         assert ended_well(pid)
 
@@ -143,7 +200,8 @@ def test_forks_amid_changes_leave_no_lock_behind(tmp_path: Path) -> None:
                 thread.join()
 
 
-def test_what_was_still_to_be_told_is_told_in_the_child_too() -> None:
+@BOTH
+def test_what_was_still_to_be_told_is_told_in_the_child_too(fork: Fork) -> None:
     flags = dflag.FlagSet("test")
     rate, heard, release = flags.int("rate", 10), Heard(), threading.Event()
     here = os.getpid()
@@ -161,17 +219,23 @@ def test_what_was_still_to_be_told_is_told_in_the_child_too() -> None:
         assert flags.flush(20.0)
         assert heard.steps == [(10, 11), (11, 12), (12, 13)]
 
-    assert ended_well(in_child(child))
+    assert ended_well(in_child(child, fork))
     release.set()
     assert flags.flush(20.0)
     assert heard.steps == [(10, 11), (11, 12), (12, 13)]
 
 
-def test_an_override_runs_out_in_the_child_too() -> None:
+@BOTH
+def test_an_override_runs_out_in_the_child_too(fork: Fork) -> None:
     flags = dflag.FlagSet("test")
     rate = flags.int("rate", 10)
     flags.assign("rate", "20", Origin.HTTP, ttl=0.2)
-    assert ended_well(in_child(lambda: becomes(rate, 10)))
+
+    def child() -> None:
+        flags.flush(20.0)
+        becomes(rate, 10)
+
+    assert ended_well(in_child(child, fork))
     becomes(rate, 10)
 
 
@@ -201,6 +265,268 @@ print(rate.get())
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=30, cwd=ROOT
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "20\n", "")
+
+
+@BOTH
+def test_a_lock_that_somebody_holds_in_the_parent_is_free_in_the_child(fork: Fork) -> None:
+    flags = dflag.FlagSet("test")
+    judging, release, here = threading.Event(), threading.Event(), os.getpid()
+
+    def slow(value: int) -> None:
+        if value == 5 and os.getpid() == here:
+            judging.set()
+            release.wait(30.0)
+
+    rate, other = flags.int("rate", 10, validators=[slow]), flags.int("other", 0)
+    setter = threading.Thread(target=rate.set_value, args=(5,))
+    setter.start()
+    assert judging.wait(20.0)
+
+    def child() -> None:
+        other.set_value(1)
+        rate.set_value(5)
+        assert (rate.get(), other.get(), flags.snapshot()[rate]) == (5, 1, 5)
+
+    assert ended_well(in_child(child, fork))
+    assert rate.get() == 10
+    release.set()
+    setter.join()
+    assert rate.get() == 5
+
+
+class Stuck(asyncio.SelectorEventLoop):
+    """A loop in which whoever wakes it stays until he may go: the middle of a change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered, self.release, self._here = threading.Event(), threading.Event(), os.getpid()
+
+    def call_soon_threadsafe(  # type: ignore[override]  # we are the only ones who call it
+        self, callback: Any, *values: Any, context: Any = None
+    ) -> asyncio.Handle:
+        if os.getpid() == self._here:
+            self.entered.set()
+            self.release.wait(30.0)
+        return super().call_soon_threadsafe(callback, *values, context=context)
+
+
+def test_a_change_that_is_half_made_is_made_to_its_end_in_the_child() -> None:
+    flags = dflag.FlagSet("test")
+    first, second, loop, heard = flags.int("first", 0), flags.int("second", 0), Stuck(), Heard()
+
+    async def hear(old: int, new: int) -> None: ...
+
+    first.on_change(hear, loop=loop)
+    second.on_change(heard, "sync")
+    texts = {"first": "1", "second": "2"}
+    setter = threading.Thread(target=dflag.load_texts, args=(flags, texts, Origin.COMMAND_LINE))
+    setter.start()
+    assert loop.entered.wait(20.0)
+
+    def child() -> None:
+        flags.flush(20.0)
+        snapshot = flags.snapshot()
+        assert (first.get(), second.get(), snapshot[first], snapshot[second]) == (1, 2, 1, 2)
+        assert heard.steps == [(0, 2)]
+
+    assert ended_well(in_child(child, untold))
+    loop.release.set()
+    setter.join()
+    loop.close()
+    assert heard.steps == [(0, 2)]
+
+
+@BOTH
+@pytest.mark.parametrize("how", ["sync", "thread"])
+def test_a_notifier_that_forks_is_not_called_again_by_its_child(how: Literal["sync", "thread"], fork: Fork) -> None:
+    flags = dflag.FlagSet("test")
+    rate, told, later = flags.int("rate", 10), Heard(), Heard()
+    seen, say = os.pipe()
+
+    def forks(old: int, new: int) -> None:
+        os.write(say, b"!")
+        told(old, new)
+        if len(told.steps) == 1:
+            assert ended_well(in_child(child, fork))
+
+    def child() -> None:
+        flags.flush(20.0) if how == "sync" else None
+        rate.set_value(12)
+        until(lambda: later.steps[-1:] == [(11, 12)])
+
+    rate.on_change(forks, how)
+    rate.on_change(later, how)
+    rate.set_value(11)
+    assert flags.flush(30.0)
+    os.close(say)
+    assert os.read(seen, 100) == b"!!"  # one of the parent's, and the child's of its own change
+    os.close(seen)
+    assert later.steps == [(10, 11)]
+
+
+def test_a_process_of_multiprocessing_follows(tmp_path: Path) -> None:
+    flags, rate, volume = example(tmp_path)
+    with dflag.setup(flags, volume.path):
+        process = multiprocessing.get_context("fork").Process(target=becomes, args=(rate, 21))
+        process.start()
+        volume.write({"rate": "21"})
+        process.join(30.0)
+        assert process.exitcode == 0
+        becomes(rate, 21)
+
+
+def test_a_fork_does_not_wait_for_ever_for_a_notifier(tmp_path: Path) -> None:
+    flags, rate, volume = example(tmp_path)
+    entered, release, here = threading.Event(), threading.Event(), os.getpid()
+
+    def block(old: int, new: int) -> None:
+        if new == 21 and os.getpid() == here:
+            entered.set()
+            release.wait(30.0)
+
+    rate.on_change(block, "sync")
+    with dflag.setup(flags, volume.path) as updater:
+        volume.write({"rate": "21"})
+        assert entered.wait(20.0)
+        pid = in_child(lambda: becomes(rate, 22))
+        assert updater.running
+        volume.write({"rate": "22"})
+        assert ended_well(pid)
+        release.set()
+        becomes(rate, 22)
+        volume.write({"rate": "23"})
+        becomes(rate, 23)
+
+
+def test_a_notifier_may_fork_while_the_updater_has_something_to_tell(tmp_path: Path) -> None:
+    """The updater would wait until the notifier is done, and the fork until the updater has stopped."""
+    flags, rate, volume = example(tmp_path)
+    other, heard = flags.int("other", 0), Heard()
+    with dflag.setup(flags, volume.path) as updater:
+
+        def forks(old: int, new: int) -> None:
+            volume.write({"rate": "21"})
+            until(lambda: updater.generation == 2)
+            assert ended_well(in_child(lambda: None))
+
+        other.on_change(forks, "sync")
+        rate.on_change(heard, "sync")
+        other.set_value(1)
+        until(lambda: heard.steps == [(20, 21)])
+
+
+def test_loops_of_the_parent_are_not_woken_by_the_child() -> None:
+    flags = dflag.FlagSet("test")
+    rate, heard = flags.int("rate", 10), Heard()
+
+    async def main() -> None:
+        async def hear(old: int, new: int) -> None:
+            heard(old, new)
+
+        rate.on_change(hear)
+
+        def child() -> None:
+            rate.set_value(99)
+            assert rate.bell._subscriptions == ()
+
+        pid = in_child(child)
+        assert ended_well(pid)
+        rate.set_value(11)
+        await rate.wait_for(lambda value: value == 11)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert heard.steps == [(10, 11)]
+
+
+class Forked:
+    """Something that is told of forks."""
+
+    def __init__(self, order: int, calls: list[str], fails: bool = False) -> None:
+        self.fork_order, self._calls, self._fails = order, calls, fails
+
+    def _note(self, what: str) -> None:
+        self._calls.append(f"{what} {self.fork_order}")
+        if self._fails:
+            raise ZeroDivisionError
+
+    def before_fork(self) -> None:
+        self._note("before")
+
+    def after_fork_in_parent(self) -> None:
+        self._note("parent")
+
+    def after_fork_in_child(self) -> None:
+        self._note("locks")
+
+    def go_on_in_child(self) -> None:
+        self._note("child")
+
+
+def test_one_that_fails_does_not_keep_the_others_from_going_on(caplog: pytest.LogCaptureFixture) -> None:
+    forks, calls = Forks(), list[str]()
+    both = [Forked(1, calls, fails=True), Forked(2, calls)]
+    for each in both:
+        forks.remember(each)
+    forks.before()
+    forks.in_parent()
+    forks._process = forks._beginning = -1
+    forks.in_child()
+    assert calls == ["before 2", "before 1", "parent 1", "parent 2", "locks 1", "locks 2", "child 1", "child 2"]
+    assert caplog.text.count("a fork could not be dealt with") == 4
+
+
+def test_several_threads_that_find_out_at_once_wait_until_there_are_new_locks() -> None:
+    forks, calls = Forks(), list[str]()
+    entered, release = threading.Event(), threading.Event()
+
+    class Slow(Forked):
+        def after_fork_in_child(self) -> None:
+            entered.set()
+            release.wait(20.0)
+            self._note("locks")
+
+    slow = Slow(1, calls)
+    forks.remember(slow)
+    forks._process = forks._beginning = -1
+
+    def find_out() -> None:
+        forks.catch_up()
+        calls.append("went on")
+
+    threads = [threading.Thread(target=find_out) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    assert entered.wait(20.0)
+    assert calls == []
+    release.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(calls) == ["child 1", "locks 1", *["went on"] * 4]
+
+
+def test_a_program_ends_though_a_notifier_holds_up_the_updater(tmp_path: Path) -> None:
+    volume = Volume(tmp_path / "conf", {"rate": "20"})
+    code = f"""
+import threading
+from tests.dflag.kubelet import Volume
+from wigwag import dflag
+flags = dflag.FlagSet("test")
+rate, entered = flags.int("rate", 10), threading.Event()
+dflag.setup(flags, {str(volume.path)!r})
+rate.on_change(lambda old, new: (entered.set(), threading.Event().wait()), "sync")
+open({str(volume.path / "..data" / "rate")!r}, "w").write("21")
+import os
+os.rename({str(volume.path / "..data")!r}, {str(volume.path / "..old")!r})
+os.symlink(os.readlink({str(volume.path / "..old")!r}), {str(volume.path / "..tmp")!r})
+os.rename({str(volume.path / "..tmp")!r}, {str(volume.path / "..data")!r})
+assert entered.wait(20)
+print(rate.get())
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=40, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout) == (0, "21\n"), done.stderr
 
 
 class Unix(HTTPConnection):

@@ -88,7 +88,7 @@ GOOD: list[tuple[Kind[Any], str, Any]] = [
     (kind_of(Colour), "RED", Colour.RED),
     (kind_of(Colour), "blue", Colour.BLUE),
     (kind_of(Level), "2", Level.HIGH),
-    (list_kind(STR), "a, b,,c", ["a", "b", "", "c"]),
+    (list_kind(STR), "a, b,,c", ["a", "b", "c"]),
     (list_kind(STR), "", []),
     (list_kind(STR, keep_empty=True), "", [""]),
     (list_kind(STR, keep_empty=True), "a, b", ["a", " b"]),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.dflag.kubelet import Volume, becomes
 from wigwag import dflag
-from wigwag.dflag.levels import VERBOSE, level_of, name_of
+from wigwag.dflag.levels import VERBOSE, audible, level_of, name_of
 from wigwag.errors import UsageError
 
 
@@ -174,3 +174,18 @@ def test_names_that_a_program_has_added_are_known(monkeypatch: pytest.MonkeyPatc
     known = logging.getLevelNamesMapping() | {"TRACE": 5}
     monkeypatch.setattr(logging, "getLevelNamesMapping", lambda: known)
     assert (level_of("Trace"), name_of(5)) == (5, "trace")
+
+
+def test_the_last_resort_shows_all_for_a_while_and_is_then_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    last = logging.lastResort
+    assert last is not None
+    before = last.level, last.formatter
+    with audible():
+        assert last.level == logging.NOTSET
+        with audible():
+            assert last.level == logging.NOTSET
+        assert last.level == logging.NOTSET
+    assert (last.level, last.formatter) == before
+    monkeypatch.setattr(logging, "lastResort", None)
+    with audible():
+        assert logging.lastResort is None

@@ -274,8 +274,25 @@ def test_changes_can_be_waited_for() -> None:
 
 
 def test_logging_is_quiet_when_all_is_well(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.INFO):
         found = flag()
         found.on_change(Heard(), "sync")
         found.set("1")
     assert caplog.records == []
+
+
+@pytest.mark.parametrize("how", ["thread", "sync"])
+def test_a_coroutine_function_is_not_for_a_thread(how: Any) -> None:
+    async def hear(old: int, new: int) -> None: ...
+
+    with pytest.raises(UsageError, match=f"leave out how='{how}', or say 'async'"):
+        flag().on_change(hear, how)
+
+
+def test_a_subscription_ends_with_its_block() -> None:
+    found, heard = flag(), Heard()
+    with found.on_change(heard, "sync") as subscription:
+        found.set("1")
+        assert subscription.errors == 0
+    found.set("2")
+    assert heard.steps == [(0, 1)]

@@ -8,6 +8,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import pytest
 from tests.dflag.kubelet import Volume, becomes
 from wigwag import dflag
 from wigwag.dflag import Origin, ServiceOptions
+from wigwag.dflag.options import OPTIONS
 from wigwag.dflag.page.access import Access
-from wigwag.errors import StartError
+from wigwag.errors import StartError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +81,8 @@ def test_a_wrong_flag_at_the_start_is_told_and_the_rest_is_taken(
     with dflag.service(flags, parser.parse_args([f"--config-dir={volume.path}"])):
         assert (flags["rate"].get(), flags["name"].get()) == (10, "y")
         (told,) = [record for record in caplog.records if record.levelno == logging.CRITICAL]
-        assert "going on though 1 of the flags are wrong" in told.getMessage()
-        assert f"{volume.path}/rate: 'many' is not a whole number" in told.getMessage()
+        assert told.getMessage() == f"going on in spite of 1 error: {volume.path}/rate"
+        assert caplog.text.count("'many' is not a whole number") == 1
         volume.write({"rate": "50", "name": "y"})
         becomes(flags["rate"], 50)
 
@@ -102,7 +104,10 @@ def test_who_is_strict_does_not_start(tmp_path: Path, content: dict[str, str] | 
     if content is not None:
         Volume(tmp_path / "dflag", content)
     options = parser.parse_args(["--config-strict", f"--config-dir={tmp_path / 'dflag'}"])
-    with pytest.raises(StartError, match=str(tmp_path / "dflag")), dflag.service(flags, options):
+    with pytest.raises(SystemExit, match=f"^error: .*{tmp_path / 'dflag'}"), dflag.service(flags, options):
+        pytest.fail("it must not start")
+    own = ServiceOptions(config_strict=True, config_dir=[tmp_path / "dflag"])
+    with pytest.raises(StartError, match=str(tmp_path / "dflag")), dflag.service(flags, own):
         pytest.fail("it must not start")
 
 
@@ -120,12 +125,12 @@ def test_the_environment_and_files_are_read_if_asked_for(tmp_path: Path, caplog:
 
 def test_who_is_strict_starts_with_no_wrong_variable_or_file(tmp_path: Path) -> None:
     flags, parser = shop()
-    options = parser.parse_args(["--config-strict"])
-    with pytest.raises(StartError, match="cannot start: flag 'rate': 'x'"):
-        dflag.service(flags, options, environment={"RATE": "x"}).__enter__()
-    options = parser.parse_args(["--config-strict", f"--name-path={tmp_path / 'nothing'}"])
+    strict = ServiceOptions(config_strict=True)
+    with pytest.raises(StartError, match="cannot start: flag 'rate': RATE: 'x' is not a whole number"):
+        dflag.service(flags, strict, environment={"RATE": "x"}).__enter__()
+    parser.parse_args([f"--name-path={tmp_path / 'nothing'}"])
     with pytest.raises(StartError, match="No such file"):
-        dflag.service(flags, options).__enter__()
+        dflag.service(flags, strict).__enter__()
 
 
 def test_the_page_can_be_looked_at_and_without_a_token_no_more(tmp_path: Path) -> None:
@@ -183,6 +188,92 @@ def test_a_port_that_is_taken_is_told_and_what_was_started_is_stopped(tmp_path: 
     volume.write({"rate": "30"})
     with dflag.service(flags, ServiceOptions(config_dir=[str(volume.path)])):
         assert flags["rate"].get() == 30
+
+
+PROGRAM = """
+import argparse, logging, sys
+from wigwag import dflag
+flags, parser = dflag.FlagSet("shop"), argparse.ArgumentParser(prog="shop")
+dflag.install(parser, flags)
+with dflag.service(flags, parser.parse_args()):
+    logging.getLogger("shop").debug("seen by nobody else")
+    logging.basicConfig(format="own %(message)s")
+    logging.getLogger("shop").debug("in its own way")
+"""
+
+
+def program(*line: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", PROGRAM, *line], capture_output=True, text=True)
+
+
+def test_a_program_without_a_log_sees_what_the_level_lets_through_and_may_set_up_its_log_later() -> None:
+    assert program("--loglevel=debug").stderr == "DEBUG shop: seen by nobody else\nown in its own way\n"
+    assert program().stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (["--config-strict", "--config-dir=/nowhere"], "1 error in the flags: /nowhere: No such file or directory"),
+        (["--config-dir=configmap/a b/flags"], "'a b' is no name of an object"),
+        (["--config-port={taken}"], "{taken}"),
+    ],
+)
+def test_a_start_that_fails_ends_a_program_with_one_line(line: list[str], told: str) -> None:
+    with dflag.service(shop()[0], ServiceOptions(config_port=0)) as running:
+        assert running.page is not None
+        taken = running.page.port
+        done = program(*(each.format(taken=taken) for each in line))
+    lines = [each for each in done.stderr.splitlines() if each.startswith("error: ")]
+    assert (done.returncode, len(lines), "Traceback" in done.stderr) == (1, 1, False)
+    assert told.format(taken=taken) in lines[0]
+
+
+def test_what_fails_within_the_block_is_not_the_start() -> None:
+    flags, parser = shop()
+    with pytest.raises(StartError, match="later"), dflag.service(flags, parser.parse_args([])):
+        raise StartError("later")
+
+
+def test_many_flags_may_be_in_one_file(tmp_path: Path) -> None:
+    flags, parser = shop()
+    (tmp_path / "app.yaml").write_text("rate: 20\n")
+    (tmp_path / "more.toml").write_text('name = "y"\n')
+    line = [f"--config-dir={tmp_path}", "--config-documents=app.yaml", "-config_documents", "*.toml"]
+    with dflag.service(flags, parser.parse_args(line)) as running:
+        assert running.updater is not None
+        assert (flags["rate"].get(), flags["name"].get(), running.updater.problems) == (20, "y", ())
+
+
+def test_a_place_may_be_a_record_that_says_for_itself(tmp_path: Path) -> None:
+    flags, _ = shop()
+    (tmp_path / "app.yaml").write_text("rate: 20\n")
+    place = dflag.Directory(str(tmp_path), documents=("app.yaml",))
+    with dflag.service(flags, ServiceOptions(config_dir=[place], config_documents=["other.yaml"])) as running:
+        assert running.updater is not None
+        assert (flags["rate"].get(), running.updater.problems) == (20, ())
+
+
+@pytest.mark.parametrize("field", ["config_dir", "config_documents"])
+def test_a_text_is_no_list_of_texts(field: str) -> None:
+    with pytest.raises(UsageError, match=rf"`{field}` is a list: write \['/etc'\]"):
+        ServiceOptions(**{field: "/etc"})  # type: ignore[arg-type]
+
+
+def test_the_options_on_the_command_line_are_the_fields() -> None:
+    named = [field.name for field in fields(ServiceOptions)]
+    assert named == [*(option.field for option in OPTIONS), "command_line"]
+
+
+def test_variables_that_name_no_flag_are_told_and_may_be_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    flags, parser = shop()
+    variables = {"SHOP_RATEE": "5", "SHOP_RATE": "6"}
+    with dflag.service(flags, parser.parse_args([]), environment=variables, prefix="SHOP_"):
+        assert flags["rate"].get() == 6
+    assert "SHOP_RATEE names no flag of the set 'shop'; did you mean SHOP_RATE?" in caplog.text
+    strict, policy = ServiceOptions(config_strict=True), dflag.Policy(unknown="error")
+    with pytest.raises(StartError, match="cannot start: SHOP_RATEE names no flag"):
+        dflag.service(flags, strict, environment=variables, prefix="SHOP_", policy=policy).__enter__()
 
 
 @pytest.mark.parametrize("text", ["x", "-1", "65536", "1e3", ""])

@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 
 from tests.dflag.kubelet import ORDERS, Heard, Order, Volume, becomes, until
+from tests.pipeline.fakes import run, settle
 from wigwag import dflag
 from wigwag.dflag import Policy
 from wigwag.dflag.snapshot import Snapshot
@@ -108,13 +109,14 @@ def check_chain(steps: list[tuple[int, int]], last: int) -> None:
     assert numbers == sorted(numbers)
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=["inotify", "poll"])
 @pytest.mark.parametrize("order", ORDERS)
 def test_with_time_to_see_each_every_one_is_a_generation_and_every_change_is_told_once(
-    tmp_path: Path, order: Order
+    tmp_path: Path, order: Order, policy: Policy
 ) -> None:
     generations = contents(Random(11))
     volume = Volume(tmp_path / "conf", generations[0], order)
-    with Program() as program, dflag.setup(program.flags, volume.path) as updater:
+    with Program() as program, dflag.setup(program.flags, volume.path, policy=policy) as updater:
         for number, content in enumerate(generations[1:], 1):
             volume.write(content)
             becomes(program.number, number)
@@ -124,6 +126,41 @@ def test_with_time_to_see_each_every_one_is_a_generation_and_every_change_is_tol
     for name, heard in program.heard.items():
         values = [ABSENT, *(int(content.get(name, ABSENT)) for content in generations)]
         assert heard.steps == [(old, new) for old, new in pairwise(values) if old != new]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_in_a_loop_it_is_the_same_for_who_is_told_by_threads_by_the_loop_and_at_once(
+    tmp_path: Path, order: Order
+) -> None:
+    generations = contents(Random(13))[:201]
+    volume = Volume(tmp_path / "conf", generations[0], order)
+    program = Program()
+    name, flag = next(iter(program.keys.items()))
+    at_once, in_loop, whole = Heard(), Heard(), Heard()
+
+    async def hear(old: int, new: int) -> None:
+        in_loop(old, new)
+
+    async def main() -> None:
+        flag.on_change(at_once, "sync")
+        flag.on_change(hear)
+        async with dflag.watching(program.flags, volume.path) as updater:
+            program.flags.on_change(whole, "sync")
+            for number, content in enumerate(generations[1:], 1):
+                volume.write(content)
+                await program.number.wait_for(number.__eq__)
+            assert updater.generation == len(generations)
+        await settle()
+
+    with program:
+        run(main, timeout=50.0)
+        assert program.flags.flush(20.0)
+    assert program.wrong == []
+    values = [ABSENT, *(int(content.get(name, ABSENT)) for content in generations)]
+    expected = [(old, new) for old, new in pairwise(values) if old != new]
+    assert at_once.steps == in_loop.steps == program.heard[name].steps == expected
+    assert [new[program.number] for _, new in whole.steps] == list(range(1, len(generations)))
+    assert all(after[0] is before[1] for before, after in pairwise(whole.steps))
 
 
 @pytest.mark.parametrize("order", ORDERS)

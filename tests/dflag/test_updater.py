@@ -67,7 +67,7 @@ def test_a_static_flag_is_read_before_the_start_and_asks_for_a_restart_after_it(
         becomes(rate, 21)
         assert (size.get(), list(updater.restart_required)) == (5, ["size"])
         assert (updater.errors, updater.warnings) == (0, 0)
-        until(lambda: "the static flag 'size' is another in" in caplog.text)
+        until(lambda: "restart required: the static flag 'size' stays as it is" in caplog.text)
         volume.write({"rate": "22", "size": "0x5"})
         becomes(rate, 22)
         assert updater.restart_required == ()

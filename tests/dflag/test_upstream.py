@@ -28,6 +28,14 @@ class Outer:
     number: int
 
 
+@dataclass(frozen=True)
+class Defaulted:
+    """A structure with a member that may be absent."""
+
+    name: str
+    number: int = 0
+
+
 Define = Callable[..., dflag.DynFlag[Any]]
 TYPES: list[tuple[str, Any, str, Any, Any]] = [
     ("bool", False, "true", True, lambda value: value is False),
@@ -115,6 +123,25 @@ def test_string_input_mutator() -> None:
     for flag in (default, verbatim, upper):
         flag.set("  a b\n")
     assert (default.get(), verbatim.get(), upper.get()) == ("a b", "  a b\n", "  A B\n")
+
+
+@pytest.mark.parametrize(
+    ("kind", "default", "texts", "value"),
+    [
+        ("list", ["x"], ["a,b", "c"], ["c"]),
+        ("set", {"x"}, ["a,b", "c"], {"c"}),
+        ("mapping", {"x": "1"}, ["a=1,b=2", "c=3"], {"c": "3"}),
+        ("bytes", b"x", ["AAEC", "AQ=="], b"\1"),
+        ("json", {"x": 1}, ['{"a": 1, "b": 2}', '{"c": 3}'], {"c": 3}),
+        ("json", Defaulted("x", 9), ['{"name": "a", "number": 5}', '{"name": "b"}'], Defaulted("b", 0)),
+    ],
+)
+def test_what_is_set_replaces_what_was_there(kind: str, default: Any, texts: list[str], value: Any) -> None:
+    """All parses: consecutive sets replace and never append; DynJSON: into a fresh instance, absent fields are zero."""
+    flag = getattr(dflag.FlagSet("foobar"), kind)("some", default)
+    for text in texts:
+        flag.set(text)
+    assert flag.get() == value
 
 
 def test_json_array_and_invalid_input() -> None:
@@ -251,6 +278,31 @@ def test_updater_dynamic_updates_propagate(tmp_path: Path) -> None:
         volume.write({"some_int": "1234", "some_dynint": "20002"})
         becomes(dynamic, 20002)
         assert static.get() == 1234
+
+
+def test_updater_reads_the_files_whose_names_are_those_of_flags(tmp_path: Path) -> None:
+    """readAll: names are compared exactly and in case, hidden files are none, and are not warned of."""
+    flags, _, dynamic, volume = suite(tmp_path)
+    flags.int(".hidden", 1)
+    volume.write({"some_int": "1234", "Some_DynInt": "5", ".hidden": "6", "some_dynint.bak": "7"})
+    with dflag.setup(flags, volume.path) as updater:
+        assert (dynamic.get(), flags[".hidden"].get()) == (1, 1)
+        assert sorted(problem.key for problem in updater.problems) == ["Some_DynInt", "some_dynint.bak"]
+        assert (updater.warnings, updater.errors) == (2, 0)
+
+
+def test_updater_counters_never_go_back(tmp_path: Path) -> None:
+    """Warnings and Errors are monotonic: not even a stop, a start or a recovery resets them."""
+    flags, _, dynamic, volume = suite(tmp_path)
+    with dflag.setup(flags, volume.path) as updater:
+        volume.write({"some_int": "1234", "some_dynint": "junk", "extra": "1"})
+        until(lambda: (updater.warnings, updater.errors) == (1, 1))
+        volume.write({"some_int": "1234", "some_dynint": "5"})
+        becomes(dynamic, 5)
+        assert (updater.warnings, updater.errors, updater.problems) == (1, 1, ())
+    updater.start()
+    assert (updater.warnings, updater.errors) == (1, 1)
+    updater.stop()
 
 
 def test_updater_dynamic_log_level_and_binary_flag(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ class Colour(Enum):
     """An enumeration."""
 
     RED = "red"
+    BLUE = "blue"
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ assert_type(pause.get(), timedelta)
 assert_type(flags.bytes("raw", b"").get(), bytes)
 assert_type(flags.path("path", "/etc").get(), Path)
 assert_type(flags.decimal("decimal", Decimal(1)).get(), Decimal)
-assert_type(flags.enum("colour", Colour.RED).get(), Colour)
+assert_type(flags.enum("colour", Colour.RED), dflag.DynFlag[Colour])
+assert_type(flags.enum("second", Colour.RED, validators=[lambda value: value is Colour.RED]).get(), Colour)
 assert_type(hosts.get(), list[str])
 assert_type(ports.get(), list[int])
 assert_type(users.get(), frozenset[str])
@@ -85,6 +87,8 @@ assert_type(weights.get(), Mapping[str, float])
 assert_type(tree.get(), dict[str, list[int]])
 assert_type(limits.get(), Limits)
 assert_type(sizes.get(), Sizes)
+assert_type(flags.json("strict", Limits(1), unknown_fields="error").get(), Limits)
+assert_type(flags.flag(tuple[int, int], "pair", (1, 2)).get(), tuple[int, int])
 assert_type(flags.json("point", Point(1)).get(), Point)
 assert_type(flags.json("model", Model()).get(), Model)
 assert_type(flags.flag(int, "typed", 1).get(), int)
@@ -99,6 +103,7 @@ def wrong() -> None:
     flags.int("a", "1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     flags.int("b", 1, dynamc=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     flags.str("c", "", validators=[dflag.in_range(0, 1)])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    flags.enum("d", "red")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     rate.set_value("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     rate.on_change(lambda old: None)  # type: ignore[misc, arg-type]  # pyright: ignore[reportArgumentType]
 
@@ -113,7 +118,11 @@ async def changed_later(old: int, new: int) -> None:
 
 def main() -> None:
     """Run with a thread of its own."""
-    rate.on_change(changed)
+    with rate.on_change(changed) as subscription:
+        assert_type(subscription.errors, int)
+    flags.check(lambda found: found[rate] < found[share], "rate must be less than share")
+    flags.assign("rate", "5", dflag.Origin.HTTP, ttl="10m")
+    flags.clear(dflag.Origin.ENVIRONMENT)
     with dflag.setup(flags, "/etc/dflag", policy=dflag.Policy(on_missing="keep")) as updater:
         assert_type(updater.generation + updater.errors + updater.warnings, int)
         with flags.pinned() as snapshot, flags.override(rate=3), rate.override(5):

@@ -351,7 +351,7 @@ def judge(shown: list[str]) -> Callable[[Api], Awaitable[bool]]:
 
     async def behave(api: Api) -> bool:
         assert api.server is not None
-        shown.append(api.server.writer.get_extra_info("peercert")["subject"][0][0][1])
+        shown.append(api.server.ends[1].get_extra_info("peercert")["subject"][0][0][1])
         await api.server.write(OK if shown[-1] == "new" else refusal(401, "Unauthorized"))
         return True
 

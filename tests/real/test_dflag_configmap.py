@@ -132,7 +132,7 @@ def test_one_that_is_not_there_is_an_error_unless_it_is_optional(namespace: Name
     with pytest.raises(StartError, match=f"{place}: there is no ConfigMap flags in the namespace .*; create it"):
         dflag.setup(flags, place)
     updater = dflag.Updater(flags, place)
-    with pytest.raises(StartError, match="cannot watch the flags: there is no ConfigMap flags"):
+    with pytest.raises(StartError, match=f"cannot watch the flags: {place}: there is no ConfigMap flags"):
         updater.start()
     assert not updater.running
     with dflag.setup(flags, ConfigMap(namespace.name, "flags", optional=True)) as updater:

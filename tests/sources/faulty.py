@@ -11,6 +11,7 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -56,26 +57,24 @@ class Server:
         self.port = 0
         self.scheme = "http"
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._writer: asyncio.StreamWriter | None = None
-        self._reader: asyncio.StreamReader | None = None
+        self._ends: ContextVar[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = ContextVar("ends")
+        """Of the connection that a behaviour belongs to: one that goes on must not write into the next one."""
 
     @property
     def url(self) -> str:
         return f"{self.scheme}://localhost:{self.port}/flags"
 
     @property
-    def writer(self) -> asyncio.StreamWriter:
-        assert self._writer is not None
-        return self._writer
+    def ends(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return self._ends.get()
 
     async def gone(self) -> bytes:
         """Wait until the client closes the connection, and return what it sent before."""
-        assert self._reader is not None
-        return await self._reader.read()
+        return await self.ends[0].read()
 
     async def write(self, data: bytes) -> None:
         """Send, and wait until it is on its way."""
-        writer = self.writer
+        _, writer = self.ends
         writer.write(data)
         await writer.drain()
         self.sent += len(data)
@@ -100,7 +99,7 @@ class Server:
         method, target, _ = head[0].split(" ")
         asked = Asked(method, target, headers, await reader.readexactly(int(headers.get("content-length", 0))))
         self.asked.append(asked)
-        self._reader, self._writer = reader, writer
+        self._ends.set((reader, writer))
         found = await self.behaviour(asked, self)
         if isinstance(found, bytes):
             await self.write(found)

@@ -24,18 +24,20 @@ if TYPE_CHECKING:
     from wigwag.dflag.frontends.arguments import add_to
     from wigwag.dflag.levels import loglevel, loglevels
     from wigwag.dflag.load import load_environment, load_files, load_texts
+    from wigwag.dflag.options import ServiceOptions
     from wigwag.dflag.origin import LAST_WRITER, PRECEDENCE, Held, Origin
     from wigwag.dflag.page.server import PageServer
     from wigwag.dflag.page.site import Access, Site
-    from wigwag.dflag.serving import ServiceOptions, install, service
+    from wigwag.dflag.serving import install, service
     from wigwag.dflag.snapshot import Snapshot
     from wigwag.dflag.unbound import new
     from wigwag.dflag.updating.begin import setup, watching
     from wigwag.dflag.updating.places import Directory
-    from wigwag.dflag.updating.plan import Policy, Problem
+    from wigwag.dflag.updating.plan import Problem
+    from wigwag.dflag.updating.policy import Policy
     from wigwag.dflag.updating.updater import Updater
     from wigwag.dflag.values.validators import Rule, each, in_range, length, matches, not_blank, one_of, url
-    from wigwag.errors import FlagError, StaticFlagError
+    from wigwag.errors import FlagError, StartError, StaticFlagError, UsageError
 
 __all__ = [
     "LAST_WRITER",
@@ -55,8 +57,10 @@ __all__ = [
     "ServiceOptions",
     "Site",
     "Snapshot",
+    "StartError",
     "StaticFlagError",
     "Updater",
+    "UsageError",
     "add_to",
     "each",
     "in_range",
@@ -84,17 +88,19 @@ _HOMES = {
     "wigwag.dflag.frontends.arguments": "add_to",
     "wigwag.dflag.levels": "loglevel loglevels",
     "wigwag.dflag.load": "load_environment load_files load_texts",
+    "wigwag.dflag.options": "ServiceOptions",
     "wigwag.dflag.origin": "LAST_WRITER PRECEDENCE Held Origin",
     "wigwag.dflag.page.server": "PageServer",
     "wigwag.dflag.page.site": "Access Site",
     "wigwag.dflag.updating.places": "Directory",
-    "wigwag.dflag.updating.plan": "Policy Problem",
-    "wigwag.dflag.serving": "ServiceOptions install service",
+    "wigwag.dflag.updating.plan": "Problem",
+    "wigwag.dflag.updating.policy": "Policy",
+    "wigwag.dflag.serving": "install service",
     "wigwag.dflag.snapshot": "Snapshot",
     "wigwag.dflag.unbound": "new",
     "wigwag.dflag.updating.updater": "Updater",
     "wigwag.dflag.values.validators": "Rule each in_range length matches not_blank one_of url",
-    "wigwag.errors": "FlagError StaticFlagError",
+    "wigwag.errors": "FlagError StartError StaticFlagError UsageError",
 }
 _FOUND = {name: module for module, names in _HOMES.items() for name in names.split()}
 

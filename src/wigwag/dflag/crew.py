@@ -9,7 +9,8 @@ Threads come when there is work and go when there is none for a while. They are 
 must not keep the process from ending. Where no thread is to be had, what waits is tried again with the next change.
 
 After a fork nothing is left of them but the one thread that forked, if it is one of them. It knows by the condition it
-began with: the child has another. What is left to do there is for new threads.
+began with: the child has another. What is left to do there is for new threads. Where there must be no threads because
+of forks to come (`fork.deferred`), what waits is called in each child, and here only by who asks for it (`flush`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any, NamedTuple
 
+from wigwag.dflag.fork import deferred
 from wigwag.errors import UsageError
 
 BACKLOG = 1000
@@ -96,6 +98,9 @@ class Crew:
             raise UsageError("flush() waits for the notifiers, so a notifier that calls it would wait for itself")
         with self._changed:
             self._staff()
+        if deferred():
+            self._work_here()
+        with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished, timeout)
 
     def _schedule(self, strand: Strand) -> None:
@@ -113,7 +118,7 @@ class Crew:
             return
         if self._idle >= len(self._ready):
             self._changed.notify_all()
-        elif self._running < self._most:
+        elif self._running < self._most and not deferred():
             self._hire()
 
     def _hire(self) -> None:
@@ -137,6 +142,15 @@ class Crew:
                 return
             self._finish(strand, changed)
         threads.discard(get_ident())
+
+    def _work_here(self) -> None:
+        """Call what waits, in this thread."""
+        changed = self._changed
+        while self._ready:
+            strand = self._ready.popleft()
+            strand.by = get_ident()
+            strand.call(strand.steps[0])
+            self._finish(strand, changed)
 
     def _finish(self, strand: Strand, changed: threading.Condition) -> None:
         with changed:

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from wigwag.dflag.notify import Bell
-from wigwag.dflag.origin import Held, Origin, Slot
+from wigwag.dflag.origin import HIDDEN, Held, Origin, Slot
 from wigwag.dflag.snapshot import pinned_for
 from wigwag.dflag.values import validators
 from wigwag.dflag.values.kinds import holds_nan
@@ -28,37 +27,12 @@ if TYPE_CHECKING:
 
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.notify import How, Subscription
+    from wigwag.dflag.traits import Traits
     from wigwag.dflag.values.kinds import Kind
 
 T = TypeVar("T")
-HIDDEN = "(secret)"
 _DEFAULT = Slot(Origin.DEFAULT)
 _PROGRAM = Slot(Origin.PROGRAM)
-
-
-def stripped(text: str) -> str:
-    """Return a text without the white space around it: a file ends with a newline, a number does not."""
-    return text.strip()
-
-
-@dataclass(frozen=True, slots=True)
-class Traits(Generic[T]):
-    """What a flag is besides its kind and default."""
-
-    dynamic: bool = True
-    """Whether it may change while the program runs."""
-    aliases: Sequence[str] = ()
-    """More names for the same value."""
-    validators: Sequence[Callable[[T], object]] = ()
-    """Each may refuse a value, by raising ValueError or returning False."""
-    input_mutator: Callable[[str], str] | None = stripped
-    """Changes a text before it is read; None takes it verbatim."""
-    mutator: Callable[[T], T] | None = None
-    """Changes a value before it is judged."""
-    secret: bool = False
-    """Whether its value must not be shown."""
-    path_flag: str | None = None
-    """The default of a companion flag `<name>_path` that names a file to read the value from."""
 
 
 class DynFlag(Generic[T]):
@@ -95,7 +69,7 @@ class DynFlag(Generic[T]):
         self.bell = Bell(name, lambda: self._home.crew, self._failed, traits.secret)
         self.default = self._checked_default(default)
         self._value = self.default
-        self._held = Held(self.default, _DEFAULT, 0, 0.0)
+        self._held = Held(self.default, _DEFAULT, 0, 0.0, secret=traits.secret)
         self.layers: Mapping[Slot, Held[T]] = {_DEFAULT: self._held}
         """All values that it was given, by where they come from; replaced and never changed."""
 
@@ -109,10 +83,14 @@ class DynFlag(Generic[T]):
         return self._value
 
     def __call__(self) -> T:
-        """Return the value as of the snapshot that is pinned here, or of now if none is."""
+        """Return the value as of the snapshot that is pinned here, or of now if none is, or if a test overrides it."""
         pinned = pinned_for(self._home)
         held = None if pinned is None else pinned.find(self.names[0])
-        return self._value if held is None else held.value
+        return self._value if held is None or self._held.slot.origin is Origin.TEST else held.value
+
+    def __bool__(self) -> NoReturn:
+        """Refuse: who writes `if debug:` means `if debug.get():`, and a flag itself would always be true."""
+        raise TypeError(f"flag {self.name!r} is neither true nor false: ask for its value with .get()")
 
     @property
     def name(self) -> str:
@@ -142,7 +120,16 @@ class DynFlag(Generic[T]):
     @property
     def shown(self) -> str:
         """The value of now as text for people."""
-        return HIDDEN if self.secret else self.text
+        return self.show(self._value)
+
+    def show(self, value: T) -> str:
+        """Return a value as text for people: a secret is hidden, and what cannot be written is said to be so."""
+        if self.secret:
+            return HIDDEN
+        try:
+            return self.kind.format(value)
+        except Exception as error:  # noqa: BLE001 - a value's own code; showing it must not fail
+            return f"(cannot be shown: {type(error).__name__})"
 
     def set(self, text: str) -> None:
         """Read a value from text, and swap it in; `FlagError` if it is refused."""
@@ -154,6 +141,8 @@ class DynFlag(Generic[T]):
 
     def reset(self) -> None:
         """Forget what the program has set, and uncover what lies beneath."""
+        if _PROGRAM in self.layers:
+            self.refuse_if_static(self._home.frozen)
         self._home.drop(self, _PROGRAM)
 
     def set_default(self, value: T) -> None:
@@ -194,6 +183,8 @@ class DynFlag(Generic[T]):
 
     def parse(self, content: str | bytes) -> T:
         """Read a value as `set` does, without swapping it in."""
+        if not isinstance(content, str | bytes):
+            raise FlagError(self.name, self._no_text(content))
         return self._guarded(lambda: self._read(content))
 
     def compose(self, parts: list[Any] | dict[str, Any]) -> T:
@@ -235,6 +226,10 @@ class DynFlag(Generic[T]):
         except Exception:  # noqa: BLE001 - a value's own code; what cannot be compared has changed
             return False
 
+    def _no_text(self, value: object) -> str:
+        told = "…" if self.secret else repr(value)[:60]
+        return f"set() takes text, got {type(value).__name__}: use set_value({told})"
+
     def _failed(self) -> None:
         self._home.count_fault()
 
@@ -265,7 +260,10 @@ class DynFlag(Generic[T]):
 
     def _checked_default(self, default: T) -> T:
         try:
+            validators.refuse_async(self.traits.validators)
             return self.admit(default)
+        except UsageError as error:
+            raise UsageError(f"flag {self.name!r}: {error}") from None
         except FlagError as error:
             raise UsageError(f"flag {self.name!r}: the default is refused: {error.reason}") from error.__cause__
 

@@ -1,26 +1,25 @@
 """A set of flags: their names, the ways to read them together, and the ways to change them.
 
-How a change is made is in `store`, how flags are defined in `define`; here is what a set of them is for its users.
+How a change is made is in `store`, how flags are defined in `define`, what a set is for its flags in `home`; here is
+what it is for its users.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from wigwag.dflag import fork
-from wigwag.dflag.crew import Crew
+from wigwag.dflag.checks import Check
 from wigwag.dflag.define import Definitions
-from wigwag.dflag.expiry import Expiry
-from wigwag.dflag.flag import DynFlag, Traits
-from wigwag.dflag.naming import check_name, path_name
-from wigwag.dflag.notify import Bell
-from wigwag.dflag.origin import PRECEDENCE, Origin, Slot
+from wigwag.dflag.flag import DynFlag
+from wigwag.dflag.home import Home
+from wigwag.dflag.naming import check_name, did_you_mean, path_name
+from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.snapshot import Snapshot, pinned_for, pinning
-from wigwag.dflag.store import Put, Store
+from wigwag.dflag.store import Put
+from wigwag.dflag.traits import Traits
 from wigwag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,13 +27,14 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from wigwag.dflag.checksum import Which
+    from wigwag.dflag.expiry import Ttl
     from wigwag.dflag.notify import How, Subscription
     from wigwag.dflag.values.kinds import Kind
 
 T = TypeVar("T")
 
 
-class FlagSet(Definitions):
+class FlagSet(Home, Definitions):
     """Flags by name.
 
     >>> from wigwag import dflag
@@ -43,31 +43,6 @@ class FlagSet(Definitions):
     >>> flags.assign("rate", "20"); flags.snapshot()[rate], [flag.name for flag in flags]
     (20, ['name', 'rate'])
     """
-
-    fork_order = 1
-
-    def __init__(
-        self,
-        name: str = "",
-        *,
-        precedence: Sequence[Origin] = PRECEDENCE,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """`precedence` is from the weakest origin to the strongest; what is not in it counts by time, the last most."""
-        self.name, self.precedence, self._clock = name, tuple(precedence), clock
-        self._flags: dict[str, DynFlag[Any]] = {}
-        self._bell = Bell(f"flags {name}", lambda: self.crew, self.count_fault)
-        self._store = Store(self._bell, self.precedence, wall)
-        self._expiry = Expiry(self.expire)
-        self._overrides = count(1)
-        self.crew = Crew()
-        """The threads that call notifiers."""
-        self.notifier_errors = 0
-        """How often a notifier has raised."""
-        self.frozen = False
-        """Whether static flags can no longer change."""
-        fork.remember(self)
 
     def define(self, name: str, kind: Kind[T], default: T, usage: str, options: Any) -> DynFlag[T]:
         check_name(name)
@@ -91,7 +66,7 @@ class FlagSet(Definitions):
         return flag
 
     @classmethod
-    def around(cls, kind: Kind[T], default: T, usage: str, options: Any) -> DynFlag[T]:
+    def _around(cls, kind: Kind[T], default: T, usage: str, options: Any) -> DynFlag[T]:
         """Make a flag without a name, in a set of its own."""
         home, traits = cls(), cast("Traits[T]", Traits(**options))
         flag = DynFlag(home, kind, default, usage, traits)
@@ -108,7 +83,21 @@ class FlagSet(Definitions):
         self._store.know(self._flags)
 
     def __getitem__(self, name: str) -> DynFlag[Any]:
+        if name not in self._flags:
+            raise KeyError(self.without(name))
         return self._flags[name]
+
+    def without(self, name: str) -> str:
+        """Return the message for a name that no flag has."""
+        return f"there is no flag {name!r} in the set {self.name!r}{did_you_mean(name, self._flags)}"
+
+    def _found(self, names: Iterable[str]) -> list[DynFlag[Any]]:
+        """Return the flags of these names, all of which there must be."""
+        wanted = list(names)
+        for name in wanted:
+            if name not in self._flags:
+                raise UsageError(self.without(name))
+        return [self._flags[name] for name in wanted]
 
     def find(self, name: str) -> DynFlag[Any] | None:
         """Return the flag of a name or alias, if there is one."""
@@ -116,10 +105,6 @@ class FlagSet(Definitions):
 
     def __contains__(self, name: object) -> bool:
         return name in self._flags
-
-    def __iter__(self) -> Iterator[DynFlag[Any]]:
-        """Iterate over the flags in the order of their names, each once."""
-        return iter(sorted(set(self._flags.values()), key=lambda flag: flag.name))
 
     def __len__(self) -> int:
         return len(set(self._flags.values()))
@@ -156,19 +141,29 @@ class FlagSet(Definitions):
         return usage(self)
 
     def assign(
-        self, name: str, text: str, origin: Origin = Origin.PROGRAM, place: str = "", ttl: float | None = None
+        self, name: str, text: str, origin: Origin = Origin.PROGRAM, place: str = "", ttl: Ttl | None = None
     ) -> None:
-        """Set a flag by name from text; `ttl` is the seconds after which the value runs out."""
-        if name not in self._flags:
-            raise UsageError(f"there is no flag {name!r} in the set {self.name!r}")
-        self.put(self._flags[name], text, Slot(origin, place), ttl)
+        """Set a flag by name from text; `ttl` is after how many seconds, or which duration, the value runs out."""
+        (flag,) = self._found([name])
+        self.put(flag, text, Slot(origin, place), ttl)
+
+    def clear(self, origin: Origin) -> None:
+        """Forget all values of an origin, such as what `load_environment` has set; what lies beneath is back.
+
+        Static flags that may no longer change keep theirs.
+        """
+        if origin is Origin.DEFAULT:
+            raise UsageError("a flag always has a default: change it with set_default")
+        self.commit(lambda: [Put(flag, slot, drop=True) for flag, slot in self._slots(origin)])
+
+    def _slots(self, origin: Origin) -> Iterator[tuple[DynFlag[Any], Slot]]:
+        for flag in self:
+            if flag.dynamic or not self.frozen:
+                yield from ((flag, slot) for slot in flag.layers if slot.origin is origin)
 
     def set_default(self, text: str, *names: str) -> None:
         """Change the default of flags, and with it the value of those that nothing else has given one."""
-        unknown = [name for name in names if name not in self._flags]
-        if unknown:
-            raise UsageError(f"there is no flag {unknown[0]!r} in the set {self.name!r}")
-        found, slot = [self._flags[name] for name in names], Slot(Origin.DEFAULT)
+        found, slot = self._found(names), Slot(Origin.DEFAULT)
 
         def decide() -> list[Put]:
             for flag in found:
@@ -177,60 +172,30 @@ class FlagSet(Definitions):
 
         self.commit(decide)
 
-    def put(self, flag: DynFlag[T], content: str | bytes, slot: Slot, ttl: float | None = None) -> None:
-        """Set a flag from text."""
-        until = None if ttl is None else self._clock() + ttl
-        if ttl is not None and not ttl > 0:
-            raise UsageError(f"a value must live for more than {ttl} seconds")
+    def check(self, holds: Callable[[Snapshot], object], wants: str) -> None:
+        """Refuse every change, of one flag or of a whole ConfigMap, after which something would not hold.
 
-        def decide() -> list[Put]:
-            flag.refuse_if_static(self.frozen)
-            return [Put(flag, slot, flag.parse(content), until)]
+        `holds` gets the snapshot that there would be, and refuses by returning what is false, or raising ValueError.
+        `wants` is what whoever is refused is told. It must hold now, too.
 
-        self._store.commit(decide)
-        if until is not None:
-            self.expire()
-
-    def put_value(self, flag: DynFlag[T], value: T, slot: Slot) -> None:
-        """Set a flag to a value."""
-
-        def decide() -> list[Put]:
-            flag.refuse_if_static(self.frozen)
-            return [Put(flag, slot, flag.admit(value))]
-
-        self._store.commit(decide)
-
-    def drop(self, flag: DynFlag[T], slot: Slot) -> None:
-        """Empty a slot of a flag, and uncover what lies beneath."""
-        self.commit(lambda: [Put(flag, slot, drop=True)])
-
-    def commit(
-        self, decide: Callable[[], Iterable[Put]], done: Callable[[], None] = lambda: None, *, wait: bool = True
-    ) -> None:
-        """Make many changes under one generation; `decide` is called while nobody else changes anything.
-
-        `done` is called when all values are in place, before anybody is told. Without `wait`, the calls to be made are
-        left to another thread if one is at it.
+        >>> from wigwag import dflag
+        >>> flags = dflag.FlagSet("example")
+        >>> low, high = flags.int("low", 1), flags.int("high", 10)
+        >>> flags.check(lambda found: found[low] <= found[high], "low must be at most high")
+        >>> low.set("11")
+        Traceback (most recent call last):
+        wigwag.errors.FlagError: flag 'low': low must be at most high
         """
-        self._store.commit(decide, done, wait=wait)
+        fault = self._store.add_check(Check(holds, wants))
+        if fault is not None:
+            raise UsageError(f"the set {self.name!r} breaks the check already: {fault}")
 
     @contextmanager
     def override(self, values: Mapping[str, Any] | None = None, /, **named: Any) -> Iterator[None]:
         """Hold other values for the length of a test, whatever else happens; also of static flags."""
-        wanted = [(self[name], value) for name, value in {**(values or {}), **named}.items()]
-        with self.overriding(wanted):
+        wanted = {**(values or {}), **named}
+        with self.overriding(zip(self._found(wanted), wanted.values(), strict=True)):
             yield
-
-    @contextmanager
-    def overriding(self, values: Iterable[tuple[DynFlag[Any], Any]]) -> Iterator[None]:
-        """Hold other values, given by flag."""
-        slot = Slot(Origin.TEST, position=next(self._overrides))
-        puts = [Put(flag, slot, flag.admit(value)) for flag, value in values]
-        self.commit(lambda: puts)
-        try:
-            yield
-        finally:
-            self.commit(lambda: [put._replace(drop=True) for put in puts])
 
     def on_change(
         self,
@@ -248,50 +213,9 @@ class FlagSet(Definitions):
             pass
         return self.crew.flush(timeout)
 
-    def freeze(self) -> None:
-        """Let no static flag change any more."""
-        self.frozen = True
-
-    def expire(self) -> None:
-        """Drop what has run out, and come back when the next does."""
-        now = self._clock()
-        self._store.commit(lambda: [put for put in self._mortal() if (put.until or 0.0) <= now])
-        with self._store.lock:
-            self._expiry.arm(min((put.until - now for put in self._mortal() if put.until is not None), default=None))
-
-    def _mortal(self) -> Iterator[Put]:
-        for flag in self:
-            for slot, held in flag.layers.items():
-                if held.until is not None:
-                    yield Put(flag, slot, until=held.until, drop=True)
-
-    def count_fault(self) -> None:
-        """Count a notifier that raised."""
-        with self._store.lock:
-            self.notifier_errors += 1
-
-    def _bells(self) -> list[Bell]:
-        return [self._bell, *(flag.bell for flag in self)]
+    def __repr__(self) -> str:
+        many = "" if len(self) == 1 else "s"
+        return f"<FlagSet {self.name}: {len(self)} flag{many}, generation {self.generation}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(f"the set {self.name!r} belongs to this process: copy or send `snapshot()`, or its checksum")
-
-    def before_fork(self) -> None:
-        self._store.before_fork()
-
-    def after_fork_in_parent(self) -> None:
-        self._store.after_fork_in_parent()
-
-    def after_fork_in_child(self) -> None:
-        self.crew.reset()
-        self._expiry.renew()
-        self._store.renew()
-        for bell in self._bells():
-            bell.renew()
-
-    def go_on_in_child(self) -> None:
-        self._store.go_on_in_child()
-        for bell in self._bells():
-            bell.resume()
-        if any(True for _ in self._mortal()):
-            self.expire()

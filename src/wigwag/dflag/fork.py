@@ -8,8 +8,8 @@ for nobody knows how far it came; unless it is the one that forked.
 The hard case is a fork that Python is not told of: uWSGI makes its own, in C. Then nothing came to rest before it. The
 child finds out by its process number: uWSGI calls a hook of ours in each worker, and elsewhere whoever changes a flag
 or asks an updater looks (`catch_up`). Reading a flag does not: that stays one attribute. And if a thread of uWSGI's
-master runs at that moment it has the interpreter's lock, and the worker waits for it for ever; so an updater is to have
-no thread there (`deferred`).
+master has or wants the interpreter's lock at that moment, the worker waits for it for ever; so we have no threads there
+(`deferred`), and begin in each worker.
 
 `os.register_at_fork` cannot be undone, hence one hook for all, and the only list in this package that belongs to
 nobody; it keeps nothing alive.

@@ -15,7 +15,8 @@ and info. Levels change while whoever set the flag waits, so the next line is lo
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,7 @@ _LEVELS = {
 }
 _NAMES = {level: name for name, level in reversed(_LEVELS.items())}
 _MOST = 100
+_FORMAT = "%(levelname)s %(name)s: %(message)s"
 _USAGE = f"what is logged: one of {', '.join(_LEVELS)}"
 
 
@@ -167,3 +169,24 @@ def loglevels(flags: FlagSet, name: str = "loglevels") -> DynFlag[Mapping[str, s
 
     flag.on_change(apply, "sync")
     return flag
+
+
+@contextmanager
+def audible() -> Iterator[None]:
+    """Have stderr show whatever a logger lets through and no handler takes; Python by itself shows warnings only.
+
+    A program without a handler could turn `loglevel` to debug and would see nothing of it. Adding one would be in the
+    way of a program that sets up its log later, so it is Python's last resort that is changed: that gives way to any.
+    """
+    last = logging.lastResort
+    if last is None:  # the program wants none
+        yield
+        return
+    before = last.level, last.formatter
+    last.setLevel(logging.NOTSET)
+    last.setFormatter(logging.Formatter(_FORMAT))
+    try:
+        yield
+    finally:
+        last.setLevel(before[0])
+        last.setFormatter(before[1])

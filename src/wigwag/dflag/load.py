@@ -6,19 +6,24 @@ of all that was refused.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wigwag.dflag.environment import strangers, told
 from wigwag.dflag.naming import path_name, variable
 from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.store import Put
+from wigwag.dflag.updating.policy import CHOICES, check_choice
 from wigwag.errors import FlagError, UsageError
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.updating.policy import Unknown
 
+log = logging.getLogger("wigwag.dflag")
 _MOST = 16 << 20
 _SHOWN = 10
 
@@ -34,12 +39,17 @@ def load_texts(flags: FlagSet, texts: Mapping[str, str], origin: Origin, place: 
     """
     unknown = [name for name in texts if name not in flags]
     if unknown:
-        raise UsageError(f"the set {flags.name!r} has no flag {unknown[0]!r}")
+        raise UsageError(flags.without(unknown[0]))
     _load(flags, [(flags[name], Slot(origin, place), _given(text)) for name, text in texts.items()])
 
 
-def load_environment(flags: FlagSet, environment: Mapping[str, str], prefix: str = "") -> None:
+def load_environment(
+    flags: FlagSet, environment: Mapping[str, str], prefix: str = "", *, unknown: Unknown = "warn"
+) -> None:
     """Set flags from variables such as `PREFIX_DB_POOL_SIZE` for the flag `db.pool-size`.
+
+    `unknown` says what a variable is that has the prefix and means no flag, if the prefix has three characters or more:
+    worth a warning, an error when all others were taken, or nothing ("ignore").
 
     >>> from wigwag import dflag
     >>> flags = dflag.FlagSet("example")
@@ -47,11 +57,20 @@ def load_environment(flags: FlagSet, environment: Mapping[str, str], prefix: str
     >>> load_environment(flags, {"APP_RATE": "20"}, "APP_"); rate.get(), str(rate.held)
     (20, 'environment APP_RATE')
     """
-    wanted = []
+    check_choice("unknown", unknown, CHOICES["unknown"])
+    known, wanted = _owners(flags, prefix), []
     for flag in flags:
-        names = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
-        wanted += [(flag, Slot(Origin.ENVIRONMENT, name), _given(environment[name])) for name in names[:1]]
+        there = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
+        for name in there[:1]:
+            content = _given(environment[name]) if len(known[name]) == 1 else _shared(flag, name, known[name])
+            wanted.append((flag, Slot(Origin.ENVIRONMENT, name), content))
+    strange = told(strangers(environment, prefix, known), prefix, known, flags.name)
+    if unknown == "warn":
+        for line in strange:
+            log.warning("%s", line)
     _load(flags, wanted)
+    if unknown == "error" and strange:
+        raise UsageError("; ".join(strange))
 
 
 def load_files(flags: FlagSet) -> None:
@@ -63,6 +82,23 @@ def load_files(flags: FlagSet) -> None:
             path = companion.get()
             wanted.append((flag, Slot(Origin.FILE, path), _content(flag, path)))
     _load(flags, wanted)
+
+
+def _owners(flags: FlagSet, prefix: str) -> dict[str, list[str]]:
+    """Return which flags each variable means; of `pool-size` and `pool_size` it is the same."""
+    owners: dict[str, list[str]] = {}
+    for flag in flags:
+        for name in {variable(name, prefix) for name in flag.names}:
+            owners.setdefault(name, []).append(flag.name)
+    return owners
+
+
+def _shared(flag: DynFlag[Any], name: str, owners: Sequence[str]) -> Callable[[], str]:
+    def refuse() -> str:
+        several = " or ".join(map(repr, owners))
+        raise FlagError(flag.name, f"{name} could mean {several}: rename one, or give it an alias")
+
+    return refuse
 
 
 def _given(text: str) -> Callable[[], str]:
@@ -83,6 +119,12 @@ def _content(flag: DynFlag[Any], path: str) -> Callable[[], bytes]:
     return read
 
 
+def _placed(error: FlagError, slot: Slot) -> FlagError:
+    """Say which variable or file it was."""
+    named = not slot.place or slot.place in error.reason
+    return error if named else type(error)(error.flag, f"{slot.place}: {error.reason}")
+
+
 def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[], str | bytes]]]) -> None:
     refused: list[FlagError] = []
 
@@ -93,10 +135,13 @@ def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[]
                 flag.refuse_if_static(flags.frozen)
                 puts.append(Put(flag, slot, flag.parse(content())))
             except FlagError as error:
-                refused.append(error)
+                refused.append(_placed(error, slot))
         return puts
 
-    flags.commit(decide)
+    try:
+        flags.commit(decide)
+    except FlagError as error:  # a check over several flags
+        refused.append(error)
     if len(refused) == 1:
         raise refused[0]
     if refused:

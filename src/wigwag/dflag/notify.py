@@ -23,13 +23,14 @@ from wigwag.errors import UsageError
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task
     from collections.abc import Awaitable, Callable
+    from typing import Self
 
 How: TypeAlias = Literal["thread", "sync", "async"]
 log = logging.getLogger("wigwag.dflag")
 
 
 class Subscription:
-    """One notifier. `cancel` it to hear no more."""
+    """One notifier. `cancel` it to hear no more; as a context manager, it does so at the end of the block."""
 
     def __init__(self, bell: Bell, callback: Callable[[Any, Any], object], how: How, always: bool) -> None:
         self._bell, self.callback, self.how, self.always = bell, callback, how, always
@@ -39,6 +40,12 @@ class Subscription:
     def cancel(self) -> None:
         """Hear no more. What waits to be called already may still be."""
         self._bell.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.cancel()
 
     def call(self, step: Step) -> None:
         """Call it, whatever comes of it."""
@@ -131,6 +138,8 @@ class Bell:
             how = "async" if _is_async(callback) else "thread"
         if how not in ("thread", "sync", "async"):
             raise UsageError(f"a notifier is called by thread, sync or async, not {how!r}")
+        if how != "async" and _is_async(callback):
+            raise UsageError(f"a coroutine function is awaited in a loop: leave out how={how!r}, or say 'async'")
         found = (
             AsyncSubscription(self, callback, always, loop or _running_loop())
             if how == "async"

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
+from wigwag.errors import UsageError
+
 T = TypeVar("T")
+HIDDEN = "(secret)"
 
 
 class Origin(Enum):
@@ -58,7 +61,7 @@ class Slot(NamedTuple):
     """Among places of the same origin, the higher counts."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Held(Generic[T]):
     """A value, and where it comes from."""
 
@@ -70,18 +73,64 @@ class Held(Generic[T]):
     """When it came, in seconds since 1970."""
     until: float | None = None
     """When it runs out, on the monotonic clock."""
+    part: str = ""
+    """Where in its place it stands, if that holds more than one value: `app.yaml#db.size`."""
+    secret: bool = False
+    """Whether it must not be shown."""
 
     @property
     def origin(self) -> Origin:
         """The sort of place it comes from."""
         return self.slot.origin
 
+    @property
+    def place(self) -> str:
+        """Which file, variable or directory it comes from; of a value in a document of many, which one there.
+
+        >>> Held(3, Slot(Origin.CONFIGMAP, "/etc/dflag"), 1, 0.0, part="app.yaml#db.size").place
+        '/etc/dflag/app.yaml#db.size'
+        """
+        return f"{self.slot.place}/{self.part}" if self.part else self.slot.place
+
     def __str__(self) -> str:
-        return f"{self.origin.value} {self.slot.place}".rstrip()
+        return f"{self.origin.value} {self.place}".rstrip()
+
+    def __repr__(self) -> str:
+        value = HIDDEN if self.secret else repr(self.value)
+        ending = "" if self.until is None else f", until={self.until!r}"
+        return f"<Held {value} from {self}, generation={self.generation}, at={self.at!r}{ending}>"
+
+
+def ranked(precedence: Sequence[Origin]) -> tuple[Origin, ...]:
+    """Return an order of origins, from the weakest to the strongest, if it is one.
+
+    >>> ranked([Origin.FILE, Origin.FILE])
+    Traceback (most recent call last):
+    wigwag.errors.UsageError: precedence: 'file' is there twice
+    """
+    found = tuple(precedence)
+    for place, origin in enumerate(found):
+        if fault := _misplaced(origin, place, found):
+            raise UsageError(f"precedence: {fault}")
+    return found
+
+
+def _misplaced(origin: object, place: int, order: Sequence[Origin]) -> str | None:
+    if not isinstance(origin, Origin):
+        return f"{origin!r} is no Origin"
+    if origin in order[:place]:
+        return f"{origin.value!r} is there twice"
+    if origin is Origin.DEFAULT and place > 0:
+        return f"{origin.value!r} counts less than anything: it is first, or left out"
+    if origin is Origin.TEST and place < len(order) - 1:
+        return f"{origin.value!r} counts more than anything: it is last, or left out"
+    return None
 
 
 def strongest(held: Iterable[Held[T]], precedence: Sequence[Origin]) -> Held[T]:
     """Return the value that counts; the one that came last, among those whose origin has no rank.
+
+    A default counts least and what a test holds most, whether they have a rank or not.
 
     >>> low, high = Held(1, Slot(Origin.DEFAULT), 0, 0.0), Held(2, Slot(Origin.FILE, "a"), 1, 0.0)
     >>> strongest([high, low], PRECEDENCE).value
@@ -92,6 +141,8 @@ def strongest(held: Iterable[Held[T]], precedence: Sequence[Origin]) -> Held[T]:
 
     def strength(one: Held[T]) -> tuple[int, int, int]:
         origin = one.slot.origin
+        if origin is Origin.DEFAULT:
+            return -1, one.slot.position, one.generation
         if origin is Origin.TEST:
             return unranked + 1, one.slot.position, one.generation
         if origin in ranks:

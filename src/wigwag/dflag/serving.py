@@ -15,18 +15,20 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wigwag.dflag.frontends.arguments import add_to, teach
-from wigwag.dflag.levels import loglevel
+from wigwag.dflag.levels import audible, loglevel
 from wigwag.dflag.load import load_environment, load_files
-from wigwag.dflag.updating.plan import Policy
+from wigwag.dflag.options import HIGHEST_PORT, OPTIONS, Option, ServiceOptions, given
+from wigwag.dflag.updating.policy import Policy
 from wigwag.dflag.updating.record import SHOWN
-from wigwag.errors import FlagError, StartError
+from wigwag.errors import FlagError, StartError, UsageError
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
@@ -35,27 +37,6 @@ if TYPE_CHECKING:
     from wigwag.dflag.updating.updater import Updater
 
 log = logging.getLogger("wigwag.dflag")
-_HIGHEST_PORT = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceOptions:
-    """What the options of `install` say; for programs that have theirs from elsewhere.
-
-    >>> ServiceOptions(config_dir=["/etc/dflag"]).config_bind
-    '127.0.0.1'
-    """
-
-    config_dir: Sequence[str] = ()
-    """Where ConfigMaps are mounted, or `configmap/NAMESPACE/NAME`; the last counts most."""
-    config_port: int | None = None
-    """Where the page of the flags is served; 0 is any port that is free, None is no page."""
-    config_bind: str = "127.0.0.1"
-    """The address that it is served at."""
-    config_token_file: str | None = None
-    """The file with the token that whoever sets a flag there must have; without one, flags can only be looked at."""
-    config_strict: bool = False
-    """Whether not to start if a flag is wrong."""
 
 
 class Running(NamedTuple):
@@ -73,26 +54,31 @@ def install(parser: argparse.ArgumentParser, flags: FlagSet) -> None:
     >>> flags, parser = dflag.FlagSet("example"), argparse.ArgumentParser()
     >>> dflag.install(parser, flags)
     >>> parser.parse_args(["--config-dir", "/etc/a", "-config-dir=/etc/b", "--config-port=8080"])
-    Namespace(config_dir=['/etc/a', '/etc/b'], config_port=8080, config_bind='127.0.0.1', config_token_file=None, \
-config_strict=False)
+    Namespace(config_dir=['/etc/a', '/etc/b'], config_documents=[], config_port=8080, config_bind='127.0.0.1', \
+config_token_file=None, config_strict=False)
     """
     loglevel(flags)
     add_to(parser, flags)
     group = parser.add_argument_group("configuration")
-    place, page = "a directory with a ConfigMap in it, or configmap/NAMESPACE/NAME", "the page of the flags"
-    group.add_argument("--config-dir", action="append", metavar="PLACE", default=[], help=f"{place}; may be repeated")
-    group.add_argument("--config-port", type=_port, metavar="PORT", help=f"serve {page} here; 0 is any that is free")
-    group.add_argument("--config-bind", metavar="ADDRESS", default="127.0.0.1", help=f"where {page} is served")
-    group.add_argument("--config-token-file", metavar="FILE", help=f"holds the token to set flags with on {page}")
-    group.add_argument("--config-strict", action="store_true", help="do not start if a flag is wrong")
-    names = (field.name.replace("_", "-") for field in fields(ServiceOptions))
-    teach(parser, {name: (f"--{name}", f"--{name}") for name in names})
+    for option in OPTIONS:
+        group.add_argument(option.name, help=option.help, **_argument(option))
+    teach(parser, {option.name[2:]: (option.name, option.name) for option in OPTIONS})
+
+
+def _argument(option: Option) -> dict[str, Any]:
+    """Return what argparse is to make of an option."""
+    if option.sort == "switch":
+        return {"action": "store_true"}
+    if option.sort == "texts":
+        return {"metavar": option.metavar, "action": "append", "default": []}
+    default = getattr(ServiceOptions(), option.field)
+    return {"metavar": option.metavar, "default": default, "type": _port if option.sort == "port" else str}
 
 
 def _port(text: str) -> int:
-    if text.isdecimal() and len(text) <= 5 and int(text) <= _HIGHEST_PORT:
+    if text.isdecimal() and len(text) <= 5 and int(text) <= HIGHEST_PORT:
         return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number from 0 to {_HIGHEST_PORT}")
+    raise argparse.ArgumentTypeError(f"{text!r} is not a port; write a number from 0 to {HIGHEST_PORT}")
 
 
 @contextmanager
@@ -108,7 +94,10 @@ def service(
     """Read the flags from wherever they are, follow the ConfigMaps, serve the page; until the end of the block.
 
     The environment is read if it is given: `environment=os.environ, prefix="SHOP_"`. So are the files that flags with
-    a `path_flag` name. `policy` is for the ConfigMaps, and `access` for the page, instead of a file with a token.
+    a `path_flag` name. `policy` is for the ConfigMaps (and its `unknown` for variables that have the prefix), `access`
+    for the page, instead of a file with a token. If it cannot start it raises `StartError`; but if the options are what
+    a parser has returned, the program ends with one line. What is logged goes to stderr, unless the program has a
+    handler for it.
 
     >>> import tempfile, pathlib
     >>> from wigwag import dflag
@@ -121,34 +110,45 @@ def service(
     ...         rate.get(), size.get(), running.updater.errors, running.page
     (20, 5, 0, None)
     """
-    wanted = options if isinstance(options, ServiceOptions) else _read(options)
-    strict = wanted.config_strict
-    if environment is not None:
-        _attempt(strict, lambda: load_environment(flags, environment, prefix))
-    _attempt(strict, lambda: load_files(flags))
+    wanted = options if isinstance(options, ServiceOptions) else given(vars(options))
     with ExitStack() as stack:
-        updater = _updater(flags, wanted, replace(policy, tolerant=policy.tolerant or not strict))
-        if updater is not None:
-            stack.callback(updater.stop)
-        page = _page(flags, wanted, updater, access)
-        if page is not None:
-            stack.callback(page.stop)
+        stack.enter_context(audible())
+        with _ending(wanted.command_line):
+            _load(flags, wanted, environment, prefix, policy)
+            updater = _updater(flags, wanted, replace(policy, tolerant=policy.tolerant or not wanted.config_strict))
+            if updater is not None:
+                stack.callback(updater.stop)
+            page = _page(flags, wanted, updater, access)
+            if page is not None:
+                stack.callback(page.stop)
         flags.freeze()
         yield Running(updater, page)
 
 
-def _read(options: argparse.Namespace) -> ServiceOptions:
-    """Return the options of a namespace; what is not in it has its default."""
-    names = [field.name for field in fields(ServiceOptions)]
-    return ServiceOptions(
-        **{name: getattr(options, name) for name in names if getattr(options, name, None) is not None}
-    )
+@contextmanager
+def _ending(command_line: bool) -> Iterator[None]:
+    """Have a start that fails end the program with one line, if it was asked for on a command line."""
+    try:
+        yield
+    except (StartError, UsageError) as error:
+        if not command_line:
+            raise
+        raise SystemExit(f"error: {error}") from error
+
+
+def _load(
+    flags: FlagSet, options: ServiceOptions, environment: Mapping[str, str] | None, prefix: str, policy: Policy
+) -> None:
+    if environment is not None:
+        task = partial(load_environment, flags, environment, prefix, unknown=policy.unknown)
+        _attempt(options.config_strict, task)
+    _attempt(options.config_strict, partial(load_files, flags))
 
 
 def _attempt(strict: bool, task: Callable[[], None]) -> None:
     try:
         task()
-    except (FlagError, StartError) as error:
+    except (FlagError, StartError, UsageError) as error:
         if strict:
             raise StartError(f"cannot start: {error}") from error
         log.critical("%s; going on without", error)
@@ -158,11 +158,14 @@ def _updater(flags: FlagSet, options: ServiceOptions, policy: Policy) -> Updater
     if not options.config_dir:
         return None
     from wigwag.dflag.updating.begin import setup
+    from wigwag.dflag.updating.places import place_of
 
-    updater = setup(flags, *options.config_dir, policy=policy)
-    errors = [str(problem) for problem in updater.problems if problem.level == "error"]
-    if errors:
-        log.critical("going on though %d of the flags are wrong: %s", len(errors), "; ".join(errors[:SHOWN]))
+    documents = tuple(options.config_documents)
+    updater = setup(flags, *(place_of(each, documents) for each in options.config_dir), policy=policy)
+    wrong = [problem.where for problem in updater.problems if problem.level == "error"]
+    if wrong:
+        told = ", ".join(wrong[:SHOWN]) + (", …" if len(wrong) > SHOWN else "")
+        log.critical("going on in spite of %d error%s: %s", len(wrong), "s" if len(wrong) > 1 else "", told)
     return updater
 
 

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wigwag.dflag import news
+from wigwag.dflag.checks import Check, newly_broken, refusal
 from wigwag.dflag.crew import Step
 from wigwag.dflag.fork import catch_up
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
@@ -43,6 +45,7 @@ class Put(NamedTuple):
     value: Any = None
     until: float | None = None
     drop: bool = False
+    part: str = ""
 
 
 class _Change(NamedTuple):
@@ -53,6 +56,8 @@ class _Change(NamedTuple):
     chosen: Mapping[DynFlag[Any], Held[Any]]
     steps: deque[tuple[Bell, Step]]
     """What is still to be told."""
+    news: Sequence[news.News]
+    broken: Sequence[str]
 
 
 class _Depth(threading.local):
@@ -72,6 +77,7 @@ class Store:
         self._snapshot: Snapshot | None = Snapshot(0, {}, {})
         self._generation = 0
         self._flags: Mapping[str, DynFlag[Any]] = {}
+        self._checks: tuple[Check, ...] = ()
         self._change: _Change | None = None
         self._pending: deque[tuple[Bell, Step]] = deque()
         self._posted = self._told = 0
@@ -100,38 +106,70 @@ class Store:
         return Snapshot(self._generation, {flag.name: flag.held for flag in self._flags.values()}, aliases)
 
     def commit(
-        self, decide: Callable[[], Iterable[Put]], done: Callable[[], None] = lambda: None, *, wait: bool = True
+        self,
+        decide: Callable[[], Iterable[Put]],
+        done: Callable[[], None] = lambda: None,
+        *,
+        wait: bool = True,
+        must: bool = False,
     ) -> None:
         """Make changes under one generation; they are decided on under the lock.
 
         `done` is called when all values are in place, before anybody is told. Without `wait`, the calls to be made are
-        left to another thread if one is at it.
+        left to another thread if one is at it. What `must` be is not refused by a check over several flags.
         """
         catch_up()
         with self.lock:
             before = self._posted
-            self._swap(list(decide()))
+            change = self._swap(list(decide()), must)
             mine = self._posted
             done()
-        if mine != before:
-            self._deliver(mine, wait)
+        try:
+            if change is not None:
+                news.tell(change.news, change.broken)
+        finally:
+            if mine != before:
+                self._deliver(mine, wait)
 
-    def _swap(self, puts: list[Put]) -> None:
+    def judge(self, puts: Iterable[Put]) -> None:
+        """Raise if a change would break a check."""
+        with self.lock:
+            self._decided(list(puts))
+
+    def add_check(self, check: Check) -> str | None:
+        """Have something hold from now on; return what is wrong if it does not hold now."""
+        with self.lock:
+            fault = check.fault(self.snapshot())
+            if fault is None:
+                self._checks += (check,)
+            return fault
+
+    def _swap(self, puts: list[Put], must: bool) -> _Change | None:
+        change = self._decided(puts, must=must)
+        if change is not None:
+            self._change = change
+            try:
+                self._make(change)
+            except BaseException:
+                self._make(change)
+                raise
+        return change
+
+    def _decided(self, puts: list[Put], *, must: bool = False) -> _Change | None:
         number = self._generation + 1
         touched = _layered(puts, number, self._wall())
         if not touched:
-            return
+            return None
         chosen = {flag: strongest(layers.values(), self._precedence) for flag, layers in touched.items()}
         steps = deque((flag.bell, _step(flag, held)) for flag, held in chosen.items())
+        told = _news(puts, chosen, steps) if news.wanted() else ()
         before = self.snapshot()
         after = before.replacing(number, {flag.name: held for flag, held in chosen.items()})
+        broken = newly_broken(self._checks, before, after)
+        if broken and not must:
+            raise refusal((flag.name for flag in chosen), broken)
         steps.append((self._bell, Step(before, after)))
-        self._change = _Change(after, touched, chosen, steps)
-        try:
-            self._make(self._change)
-        except BaseException:
-            self._make(self._change)
-            raise
+        return _Change(after, touched, chosen, steps, told, broken)
 
     def _make(self, change: _Change) -> None:
         """Make a change that was decided on; half of it may have been made before. Nothing in here fails by itself."""
@@ -220,6 +258,14 @@ def _step(flag: DynFlag[Any], held: Held[Any]) -> Step:
     return Step(flag.get(), held.value, flag.same(flag.get(), held.value))
 
 
+def _news(
+    puts: Iterable[Put], chosen: Mapping[DynFlag[Any], Held[Any]], steps: Iterable[tuple[Bell, Step]]
+) -> list[news.News]:
+    levels = news.level_of(puts)
+    changed = zip(chosen.items(), steps, strict=True)
+    return [news.News(flag, flag.held, held, levels[flag]) for (flag, held), (_, step) in changed if not step.equal]
+
+
 def _layered(puts: Iterable[Put], generation: int, at: float) -> dict[DynFlag[Any], dict[Slot, Held[Any]]]:
     """Return the values by slot of each flag that is touched."""
     touched: dict[DynFlag[Any], dict[Slot, Held[Any]]] = {}
@@ -230,5 +276,5 @@ def _layered(puts: Iterable[Put], generation: int, at: float) -> dict[DynFlag[An
         if put.drop:
             del layers[put.slot]
         else:
-            layers[put.slot] = Held(put.value, put.slot, generation, at, put.until)
+            layers[put.slot] = Held(put.value, put.slot, generation, at, put.until, put.part, put.flag.secret)
     return touched

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar, Unpack
 
-from wigwag.dflag.define import FlagOptions
+from wigwag.dflag.define import FlagOptions, with_options
 from wigwag.dflag.flag import DynFlag
 from wigwag.dflag.flagset import FlagSet
 from wigwag.dflag.values.types import kind_of
@@ -12,6 +12,7 @@ from wigwag.dflag.values.types import kind_of
 T = TypeVar("T")
 
 
+@with_options
 def new(type: type[T], default: T, usage: str = "", **options: Unpack[FlagOptions[T]]) -> DynFlag[T]:
     """Make a flag that has no name yet; `FlagSet.bind` gives it one. Until then it can be used alone.
 
@@ -22,4 +23,4 @@ def new(type: type[T], default: T, usage: str = "", **options: Unpack[FlagOption
     >>> flags.bind("pool_size", size) is flags["pool_size"], flags.snapshot()["pool_size"]
     (True, 8)
     """
-    return FlagSet.around(kind_of(type), default, usage, options)
+    return FlagSet._around(kind_of(type), default, usage, options)

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from textwrap import indent
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.flag import HIDDEN
 from wigwag.dflag.values.validators import wishes
 
 if TYPE_CHECKING:
@@ -35,16 +34,16 @@ def _paragraph(flag: AnyFlag) -> str:
     head = f"{', '.join(flag.names)}  {flag.kind.name}, {'dynamic' if flag.dynamic else 'static'}"
     default = shown_default(flag)
     lines = [flag.usage] if flag.usage else []
-    lines += [f"must be {wish}" for wish in wishes(flag.traits.validators)]
+    lines += [f"must be {wish}" for wish in shown_wishes(flag)]
     return "\n".join([f"{head}, default {default}" if default else head, *(indent(line, "    ") for line in lines)])
+
+
+def shown_wishes(flag: AnyFlag) -> list[str]:
+    """Return what the validators of a flag want; not of a secret one, for a list of all that it may be tells it."""
+    return [] if flag.secret else wishes(flag.traits.validators)
 
 
 def shown_default(flag: AnyFlag) -> str:
     """Return the default as text for people; of a long one, that it is long."""
-    if flag.secret:
-        return HIDDEN
-    try:
-        text = flag.kind.format(flag.default)
-    except Exception as error:  # noqa: BLE001 - a value's own code; a help text is no place to fail
-        return f"(cannot be shown: {type(error).__name__})"
+    text = flag.show(flag.default)
     return text if len(text) <= _LONGEST else "{ ... truncated ... }" if flag.kind.is_json else text[:_LONGEST] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_the_help_and_the_flags_as_text_have_no_secrets() -> None:
     told = " ".join(values.get_help().split())
     assert "--pool_size: threads (int, from 1 to 100) (default: '4')" in told
     assert "--[no]dry_run: (bool) (default: 'true')" in told
-    assert "--password: (str, of length 3 or more) (default: '(secret)')" in told
+    assert "--password: (str) (default: '(secret)')" in told
     values(["shop", "--password=sesame", "--nodry_run"])
     written = values.flags_into_string()
     assert "--pool_size=4\n" in written
@@ -249,6 +250,107 @@ def test_flags_of_many_sorts_have_their_own_texts() -> None:
         twin.reset()
         assert holder.value == before
     assert flags["none"].text == ""
+
+
+def lists() -> tuple[dflag.FlagSet, Any]:
+    flags, values = dflag.FlagSet("test"), absl.FlagValues()
+    for holder in (
+        absl.DEFINE_list("list", ["a"], "", flag_values=values),
+        absl.DEFINE_multi_string("multi", ["a"], "", flag_values=values),
+        absl.DEFINE_multi_integer("numbers", None, "", flag_values=values),
+    ):
+        dynamic(flags, holder, values)
+    return flags, values
+
+
+@pytest.mark.parametrize("name", ["list", "multi"])
+@pytest.mark.parametrize("set_by", ["default", "line", "program", "text", "value"])
+def test_who_reads_a_list_cannot_change_it_for_all(name: str, set_by: str) -> None:
+    flags, values = lists()
+    twin = flags[name]
+    values(["test", f"--{name}=a"] if set_by == "line" else ["test"])
+    given = ["a"]
+    if set_by == "program":
+        setattr(values, name, given)
+    if set_by == "text":
+        twin.set("a")
+    if set_by == "value":
+        twin.set_value(given)
+    with pytest.raises(TypeError, match="this list is the value of a flag"):
+        twin.get().append("b")
+    getattr(values, name).append("c")
+    values[name].default.append("d")
+    given.append("e")
+    assert (twin.get(), twin.default) == (["a"], ["a"])
+
+
+def test_a_flag_that_is_given_several_times_still_has_all_of_it() -> None:
+    flags, values = lists()
+    flags.assign("multi", "x,y", Origin.ENVIRONMENT)
+    values(["test", "--multi=b", "--multi=c,d", "--numbers=1", "--numbers=2"])
+    assert (values.multi, flags["multi"].get()) == (["b", "c,d"], ["b", "c,d"])
+    assert (values.numbers, flags["numbers"].get()) == ([1, 2], [1, 2])
+
+
+def test_the_text_of_a_list_is_read_as_the_same_list() -> None:
+    flags, values = lists()
+    values(["test"])
+    multi, numbers = flags["multi"], flags["numbers"]
+    for value in (["a", "b"], ["a,b"], [], ["[a"], [" a "]):
+        multi.set_value(value)
+        text = multi.text
+        multi.set("other")
+        multi.set(text)
+        assert multi.get() == values.multi == value
+    assert numbers.text == ""
+    numbers.set('["1", "2"]')
+    assert values.numbers == [1, 2]
+    with pytest.raises(dflag.FlagError, match="expected str"):
+        numbers.set("[1.5]")
+
+
+def secrets() -> tuple[dflag.FlagSet, Any]:
+    flags, values = dflag.FlagSet("test"), absl.FlagValues()
+    flags.str("password", "hunter2", secret=True)
+    flags.bool("vip", True, secret=True)
+    flags.int("rate", 1)
+    define(flags, values)
+    dynamic(flags, absl.DEFINE_string("token", "hunter3", "", flag_values=values), values, secret=True)
+    dynamic(flags, absl.DEFINE_multi_string("keys", ["hunter4"], "", flag_values=values), values, secret=True)
+    absl.DEFINE_string("flagfile", "", "", flag_values=values)
+    return flags, values
+
+
+def test_a_file_of_flags_has_no_secrets_and_gives_none_a_value(tmp_path: Path) -> None:
+    _, values = secrets()
+    values(["test", "--password=hunter5", "--token=hunter6", "--keys=hunter7", "--rate=3"])
+    values.append_flags_into_file(str(tmp_path / "flags"))
+    written = (tmp_path / "flags").read_text()
+    assert "--rate=3\n" in written
+    assert [line for line in written.splitlines() if "secret" in line] == [
+        f"# --{name} is secret, and left out" for name in ("keys", "password", "token", "vip")
+    ]
+    assert "hunter" not in written
+    again, others = secrets()
+    others(["test", f"--flagfile={tmp_path / 'flags'}"])
+    assert [again[name].get() for name in ("rate", "password", "vip", "token", "keys")] == [
+        3,
+        "hunter2",
+        True,
+        "hunter3",
+        ["hunter4"],
+    ]
+    assert again["password"].held.origin is Origin.DEFAULT
+
+
+def test_no_help_has_secrets() -> None:
+    _, values = secrets()
+    values.set_default("token", "hunter8")
+    values(["test", "--password=hunter5", "--novip"])
+    values.write_help_in_xml_format(xml := io.StringIO())
+    assert xml.getvalue().count("<default>(secret)</default>") == 4
+    assert xml.getvalue().count("<current>(secret)</current>") == 4
+    assert "hunter" not in xml.getvalue() + values.get_help()
 
 
 def test_a_flag_that_must_be_given_may_be_ours() -> None:

@@ -147,7 +147,7 @@ def test_the_help_has_defaults_and_rules_and_no_secrets() -> None:
     assert "--dry-run, -n, --no-dry-run 100% harmless (bool; default false)" in told
     assert "--db.timeout DURATION (duration; default 1m30s; static)" in told
     assert "--colour {RED,BLUE} (one of RED, BLUE; default RED)" in told
-    assert "--password STR (str, of length 3 or more; default (secret))" in told
+    assert "--password STR (str; default (secret))" in told
     assert "--password-path STR a file to read password from (str; default (empty); static)" in told
     assert "hunter2" not in told
     assert "--:" not in told
@@ -159,6 +159,60 @@ def test_words_that_are_not_ours_are_left_alone() -> None:
     parser.add_argument("--my_own")
     namespace, rest = parser.parse_known_args(["--my_own", "1", "--other_one=2", "-p5", "--", "--pool_size=9"])
     assert (namespace.my_own, rest, flags["pool_size"].get()) == ("1", ["--other_one=2", "--", "--pool_size=9"], 5)
+
+
+THEIRS = ["-pool_size=9", "--pool_size", "9", "--dry-run=false", "-dry_run", "--no_dry_run", "-p=1"]
+
+
+def test_the_rest_of_a_line_is_handed_on_as_it_is() -> None:
+    flags, parser = service()
+    parser.add_argument("command")
+    parser.add_argument("rest", nargs=argparse.REMAINDER)
+    namespace = parser.parse_args(["-pool_size=8", "exec", *THEIRS])
+    assert (namespace.rest, flags["pool_size"].get(), flags["dry_run"].get()) == (THEIRS, 8, False)
+
+
+def test_so_is_what_an_option_takes_the_rest_for() -> None:
+    flags, parser = service()
+    parser.add_argument("--exec", nargs=argparse.REMAINDER)
+    namespace = parser.parse_args(["-pool_size=8", "--exec", *THEIRS])
+    assert (namespace.exec, flags["pool_size"].get(), flags["dry_run"].get()) == (THEIRS, 8, False)
+
+
+def test_a_subcommand_may_have_options_of_the_same_names() -> None:
+    flags, parser = service()
+    command = parser.add_subparsers(dest="command").add_parser("run")
+    command.add_argument("--pool_size", type=int)
+    command.add_argument("-dry_run")
+    command.add_argument("--no_dry_run", action="store_true")
+    namespace = parser.parse_args(["-pool_size=8", "run", "--pool_size=9", "-dry_run=maybe", "--no_dry_run"])
+    assert (namespace.pool_size, namespace.dry_run, namespace.no_dry_run) == (9, "maybe", True)
+    assert (flags["pool_size"].get(), flags["dry_run"].held.origin) == (8, Origin.DEFAULT)
+
+
+@pytest.mark.parametrize("first", ["flags", "option"])
+def test_an_option_of_the_parser_itself_that_is_spelled_otherwise_is_its_own(first: str) -> None:
+    flags, parser = dflag.FlagSet("test"), argparse.ArgumentParser()
+    flags.int("pool_size", 4)
+    if first == "flags":
+        dflag.add_to(parser, flags)
+    parser.add_argument("--pool_size")
+    if first == "option":
+        dflag.add_to(parser, flags)
+    assert parser.parse_args(["--pool_size=x", "--pool-size=5"]).pool_size == "x"
+    assert flags["pool_size"].get() == 5
+
+
+def test_words_that_stand_in_a_file_may_be_spelled_in_as_many_ways(tmp_path: Any) -> None:
+    flags, parser = dflag.FlagSet("test"), argparse.ArgumentParser(fromfile_prefix_chars="@")
+    size, dry, other = flags.int("pool_size", 4), flags.bool("dry_run", True), flags.int("other_size", 1)
+    dflag.install(parser, flags)
+    parser.add_argument("files", nargs="*")
+    (tmp_path / "more").write_text("--other_size\n3\n-config_strict\n")
+    (tmp_path / "words").write_text(f"-pool_size=8\n--dry_run=false\n@{tmp_path / 'more'}\n--\n--pool_size=9\n")
+    namespace = parser.parse_args([f"@{tmp_path / 'words'}"])
+    assert (size.get(), dry.get(), other.get(), flags.generation) == (8, False, 3, 1)
+    assert (namespace.files, namespace.config_strict) == (["--pool_size=9"], True)
 
 
 def test_the_line_of_the_process_is_read_if_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from wigwag import dflag
 from wigwag.dflag import Origin
 from wigwag.dflag.frontends.click_options import params, with_flags
 
-Invoke = Callable[..., Result]
+Invoke = Callable[..., Any]
 
 
 def shop() -> dflag.FlagSet:
@@ -160,6 +161,47 @@ def test_a_group_and_its_command_may_both_have_flags() -> None:
 
     assert CliRunner().invoke(main, ["-p", "2", "run", "-p", "3", "--size", "4"]).output == "3 4\n"
     assert CliRunner().invoke(main, ["-p", "6", "run"]).output == "6 4\n"
+
+
+def service(flags: dflag.FlagSet) -> Invoke:
+    """Return what runs a command that is a service."""
+
+    @click.command("shop")
+    @with_flags(flags, service="options")
+    @click.argument("file", default="x")
+    def main(file: str, options: dflag.ServiceOptions) -> None:
+        seen.append(options)
+        with dflag.service(flags, options) as running:
+            port = running.page is not None and running.page.port > 0
+            click.echo(f"{file} {flags['pool_size'].get()} {flags['loglevel'].get()} {port}")
+
+    seen: list[dflag.ServiceOptions] = []
+    return lambda *line: (CliRunner().invoke(main, line), seen[-1] if seen else None)
+
+
+def test_a_service_has_its_options(tmp_path: Path, root_level: None) -> None:
+    (tmp_path / "app.yaml").write_text("pool_size: 9\n")
+    line = [f"--config-dir={tmp_path}", "--config_documents", "*.yaml", "--config-port=0", "--loglevel=error"]
+    result, options = service(shop())(*line)
+    assert (result.exit_code, result.output) == (0, "x 9 error True\n")
+    assert options == dflag.ServiceOptions(
+        config_dir=(str(tmp_path),), config_documents=("*.yaml",), config_port=0, command_line=True
+    )
+    assert service(shop())()[1] == dflag.ServiceOptions(command_line=True)
+
+
+def test_a_service_that_cannot_start_ends_with_one_line(tmp_path: Path, root_level: None) -> None:
+    result, _ = service(shop())("--config-strict", "--config-dir", str(tmp_path / "none"))
+    told = f"error: 1 error in the flags: {tmp_path / 'none'}: No such file or directory"
+    assert (result.exit_code, result.output.strip()) == (1, told)
+    result, _ = service(shop())("--config-port=70000")
+    assert (result.exit_code, "--config-port" in result.output) == (2, True)
+    assert "--config-token-file, --config_token_file FILE" in service(shop())("--help")[0].output
+
+
+def test_options_of_a_service_may_be_had_as_a_list(root_level: None) -> None:
+    made = click.Command("shop", params=params(shop(), service="it"), callback=lambda it: click.echo(it.config_bind))
+    assert CliRunner().invoke(made, ["--config-bind=::1"]).output == "::1\n"
 
 
 def test_a_shell_that_asks_how_a_word_may_end_changes_nothing() -> None:

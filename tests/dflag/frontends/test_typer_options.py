@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from wigwag import dflag
 from wigwag.dflag import Origin
 from wigwag.dflag.frontends.typer_options import with_flags
+from wigwag.errors import UsageError
 
 PLAIN = {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200"}
 
@@ -139,3 +141,43 @@ def test_a_function_can_run_without_an_app(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(SystemExit) as caught:
         typer.run(with_flags(flags)(main))
     assert caught.value.code == 42
+
+
+def service(flags: dflag.FlagSet) -> Callable[..., Any]:
+    """Return what runs a command that is a service."""
+    app = typer.Typer()
+
+    @app.command()
+    @with_flags(flags, service="options")
+    def main(file: str, options: dflag.ServiceOptions, loud: bool = False) -> None:
+        with dflag.service(flags, options) as running:
+            port = running.page is not None and running.page.port > 0
+            typer.echo(
+                f"{file} {loud} {flags['pool_size'].get()} {flags['loglevel'].get()} {port} {options.config_dir}"
+            )
+
+    return lambda *line: CliRunner().invoke(app, ["x", *line], env=PLAIN)
+
+
+def test_a_service_has_its_options(tmp_path: Path, root_level: None) -> None:
+    (tmp_path / "app.yaml").write_text("pool_size: 9\n")
+    line = [f"--config-dir={tmp_path}", "--config_documents", "*.yaml", "--config-port=0", "--loglevel=error", "--loud"]
+    result = service(shop())(*line)
+    assert (result.exit_code, result.output) == (0, f"x True 9 error True {[str(tmp_path)]}\n")
+    assert service(shop())("--loglevel=error").output == "x False 4 error False ()\n"
+
+
+def test_a_service_that_cannot_start_ends_with_one_line(tmp_path: Path, root_level: None) -> None:
+    result = service(shop())("--config-strict", "--config-dir", str(tmp_path / "none"))
+    told = f"error: 1 error in the flags: {tmp_path / 'none'}: No such file or directory"
+    assert (result.exit_code, result.output.strip()) == (1, told)
+    assert service(shop())("--config-port=70000").exit_code == 2
+    assert "--config-token-file" in service(shop())("--help").output
+
+
+def test_a_service_needs_a_parameter_for_its_options(root_level: None) -> None:
+    with pytest.raises(UsageError, match="the function has no parameter 'options'"):
+
+        @with_flags(shop(), service="options")
+        def main(file: str) -> None:
+            """Have no such parameter."""

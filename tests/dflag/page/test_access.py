@@ -83,6 +83,10 @@ def test_a_token_file_is_read_each_time_and_may_have_several(tmp_path: Path, cap
         {"token": "a", "token_file": "b"},
         {"token_file": "b", "unauthenticated": True},
         {"allowed_hosts": "example.org"},
+        {"allowed_origins": "https://example.org"},
+        {"allowed_origins": ["example.org"]},
+        {"allowed_origins": ["*"]},
+        {"allowed_origins": ["https://example.org/flags"]},
     ],
 )
 def test_an_access_that_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
@@ -134,6 +138,14 @@ def test_any_name_will_do_if_that_is_said() -> None:
         ({"Origin": "https://localhost:8080"}, 200),
         ({"Sec_Fetch_Site": "none"}, 200),
         ({"Origin": "https://proxy.example"}, 200),
+        ({"Origin": "https://Proxy.Example:443"}, 200),
+        ({"Origin": "https://proxy.example:8443"}, 403),
+        ({"Origin": "http://proxy.example"}, 403),
+        ({"Origin": "https://other.example"}, 403),
+        ({"Origin": "https://other.example:9999"}, 403),
+        ({"Origin": "http://user@localhost:8080"}, 403),
+        ({"Origin": "http://localhost:8080/"}, 403),
+        ({"Origin": "http://localhost"}, 403),
         ({"Origin": "http://localhost:9090"}, 403),
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "null"}, 403),
@@ -146,11 +158,30 @@ def test_any_name_will_do_if_that_is_said() -> None:
 )
 @pytest.mark.parametrize("access", [OPEN, Access(token="right")], ids=["open", "token"])
 def test_a_page_elsewhere_sets_nothing(headers: dict[str, str], status: int, access: Access) -> None:
-    chosen = Access(access.token, None, access.unauthenticated, ["proxy.example"])
+    hosts, origins = ["proxy.example", "other.example"], ["https://proxy.example"]
+    chosen = Access(access.token, None, access.unauthenticated, hosts, origins)
     site = site_with(chosen)
     answer = put(site, "rate", 20, Host="localhost:8080", Authorization="Bearer right", **headers)
     assert answer.status == status
     assert site.flags["rate"].get() == (20 if status == 200 else 10)
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("flags.example.org", "https://flags.example.org", 200),
+        ("flags.example.org", "http://flags.example.org", 200),
+        ("flags.example.org:443", "https://flags.example.org", 200),
+        ("flags.example.org:443", "http://flags.example.org", 403),
+        ("flags.example.org", "https://flags.example.org:9999", 403),
+        ("flags.example.org:8443", "https://flags.example.org", 403),
+        ("[::1]:8080", "http://[::1]:8080", 200),
+        ("[::1]:8080", "http://[::1]:8081", 403),
+    ],
+)
+def test_another_port_of_the_same_host_is_a_page_elsewhere(host: str, origin: str, status: int) -> None:
+    site = site_with(Access(unauthenticated=True, allowed_hosts=["flags.example.org"]))
+    assert put(site, "rate", 20, Host=host, Origin=origin).status == status
 
 
 def test_a_page_elsewhere_may_link_here() -> None:

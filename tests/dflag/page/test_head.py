@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +55,24 @@ def test_a_bad_one_is_refused(data: bytes, status: int) -> None:
     with pytest.raises(HttpError) as caught:
         parse_head(data)
     assert caught.value.status == status
+
+
+def test_blanks_cost_no_more_than_their_number() -> None:
+    """In a process of its own, because a pattern that tries every way cannot be interrupted."""
+    code = """
+from wigwag.dflag.page.head import parse_head
+from wigwag.dflag.page.messages import HttpError
+for blank in (b" ", b"\\t", b" \\t"):
+    many = blank * (16384 // len(blank))
+    assert parse_head(b"GET / HTTP/1.1\\r\\nX:" + many + b"a b" + many).headers == {"x": "a b"}
+    for line in (many, b"X:" + many + b"\\1", b"X" + many + b": a", b"X: a" + many + b"\\1", b"X" * 16384):
+        try:
+            parse_head(b"GET / HTTP/1.1\\r\\n" + line)
+        except HttpError as refusal:
+            print(refusal.status)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (told.stdout.split(), told.stderr) == (["400"] * 15, "")
 
 
 @given(st.binary(max_size=200) | st.lists(st.sampled_from([GOOD, b"\r\n", b" ", b":", b"%", b"\0"])).map(b"".join))

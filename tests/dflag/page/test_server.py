@@ -316,6 +316,88 @@ def test_a_request_that_never_ends_does_not_keep_the_server_from_stopping(caplog
     until(lambda: threading.active_count() <= before)
 
 
+def test_whoever_stops_it_second_waits_for_the_first() -> None:
+    site, flags = shop()
+    gate = Gate()
+    flags["rate"].on_change(gate, "sync")
+    listener = Listener(site, "127.0.0.1", 0)
+    with socket.create_connection(("127.0.0.1", listener.port), PATIENCE) as connection:
+        connection.sendall(PUT)
+        assert gate.entered.wait(PATIENCE)
+        stopping = [threading.Thread(target=listener.stop, args=(PATIENCE,)) for _ in range(2)]
+        for thread in stopping:
+            thread.start()
+        stopping[1].join(0.2)
+        assert [thread.is_alive() for thread in stopping] == [True, True]
+        gate.go.set()
+        assert split(rest(connection))[0] == 200
+        for thread in stopping:
+            thread.join(PATIENCE)
+    assert not any(thread.is_alive() for thread in stopping)
+
+
+def test_a_server_that_is_being_stopped_can_be_started_by_whoever_has_waited() -> None:
+    site, flags = shop()
+    gate = Gate()
+    flags["rate"].on_change(gate, "sync")
+    server = PageServer(site)
+    server.start()
+    port, done = server.port, threading.Event()
+    with connected(server) as connection:
+        connection.sendall(PUT)
+        assert gate.entered.wait(PATIENCE)
+        first = threading.Thread(target=server.stop)
+        first.start()
+        until(lambda: not server.running)
+
+        def stop_and_tell() -> None:
+            server.stop()
+            done.set()
+
+        second = threading.Thread(target=stop_and_tell)
+        second.start()
+        assert not done.wait(0.05)
+        gate.go.set()
+        assert split(rest(connection))[0] == 200
+        assert done.wait(PATIENCE)
+        first.join(PATIENCE)
+        second.join(PATIENCE)
+    again = PageServer(site, port=port)
+    again.start()
+    again.stop()
+
+
+def test_a_request_does_not_wait_for_whoever_waits_for_it() -> None:
+    site, flags = shop()
+    gate = Gate()
+    listener = Listener(site, "127.0.0.1", 0)
+    address = ("127.0.0.1", listener.port)
+
+    def stop(old: Any, new: Any) -> None:
+        gate(old, new)
+        listener.stop(grace=PATIENCE)
+
+    flags["rate"].on_change(stop, "sync")
+    with socket.create_connection(address, PATIENCE) as connection:
+        connection.sendall(PUT)
+        assert gate.entered.wait(PATIENCE)
+        first = threading.Thread(target=listener.stop, args=(PATIENCE,))
+        first.start()
+        until(lambda: refused(address))
+        gate.go.set()
+        assert split(rest(connection))[0] == 200
+        first.join(PATIENCE)
+    assert not first.is_alive()
+
+
+def refused(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address, PATIENCE).close()
+    except ConnectionError as error:
+        return isinstance(error, ConnectionRefusedError)  # one that waited to be taken is reset
+    return False
+
+
 def test_a_request_may_stop_the_server() -> None:
     site, flags = shop()
     server = PageServer(site)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -26,6 +27,7 @@ def shop(access: Access | None = OPEN, **more: Any) -> tuple[Site, dflag.FlagSet
     flags.int("rate", 10, validators=[dflag.in_range(0, 100)])
     flags.str("name", "x", dynamic=False)
     flags.str("text", "t")
+    flags.duration("patience", "1m")
     return Site(flags, access=access, **more), flags
 
 
@@ -46,6 +48,7 @@ def test_a_value_is_set_as_text_or_as_json(method: str, value: Any) -> None:
         "changed": True,
         "in_force": True,
         "validate_only": False,
+        "warning": None,
     }
 
 
@@ -81,6 +84,7 @@ def test_every_kind_takes_its_text_and_its_json(kind: str, default: Any, given: 
         ("rate", 2.5, "flag 'rate': expected int, got float"),
         ("rate", None, "flag 'rate': expected int, got NoneType"),
         ("text", 5, "flag 'text': expected str, got int"),
+        ("patience", 3, "flag 'patience': a duration is a text with its unit, such as \"3s\""),
     ],
 )
 def test_what_a_flag_refuses_is_422_with_the_reason(name: str, value: Any, reason: str) -> None:
@@ -222,6 +226,66 @@ def test_a_dry_run_tells_and_changes_nothing() -> None:
     assert flags.generation == 0
     assert put(site, "rate", 20, "?validate_only=0").json["changed"] is True
     assert flags["rate"].get() == 20
+
+
+@pytest.mark.parametrize(
+    "query", ["dry_run=1", "validateonly=1", "Validate_Only=1", "validate_only=1&ttl=5", "format="]
+)
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE"])
+def test_a_mistyped_dry_run_is_refused_and_not_done(method: str, query: str) -> None:
+    site, flags = shop()
+    body = '{"value": 20}' if method != "DELETE" else ""
+    put(site, "rate", 15)
+    answer = ask(site, method, f"/flags/rate?{query}", body, content_type="application/json")
+    assert (answer.status, flags["rate"].get()) == (400, 15)
+    assert "means nothing here, so nothing was done; there is validate_only" in answer.detail
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/flags/rate?dry_run=1", "value=20"),
+        ("/flags/rate", "value=20&dry_run=1"),
+        ("/flags/rate?name=rate", "value=20"),
+        ("/flags/rate/reset", "dry_run=1"),
+        ("/flags/rate/reset?value=1", ""),
+        ("/set?name=rate&value=20&dry_run=1", ""),
+        ("/set?dry_run=1", "name=rate&value=20"),
+    ],
+)
+def test_so_it_is_in_forms_and_in_the_manner_of_the_original(path: str, body: str) -> None:
+    site, flags = shop()
+    put(site, "rate", 15)
+    assert form(site, path, body).status == 400
+    assert flags["rate"].get() == 15
+
+
+@pytest.mark.parametrize("path", ["/flags/rate", "/set?name=rate"])
+@pytest.mark.parametrize("body", ['{"value": 40}', ' [{"value": 40}]'])
+def test_json_that_is_sent_as_a_form_is_told_what_is_missing(path: str, body: str) -> None:
+    site, flags = shop()
+    answer = form(site, path, body)
+    assert (answer.status, flags.generation) == (400, 0)
+    assert answer.detail == "this looks like JSON and is sent as a form: send Content-Type: application/json"
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A value with defaults."""
+
+    attempts: int = 3
+    pause: float = 1.5
+
+
+def test_what_is_shown_is_what_is_in_force_and_not_what_was_sent() -> None:
+    flags = dflag.FlagSet("test")
+    retry = flags.json("retry", Retry())
+    site = Site(flags, access=OPEN)
+    told = put(site, "retry", {"attempts": 1}).json
+    assert retry.get() == Retry(1, 1.5)
+    assert json.loads(told["new_value"]) == json.loads(told["flag"]["current_value"]) == {"attempts": 1, "pause": 1.5}
+    same = put(site, "retry", {}).json
+    assert (json.loads(same["new_value"]), same["flag"]["is_changed"]) == ({"attempts": 3, "pause": 1.5}, False)
 
 
 @pytest.mark.parametrize("dry", ["", "?validate_only=1"])

@@ -15,6 +15,8 @@ from wigwag.dflag.page.messages import Limits
 from wigwag.dflag.page.site import Site
 from wigwag.dflag.page.wsgi import wsgi
 
+BAD_LENGTHS = ["+13", "-1", "1_3", "x", "²", "9" * 5000]
+
 
 def shop(**more: Any) -> tuple[Site, dflag.FlagSet]:
     flags = dflag.FlagSet("shop")
@@ -28,7 +30,7 @@ def told(site: Site, method: str, path: str, body: bytes = b"", **more: Any) -> 
     environ = {"SCRIPT_NAME": "", "QUERY_STRING": "", **environ}
     if body:
         environ |= {"CONTENT_LENGTH": str(len(body)), "CONTENT_TYPE": "application/json", **more}
-    environ["wsgi.input"] = BytesIO(body)
+    environ.setdefault("wsgi.input", BytesIO(body))
     setup_testing_defaults(environ)
     environ.pop("SERVER_SOFTWARE", None)
     began: list[Any] = []
@@ -37,6 +39,9 @@ def told(site: Site, method: str, path: str, body: bytes = b"", **more: Any) -> 
         began.append((status, {name.lower(): value for name, value in headers}))
         return lambda data: None
 
+    if environ.get("CONTENT_LENGTH") in BAD_LENGTHS:  # the validator would not let it through
+        content = b"".join(wsgi(site)(environ, start_response))
+        return *began[0], content
     chunks = validator(wsgi(site))(environ, start_response)
     try:
         content = b"".join(chunks)
@@ -77,11 +82,48 @@ def test_it_can_be_a_part_of_something_larger() -> None:
     assert told(site, "GET", "", SCRIPT_NAME="/debug")[0] == "200 OK"
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_a_server_with_several_processes_says_so(several: bool) -> None:
+    site, _ = shop()
+    content = told(site, "PUT", "/flags/rate", b'{"value": 20}', **{"wsgi.multiprocess": several})[2]
+    assert (b'"warning": null' in content) != several
+
+
 def test_a_body_that_is_too_long_is_refused() -> None:
     site, flags = shop(limits=Limits(body=100))
     assert told(site, "PUT", "/flags/rate", b"x" * 101)[0] == "413 Content Too Large"
     assert told(site, "PUT", "/flags/rate", b"x" * 100)[0] == "400 Bad Request"
     assert flags.generation == 0
+
+
+@pytest.mark.parametrize("more", ["1", "100", "99999999"])
+def test_a_body_that_was_cut_off_is_not_taken_for_a_whole_one(more: str) -> None:
+    site, flags = shop()
+    status, headers, content = told(site, "PUT", "/flags/rate", b'{"value": 20}', CONTENT_LENGTH=f"{13 + int(more)}")
+    assert (status, flags["rate"].get()) == ("400 Bad Request", 10)
+    assert b"the body ended after 13 of" in content
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+class Broken(BytesIO):
+    """What a server gives us to read from when the client has hung up."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise OSError("request data read error")
+
+
+def test_a_body_that_cannot_be_read_is_a_bad_request() -> None:
+    site, flags = shop()
+    status, _, _ = told(site, "PUT", "/flags/rate", b'{"value": 20}', **{"wsgi.input": Broken()})
+    assert (status, flags["rate"].get()) == ("400 Bad Request", 10)
+
+
+@pytest.mark.parametrize("length", BAD_LENGTHS)
+def test_a_length_that_is_none_is_refused(length: str) -> None:
+    site, flags = shop()
+    status, _, content = told(site, "PUT", "/flags/rate", b'{"value": 20}', CONTENT_LENGTH=length)
+    assert (status, flags["rate"].get()) == ("400 Bad Request", 10)
+    assert b"Content-Length must be a number of bytes" in content
 
 
 def test_a_body_of_unknown_length_is_read_only_where_it_ends() -> None:

@@ -53,8 +53,7 @@ async def tunnelling(target: Server) -> AsyncIterator[Server]:
     """A proxy that connects everybody through to one server."""
 
     async def behave(_asked: Asked, proxy: Server) -> bool:
-        assert proxy._reader is not None
-        near = proxy._reader, proxy.writer
+        near = proxy.ends
         far = await asyncio.open_connection("127.0.0.1", target.port)
         await proxy.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:

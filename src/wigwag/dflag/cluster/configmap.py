@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from wigwag.dflag.updating.contents import Contents
-    from wigwag.dflag.updating.plan import Policy
+    from wigwag.dflag.updating.policy import Policy
     from wigwag.pipeline.spec import Trouble, Unchanged
 
 

@@ -1,15 +1,17 @@
 """Following a ConfigMap at the API server: what the object means, whenever something is heard of it.
 
 The watch is `wigwag.kube`'s: it begins with what is there, goes on from its version, and retries by itself. Here is
-decided what an object that is missing, or too large, comes to. A single look is the beginning of a watch, so there is
-one way to ask, and one to be refused.
+decided what an object that is missing, too large or unreadable comes to. A single look is the beginning of a watch, so
+there is one way to ask, and one to be refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import MsgspecError
 
 from wigwag.dflag.updating.contents import MOST_KEYS
 from wigwag.errors import WigwagError
@@ -23,11 +25,14 @@ from wigwag.sources.kubernetes.objects import decode_config_map
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
+    from msgspec import Raw
+
     from wigwag.dflag.cluster.configmap import ConfigMap
     from wigwag.dflag.updating.contents import Contents
     from wigwag.kube.decode import Key
     from wigwag.kube.reflector import Item
 
+    Held: TypeAlias = dict[str, bytes] | Trouble
 PATIENCE = 45.0
 """The seconds that a single look may take: more than the API server gets for the beginning of an answer."""
 
@@ -43,11 +48,24 @@ async def watch(
     """Yield what a ConfigMap holds whenever that changes, that it has not, or why that cannot be told at present."""
     judge, kube = Judge(place), connect(place)
     try:
-        async with closing(watch_kube(kube, place.watched(), decode_config_map)) as items:
+        async with closing(watch_kube(kube, place.watched(), decode)) as items:
             async for item in items:
                 yield judge(item)
     finally:
         kube.close()
+
+
+def decode(raw: Raw) -> Held:
+    """Return what an object holds, or why that cannot be known. A watch would log that, and nobody else would know.
+
+    >>> from msgspec import Raw
+    >>> decode(Raw(b'{"binaryData": {"a": "?"}}'))
+    Trouble(reason='binaryData is not base64')
+    """
+    try:
+        return decode_config_map(raw)
+    except (MsgspecError, RecursionError, UnicodeError) as error:
+        return Trouble(str(error) if isinstance(error, MsgspecError) else type(error).__name__)
 
 
 async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Trouble:
@@ -69,7 +87,7 @@ class Judge:
         self._place, self._seen = place, False
         self._trouble: Trouble | None = None
 
-    def __call__(self, item: Item[dict[str, bytes]]) -> Contents | Trouble | Unchanged:
+    def __call__(self, item: Item[Held]) -> Contents | Trouble | Unchanged:
         """Return what it comes to. What is missing stays missing, though all else is well again."""
         if isinstance(item, Trouble):
             return item
@@ -79,12 +97,14 @@ class Judge:
         self._trouble = found if isinstance(found, Trouble) else None
         return found
 
-    def _contents(self, objects: Mapping[Key, dict[str, bytes]]) -> Contents | Trouble:
+    def _contents(self, objects: Mapping[Key, Held]) -> Contents | Trouble:
         place = self._place
         held = objects.get((place.namespace, place.name))
         if held is None:
             return {} if place.optional else self._missing()
         self._seen = True
+        if isinstance(held, Trouble):
+            return Trouble(f"it cannot be read, and what it held stays: {held.reason}")
         visible = {key: content for key, content in held.items() if not key.startswith(".")}
         if sum(map(len, visible.values())) > place.most or len(visible) > MOST_KEYS:
             return Trouble(f"{place} is larger than the limit of {place.most} bytes or {MOST_KEYS} keys")

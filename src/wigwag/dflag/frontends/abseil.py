@@ -6,6 +6,9 @@
 Either way there is one value, and both sides see it. absl sets a flag as soon as it has read it, so here a command line
 is not one generation. Its validators are asked before a value is taken; one about several flags is asked with the
 others as they are, so two keys of a ConfigMap that fit only together are refused.
+
+absl adds to its lists, and so may whoever reads them there: it is handed copies, and ours cannot be changed. Secrets
+are in none of its help texts, and not in what it writes for `--flagfile`.
 """
 
 from __future__ import annotations
@@ -13,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from wigwag.dflag.flag import HIDDEN
 from wigwag.dflag.frontends.given import COMMAND_LINE, Given, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, is_switch
-from wigwag.dflag.origin import Origin, Slot, strongest
-from wigwag.dflag.values.containers import splitter
-from wigwag.dflag.values.kinds import Kind
+from wigwag.dflag.origin import HIDDEN, Origin, Slot, strongest
+from wigwag.dflag.values.containers import list_kind
+from wigwag.dflag.values.frozen import FrozenDict, FrozenList, freeze
+from wigwag.dflag.values.kinds import STR, Kind
 from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
 
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _PROGRAM = Slot(Origin.PROGRAM)
+_TEXTS = list_kind(STR)
 absl.disclaim_key_flags()  # what is defined here is of the module that asked for it, and in its --help
 
 
@@ -100,6 +104,8 @@ class _Shown(absl.Flag[Any]):
             help_text(flag, default=False),
             boolean=is_switch(flag),
         )
+        if flag.secret:
+            _hush(self)
 
     @property
     def value(self) -> Any:
@@ -156,23 +162,25 @@ def dynamic(
     8443
     """
     theirs = values[holder.name]
-    bridge = _Bridge(theirs, values)
+    default: Any = _frozen(theirs.default)
+    bridge = _Bridge(theirs, values, default)
     judges = [bridge.judge, *options.pop("validators", ())]
-    default: Any = theirs.default
     ours: DynFlag[T] = flags.define(holder.name, _kind(theirs), default, theirs.help, {**options, "validators": judges})
     bridge.join(ours)
+    if ours.secret:
+        _hush(theirs)
     return ours
 
 
 class _Bridge:
     """Between a flag of absl and its twin here."""
 
-    def __init__(self, theirs: absl.Flag[Any], values: absl.FlagValues) -> None:
-        self._theirs, self._values, self._read = theirs, values, 0
+    def __init__(self, theirs: absl.Flag[Any], values: absl.FlagValues, default: Any) -> None:
+        self._theirs, self._values, self._default, self._read = theirs, values, default, 0
 
     def judge(self, value: Any) -> None:
         """Refuse what the validators of absl refuse; the default is theirs to judge, when a line is read."""
-        if value is self._theirs.default:
+        if value is self._default or value is self._theirs.default:
             return
         for validator in self._theirs.validators:
             if validator.checker != self.hear:
@@ -187,7 +195,7 @@ class _Bridge:
         absl.register_validator(self._theirs.name, self.hear, flag_values=self._values)  # type: ignore[no-untyped-call, unused-ignore]
 
     def _tell(self, old: Any, new: Any) -> None:
-        self._theirs.value = new
+        self._theirs.value = _thawed(new)
 
     def hear(self, value: Any) -> bool:
         """Take what absl has been given, by a command line or by the program; if it is refused, so it is there."""
@@ -199,7 +207,7 @@ class _Bridge:
                 put([Given(self._ours, self._ours.admit(value), slot)])
             except FlagError as error:
                 raise absl.ValidationError(error.reason) from None
-            self._theirs.value = self._ours.get()
+            self._theirs.value = _thawed(self._ours.get())
         return True
 
 
@@ -219,14 +227,14 @@ def _kind(flag: absl.Flag[Any]) -> Kind[Any]:
     """Return the kind of what an absl flag holds; it may be None, which is no text."""
     parse, write, name = flag.parser.parse, _writer(flag), flag.parser.flag_type()
     if isinstance(flag, absl.MultiFlag):
-        split = splitter(keep_empty=False, quoted=False)
         return Kind(
             f"list of {name}",
-            lambda text: [parse(item) for item in split(text)],
-            lambda value: ",".join(map(write, value or ())),
-            _as_it_is,
+            lambda text: FrozenList(map(parse, _TEXTS.parse(text))),
+            lambda value: _TEXTS.format([*map(write, value or ())]),
+            _frozen,
+            compose=lambda parts: FrozenList(map(parse, _TEXTS.composed(parts))),
         )
-    return Kind(name, parse, write, _as_it_is)
+    return Kind(name, lambda text: _frozen(parse(text)), write, _frozen)
 
 
 def _writer(flag: absl.Flag[Any]) -> Callable[[Any], str]:
@@ -240,5 +248,31 @@ def _writer(flag: absl.Flag[Any]) -> Callable[[Any], str]:
     return write
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+def _frozen(value: Any) -> Any:
+    return value if isinstance(value, FrozenList | FrozenDict) else freeze(value)
+
+
+def _thawed(value: Any) -> Any:
+    """Return what was frozen as what it was before: a copy, for whoever may change it."""
+    if isinstance(value, FrozenList):
+        return [_thawed(item) for item in value]
+    return {key: _thawed(item) for key, item in value.items()} if isinstance(value, FrozenDict) else value
+
+
+def _hush(flag: Any) -> None:
+    """Have a flag of absl tell its value in no help, and in no file of flags."""
+    described = flag._create_xml_dom_element
+
+    def element(doc: Any, *more: Any, **others: Any) -> Any:
+        found = described(doc, *more, **others)
+        for child in found.childNodes:
+            if child.nodeName in ("default", "current"):
+                while child.hasChildNodes():
+                    child.removeChild(child.firstChild)
+                child.appendChild(doc.createTextNode(HIDDEN))
+        return found
+
+    flag._create_xml_dom_element = element
+    flag._get_parsed_value_as_string = lambda value: None if value is None else repr(HIDDEN)
+    flag.default_as_str = flag._get_parsed_value_as_string(flag.default)
+    flag.serialize = lambda: f"# --{flag.name} is secret, and left out"

@@ -8,18 +8,19 @@ when the whole line has been read, that of subcommands included, so a mistake an
 
 Three things argparse cannot do by itself: a second spelling breaks its abbreviations, an option without a value
 refuses `--x=false`, and `-long` is a row of short options to it. So each word that is the exact name of a flag is
-spelled anew before argparse reads it, whichever way it was spelled; words after `--` are left alone.
+spelled anew, whichever way it was spelled, where a parser asks itself which of its options a word is. That is the only
+place where it is known whose the word is: it may be from a file (`@file`), or one of a subcommand, or belong to a
+command that the rest of the line is handed on to.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from wigwag.dflag.frontends.given import Given, judged, put, told
 from wigwag.dflag.frontends.spelling import Spelled, help_text, is_switch, placeholder, spelled
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _VALUED = "--:"
 """Before the name of a truth: the option that takes a value for it. It begins like nothing that anybody types."""
+_RECOGNISING = "_parse_optional"
+"""What a parser calls to find its option for a word. It is argparse's own affair, but nothing else will do."""
 _PARSING = ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args")
 _line: ContextVar[list[Given] | None] = ContextVar("wigwag.dflag.line", default=None)
 """What the line that is being read has given so far."""
@@ -60,13 +63,19 @@ def add_to(parser: argparse.ArgumentParser, flags: FlagSet) -> None:
     except argparse.ArgumentError as error:
         raise UsageError(f"the parser has an option of that name already: {error}") from error
     teach(parser, _words(options))
+    for name in _PARSING:
+        setattr(parser, name, _taking(getattr(parser, name), parser.error))
 
 
 def teach(parser: argparse.ArgumentParser, words: Mapping[str, tuple[str, str]]) -> None:
     """Have a parser understand options however they are spelled; see `respelled`."""
-    respell = partial(respelled, words=words)
-    for name in _PARSING:
-        setattr(parser, name, _taking(getattr(parser, name), respell))
+    recognise: Callable[[str], Any] = getattr(parser, _RECOGNISING)
+
+    def recognise_all(word: str) -> Any:
+        own = parser._option_string_actions.get(word.partition("=")[0])
+        return recognise(word if own is not None and not isinstance(own, _Value) else respelled(word, words))
+
+    setattr(parser, _RECOGNISING, recognise_all)
 
 
 def _add(group: Any, option: Spelled) -> None:
@@ -132,18 +141,13 @@ def _words(options: Sequence[Spelled]) -> dict[str, tuple[str, str]]:
     return words
 
 
-def respelled(arguments: Sequence[str], words: Mapping[str, tuple[str, str]]) -> list[str]:
-    """Spell anew each word that is the exact name of a flag.
+def respelled(word: str, words: Mapping[str, tuple[str, str]]) -> str:
+    """Spell a word anew if it is the exact name of a flag.
 
     >>> words = {"my_flag": ("--my-flag", "--my-flag"), "dry": ("--dry", "--:dry")}
-    >>> respelled(["-my_flag", "3", "--dry=no", "--dry", "-d", "x", "--", "--my_flag"], words)
-    ['--my-flag', '3', '--:dry=no', '--dry', '-d', 'x', '--', '--my_flag']
+    >>> [respelled(word, words) for word in ("-my_flag", "3", "--dry=no", "--dry", "-d", "dry")]
+    ['--my-flag', '3', '--:dry=no', '--dry', '-d', 'dry']
     """
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    return [*(_respelled(word, words) for word in arguments[:end]), *arguments[end:]]
-
-
-def _respelled(word: str, words: Mapping[str, tuple[str, str]]) -> str:
     body = word.removeprefix("-").removeprefix("-")
     name, equals, value = body.partition("=")
     spelling = words.get(name) or words.get(name.replace("_", "-"))
@@ -152,14 +156,16 @@ def _respelled(word: str, words: Mapping[str, tuple[str, str]]) -> str:
     return f"{spelling[1]}={value}" if equals else spelling[0]
 
 
-def _taking(parse: Callable[..., Any], respell: Callable[[Sequence[str]], list[str]]) -> Callable[..., Any]:
-    """Make a parser spell words anew, and put in place what flags were given when it is done."""
+def _taking(parse: Callable[..., Any], refuse: Callable[[str], NoReturn]) -> Callable[..., Any]:
+    """Have a parser put in place what flags were given when it is done."""
 
     @wraps(parse)
     def parsing(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
-        arguments = respell(list(sys.argv[1:] if args is None else args))
-        with _collecting():
-            return parse(arguments, namespace)
+        try:
+            with _collecting():
+                return parse(args, namespace)
+        except FlagError as error:  # of a check over several flags
+            refuse(str(error))
 
     return parsing
 

@@ -1,8 +1,9 @@
 """Flags as options of a click command.
 
     @click.command()
-    @with_flags(flags)
-    def main() -> None: ...
+    @with_flags(flags, service="options")
+    def main(options: dflag.ServiceOptions) -> None:
+        with dflag.service(flags, options): ...
 
 The values go into the flags, and into no parameter of the function: that would keep the value of the start for ever.
 Every option reports when click is done with it, given or not, in an order of click's own; the last of them puts all in
@@ -12,11 +13,13 @@ place. click knows where a value comes from: the command line, a variable, or it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from wigwag.dflag.frontends.clicklike import declared, slot, variables
 from wigwag.dflag.frontends.given import Given, judged, needs, put, told
-from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, placeholder, spelled
+from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
+from wigwag.dflag.levels import loglevel
+from wigwag.dflag.options import HIGHEST_PORT, OPTIONS, given
 from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
 
@@ -28,7 +31,10 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.options import Sort
 
+Declared: TypeAlias = tuple[list[str], dict[str, Any]]
+"""What an option is called, and all else about it."""
 F = TypeVar("F", bound="Callable[..., Any] | click.Command")
 
 
@@ -55,8 +61,10 @@ def _written(flag: DynFlag[Any], value: Any) -> str:
         return str(value)
 
 
-def params(flags: FlagSet, prefix: str | None = None) -> list[click.Parameter]:
+def params(flags: FlagSet, prefix: str | None = None, service: str | None = None) -> list[click.Parameter]:
     """Return an option for each flag, for `click.Command(params=…)`; with a prefix, variables are read, too.
+
+    With `service`, there are `--loglevel` and `--config-…`, and the parameter of that name is a `ServiceOptions`.
 
     >>> from wigwag import dflag
     >>> flags = dflag.FlagSet("example")
@@ -65,21 +73,56 @@ def params(flags: FlagSet, prefix: str | None = None) -> list[click.Parameter]:
     >>> main(["--pool-size", "8"], standalone_mode=False)
     8
     """
-    return [click.Option(names, **attributes) for names, attributes in _options(flags, prefix)]
+    return [click.Option(names, **attributes) for names, attributes in _all(flags, prefix, service)]
 
 
-def with_flags(flags: FlagSet, prefix: str | None = None) -> Callable[[F], F]:
-    """Add an option for each flag to a command, or to the function that is to become one."""
+def with_flags(flags: FlagSet, prefix: str | None = None, service: str | None = None) -> Callable[[F], F]:
+    """Add an option for each flag to a command, or to the function that is to become one; see `params`."""
 
     def decorate(command: F) -> F:
-        for names, attributes in reversed(list(_options(flags, prefix))):
+        for names, attributes in reversed(_all(flags, prefix, service)):
             command = click.option(*names, **attributes)(command)
         return command
 
     return decorate
 
 
-def _options(flags: FlagSet, prefix: str | None) -> Iterator[tuple[list[str], dict[str, Any]]]:
+def _all(flags: FlagSet, prefix: str | None, service: str | None) -> list[Declared]:
+    if service is None:
+        return [*_options(flags, prefix)]
+    loglevel(flags)
+    return [*_options(flags, prefix), *_asking(service)]
+
+
+def _asking(service: str) -> Iterator[Declared]:
+    """Return the options that ask for a service."""
+    shapes: dict[Sort, dict[str, Any]] = {
+        "text": {},
+        "texts": {"multiple": True},
+        "port": {"type": click.IntRange(0, HIGHEST_PORT)},
+        "switch": {"is_flag": True},
+    }
+    asking = _Asking(service)
+    for option in OPTIONS:
+        common = {"help": option.help, "expose_value": False, "callback": asking, "default": None}
+        metavar = {} if option.sort == "switch" else {"metavar": option.metavar}
+        yield [option.field, option.name, other(option.name)], common | metavar | shapes[option.sort]
+
+
+class _Asking:
+    """What click calls for each option that asks for a service; the last of them makes the parameter."""
+
+    def __init__(self, service: str) -> None:
+        self._service, self._key = service, f"{__name__}.{id(self)}"
+
+    def __call__(self, ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        values: dict[str, Any] = ctx.meta.setdefault(self._key, {})
+        values[param.name or ""] = value
+        if len(values) == len(OPTIONS):
+            ctx.params[self._service] = given(ctx.meta.pop(self._key))
+
+
+def _options(flags: FlagSet, prefix: str | None) -> Iterator[Declared]:
     options = spelled(flags)
     names: dict[str, DynFlag[Any]] = {}
     for option in options:
@@ -111,7 +154,10 @@ class _Taking:
         given[name] = None if value is None else self._given(ctx, param, self._flags[name], value)
         if len(given) == len(self._flags):
             del ctx.meta[self._key]
-            put(filter(None, given.values()))
+            try:
+                put(filter(None, given.values()))
+            except FlagError as error:  # of a check over several flags
+                raise click.UsageError(str(error), ctx) from None
 
     def _given(self, ctx: click.Context, param: click.Parameter, flag: DynFlag[Any], value: Any) -> Given | None:
         found = slot(ctx, param.name or "", variables(flag, self._prefix))

@@ -10,9 +10,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wigwag.dflag.usage import shown_default
+from wigwag.dflag.usage import shown_default, shown_wishes
 from wigwag.dflag.values import kinds
-from wigwag.dflag.values.validators import wishes
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
@@ -92,7 +91,7 @@ def help_text(flag: DynFlag[Any], *, default: bool = True) -> str:
     >>> help_text(dflag.new(int, 10, "requests per second", validators=[dflag.in_range(0, 100)]))
     'requests per second (int, from 0 to 100; default 10)'
     """
-    takes = ", ".join([flag.kind.name, *wishes(flag.traits.validators)])
+    takes = ", ".join([flag.kind.name, *shown_wishes(flag)])
     notes = [takes, f"default {shown_default(flag) or '(empty)'}"] if default else [takes]
     notes += [] if flag.dynamic else ["static"]
     return f"{flag.usage} ({'; '.join(notes)})".strip()

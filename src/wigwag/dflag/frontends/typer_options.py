@@ -1,8 +1,9 @@
 """Flags as options of a typer command.
 
     @app.command()
-    @with_flags(flags)
-    def main(name: str) -> None: ...
+    @with_flags(flags, service="options")
+    def main(name: str, options: dflag.ServiceOptions) -> None:
+        with dflag.service(flags, options): ...
 
 typer makes options of the parameters of a function. So it is shown one more for each flag; the function itself never
 sees them, for a parameter would keep the value of the start for ever. When typer calls it, what was given is put into
@@ -18,9 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from wigwag.dflag.frontends.clicklike import declared, slot, variables
 from wigwag.dflag.frontends.given import Given, judged, needs, put, told
-from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, placeholder, spelled
+from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
+from wigwag.dflag.levels import loglevel
+from wigwag.dflag.options import HIGHEST_PORT, OPTIONS, given
 from wigwag.dflag.values.numerals import format_bool
-from wigwag.errors import FlagError
+from wigwag.errors import FlagError, UsageError
 
 try:
     import typer
@@ -30,6 +33,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.options import Option, Sort
 
 R = TypeVar("R")
 
@@ -66,8 +70,12 @@ class _Parameter(NamedTuple):
         return Given(self.flag, _judged(self.flag, text, self.declarations[0]), found)
 
 
-def with_flags(flags: FlagSet, prefix: str | None = None) -> Callable[[Callable[..., R]], Callable[..., R]]:
+def with_flags(
+    flags: FlagSet, prefix: str | None = None, service: str | None = None
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Add an option for each flag to a function that typer makes a command of; with a prefix, variables are read, too.
+
+    With `service`, there are `--loglevel` and `--config-…`, and the parameter of that name is a `ServiceOptions`.
 
     >>> from typer.testing import CliRunner
     >>> from wigwag import dflag
@@ -83,24 +91,70 @@ def with_flags(flags: FlagSet, prefix: str | None = None) -> Callable[[Callable[
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        signature = inspect.signature(function, eval_str=True)
+        signature = _without(inspect.signature(function, eval_str=True), service)
         context = next((each.name for each in signature.parameters.values() if _is_context(each)), None)
         ours = context or identifier("context", signature.parameters)
-        parameters = {each.name: each for each in _parameters(flags, prefix, [*signature.parameters, ours])}
+        asking = [] if service is None else _asking()
+        taken = [*signature.parameters, ours, *(each.name for each in asking)]
+        parameters = {each.name: each for each in _parameters(flags, prefix, taken)}
 
         @wraps(function)
         def command(**arguments: Any) -> R:
             values = {name: arguments.pop(name) for name in parameters}
+            if service is not None:
+                arguments[service] = given({each.name: arguments.pop(each.name) for each in asking})
             found = arguments[ours] if context else arguments.pop(ours)
-            put(_given(found, parameters, values))
+            try:
+                put(_given(found, parameters, values))
+            except FlagError as error:
+                raise typer.BadParameter(str(error)) from None
             return function(**arguments)
 
-        command.__signature__ = _extended(  # type: ignore[attr-defined]
-            signature, None if context else ours, [each.shown(_panel(flags)) for each in parameters.values()]
-        )
+        shown = [each.shown(_panel(flags)) for each in parameters.values()]
+        command.__signature__ = _extended(signature, None if context else ours, [*shown, *asking])  # type: ignore[attr-defined]
         return command
 
+    if service is not None:
+        loglevel(flags)
+
     return decorate
+
+
+def _without(signature: inspect.Signature, name: str | None) -> inspect.Signature:
+    """Return a signature without a parameter, which typer would not know how to fill."""
+    if name is not None and name not in signature.parameters:
+        raise UsageError(f"the function has no parameter {name!r} to hand the options of the service to")
+    return signature.replace(parameters=[each for each in signature.parameters.values() if each.name != name])
+
+
+def _asking() -> list[inspect.Parameter]:
+    """Return the parameters that ask for a service."""
+    return [
+        inspect.Parameter(
+            option.field,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=False if option.sort == "switch" else None,
+            annotation=_annotation(option),
+        )
+        for option in OPTIONS
+    ]
+
+
+def _annotation(option: Option) -> Any:
+    kinds: dict[Sort, Any] = {"text": str | None, "texts": list[str] | None, "port": int | None, "switch": bool}
+    port = option.sort == "port"
+    made = typer.Option(
+        option.name,
+        other(option.name),
+        help=_plain(option.help),
+        metavar=option.metavar or None,
+        min=0 if port else None,
+        max=HIGHEST_PORT if port else None,
+        show_default=False,
+        rich_help_panel="Configuration",
+    )
+    kind: Any = kinds[option.sort]
+    return Annotated[kind, made]
 
 
 def _panel(flags: FlagSet) -> str:

@@ -3,7 +3,8 @@
 Two more doors are for browsers, which carry the requests of strangers. A page elsewhere may point a name of its own at
 our address and so read what we answer (DNS rebinding): hence a request must name us by an address, as `localhost`, or
 as a host that was allowed. And a page elsewhere may send a form to us: hence a browser that says where a change comes
-from must say that it comes from us.
+from must say that it comes from us: the same host and port. That two of them are of one name is not enough, for on
+another port there may be somebody else.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import NamedTuple
 
 from wigwag.dflag.page.messages import HttpError
 from wigwag.errors import UsageError
@@ -26,7 +27,8 @@ log = logging.getLogger("wigwag.dflag.page")
 ANY = "*"
 _LARGEST_FILE = 64 << 10
 _TOKEN = re.compile(r"[!-~]{1,4096}")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s,/@]+)(?::[0-9]{1,5})?")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s,/@]+)(?::([0-9]{1,5}))?")
+_PORTS = {"http": 80, "https": 443}
 _CHALLENGE = ("WWW-Authenticate", 'Bearer realm="flags"')
 _DISABLED = "setting flags over HTTP is disabled here: give the page a token, or say that it needs none"
 
@@ -47,6 +49,8 @@ class Access:
     """Whether everybody may who can reach the page."""
     allowed_hosts: Collection[str] = ()
     """Names that the page is reached by, besides `localhost` and addresses; "*" for any."""
+    allowed_origins: Collection[str] = ()
+    """Where the page is seen by browsers, if a proxy asks us for another host: `https://flags.example.org`."""
 
     def __post_init__(self) -> None:
         if (self.token is not None) + (self.token_file is not None) + self.unauthenticated > 1:
@@ -55,6 +59,11 @@ class Access:
             raise UsageError("the token must be 1 to 4096 visible ASCII characters, without white space")
         if isinstance(self.allowed_hosts, str):
             raise UsageError(f"allowed_hosts is a list of names: write [{self.allowed_hosts!r}]")
+        if isinstance(self.allowed_origins, str):
+            raise UsageError(f"allowed_origins is a list of addresses: write [{self.allowed_origins!r}]")
+        for origin in self.allowed_origins:
+            if _origin(origin) is None:
+                raise UsageError(f"an allowed origin is of the form https://host or http://host:port, got {origin!r}")
 
     @property
     def enabled(self) -> bool:
@@ -145,12 +154,23 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
 
 
 def _ours(origin: str, host: str, allowed: Collection[str]) -> bool:
-    """A proxy may have changed the host, so an allowed one is ours, too; but "*" is no origin."""
-    try:
-        parts = urlsplit(origin)
-        name = parts.hostname
-    except ValueError:
+    """The host that was asked for does not tell the scheme, so either will do; an allowed origin does."""
+    found = _origin(origin)
+    if found is None:
         return False
-    if parts.scheme not in ("http", "https") or not name:
-        return False
-    return parts.netloc.lower() == host.lower() or name in map(str.lower, allowed)
+    return found == _origin(f"{found.scheme}://{host}") or found in map(_origin, allowed)
+
+
+class _Origin(NamedTuple):
+    scheme: str
+    name: str
+    port: int
+
+
+def _origin(text: str) -> _Origin | None:
+    """Read what a browser calls the origin of a page; None if it is none that we could be."""
+    scheme, _, rest = text.partition("://")
+    found = _HOST.fullmatch(rest)
+    if scheme.lower() not in _PORTS or found is None:
+        return None
+    return _Origin(scheme.lower(), found[1].lower().removesuffix("."), int(found[2] or _PORTS[scheme.lower()]))

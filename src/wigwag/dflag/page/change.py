@@ -11,6 +11,8 @@ import msgspec
 from wigwag.dflag.page.listing import fields, truth
 from wigwag.dflag.page.messages import HttpError
 from wigwag.dflag.values.duration import parse_duration
+from wigwag.dflag.values.kinds import DURATION
+from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 LONGEST_TTL = 366 * 86400.0
 FORM = "application/x-www-form-urlencoded"
 _FORMS = f"send application/json, or {FORM}"
+_FIELDS = ("value", "ttl", "if_match", "validate_only")
 
 
 class _Body(msgspec.Struct, forbid_unknown_fields=True):
@@ -54,6 +57,8 @@ class Change:
         """
         if isinstance(self.value, str):
             return flag.parse(self.value)
+        if flag.kind is DURATION:
+            raise FlagError(flag.name, 'a duration is a text with its unit, such as "3s"')
         return flag.parse(self.value.json) if flag.kind.is_json else flag.admit(self.value.value)
 
 
@@ -67,9 +72,10 @@ def read_change(request: Request) -> Change:
     sent = media_type(request)
     switches = fields(request.query)
     if sent == FORM:
-        return _from_fields({**switches, **_form(request)}, request)
+        return _from_fields(_known({**switches, **_form(request)}, *_FIELDS), request)
     if sent != "application/json" and not sent.endswith("+json"):
         raise HttpError(415, f"a value cannot be sent as {sent[:100]!r}: {_FORMS}" if sent else _FORMS)
+    _known(switches, "validate_only")
     value, ttl = _decoded(request)
     return Change(value, _ttl(ttl), _validate_only(switches), request.header("if-match"))
 
@@ -78,7 +84,7 @@ def read_query(request: Request) -> tuple[str, Change]:
     """Read a name and a value from the query, as in the original, or from a form."""
     if request.body and media_type(request) != FORM:
         raise HttpError(415, f"name and value are in the query, or sent as {FORM}")
-    given = {**fields(request.query), **_form(request)}
+    given = _known({**fields(request.query), **_form(request)}, "name", *_FIELDS)
     if not given.get("name"):
         raise HttpError(400, "say which flag to set: /set?name=NAME&value=VALUE")
     return given["name"], _from_fields(given, request)
@@ -87,7 +93,21 @@ def read_query(request: Request) -> tuple[str, Change]:
 def read_switches(request: Request) -> Change:
     """Read what a request says that brings no value."""
     given = {**fields(request.query), **(_form(request) if media_type(request) == FORM else {})}
+    _known(given, "validate_only", "if_match")
     return Change("", None, _validate_only(given), given.get("if_match") or request.header("if-match"))
+
+
+def _known(given: dict[str, str], *names: str) -> dict[str, str]:
+    """Return what is given. What is not known is refused, for it may have been meant to keep a change from happening.
+
+    >>> _known({"dry_run": "1"}, "validate_only")
+    Traceback (most recent call last):
+    wigwag.dflag.page.messages.HttpError: 'dry_run' means nothing here, so nothing was done; there is validate_only
+    """
+    strange = next((name for name in given if name not in names), None)
+    if strange is not None:
+        raise HttpError(400, f"{strange[:100]!r} means nothing here, so nothing was done; there is {', '.join(names)}")
+    return given
 
 
 def _from_fields(given: dict[str, str], request: Request) -> Change:
@@ -98,7 +118,9 @@ def _from_fields(given: dict[str, str], request: Request) -> Change:
 
 
 def _form(request: Request) -> dict[str, str]:
-    """Read a form. A browser ends lines as a typewriter does."""
+    """Read a form. A browser ends lines as a typewriter does; and curl calls a form whatever it is not told about."""
+    if request.body.lstrip()[:1] in (b"{", b"["):
+        raise HttpError(400, "this looks like JSON and is sent as a form: send Content-Type: application/json")
     try:
         text = request.body.decode("ascii")
     except UnicodeDecodeError:

@@ -72,10 +72,7 @@ class Changer:
         def puts() -> list[Put]:
             return [Put(flag, _SLOT, change.read(flag), until)]
 
-        effect = self._commit(flag, change, puts)
-        if until is not None and not change.validate_only:
-            self._flags.expire()
-        return effect
+        return self._commit(flag, change, puts)
 
     def reset(self, flag: AnyFlag, change: Change) -> Effect:
         """Take back what came over HTTP, and uncover what lies beneath."""
@@ -93,6 +90,7 @@ class Changer:
         def decide() -> list[Put]:
             self._compare(flag, change.if_match)
             wanted = puts()
+            self._flags.judge(wanted)
             found.append(self._effect(flag, wanted, change.validate_only))
             return [] if change.validate_only else wanted
 

@@ -61,7 +61,7 @@ def render(page: Page) -> str:
     body = (
         tag("a", "Skip to the flags", href="#flags", class_="skip"),
         tag("header", tag("h1", "Flags", _of(page.title)), _facts(page.listing), _door(page.access), class_="top"),
-        _alerts(page.listing["updater"], page.root),
+        _alerts(page.listing, page.root),
         _tools(page.filter, page.root),
         tag("p", id="said", role="status"),
         tag("main", flags, none, id="flags"),
@@ -117,13 +117,15 @@ def _door(access: Access) -> Html:
     return tag("p", tag("label", "Token", for_="token"), " ", field, no_script, class_="door")
 
 
-def _alerts(updater: Mapping[str, Any] | None, root: str) -> Html:
-    if updater is None:
-        return tag("div", id="alerts")
+def _alerts(listing: Mapping[str, Any], root: str) -> Html:
+    warning = tag("p", listing["warning"], class_="alert warning") if listing["warning"] else None
+    if (updater := listing["updater"]) is None:
+        return tag("div", warning, id="alerts")
     restart = [joined(tag("a", name, href=f"{root}/#flag-{quote(name)}"), " ") for name in updater["restart_required"]]
     more = updater["problem_count"] - len(updater["problems"])
     return tag(
         "div",
+        warning,
         tag("p", tag("b", "Restart required"), " to take over: ", restart, class_="alert warning") if restart else None,
         [_problem(each) for each in updater["problems"]],
         tag("p", f"and {more} more", class_="alert error") if more else None,

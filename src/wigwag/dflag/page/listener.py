@@ -33,7 +33,8 @@ class Listener:
         self._site = site
         self._socket = _bound(host, port)
         self._wake, self._woken = socket.socketpair()
-        self._stopping = threading.Event()
+        self._stopping, self._ended = threading.Event(), threading.Event()
+        self._stopper: threading.Thread | None = None
         self._open: dict[threading.Thread, socket.socket] = {}
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._accept, name="dflag page", daemon=True)
@@ -45,8 +46,25 @@ class Listener:
         return int(self._socket.getsockname()[1])
 
     def stop(self, grace: float) -> None:
-        """Accept no more, let what is being answered be answered for a while, and end."""
-        self._stopping.set()
+        """Accept no more, let what is being answered be answered for a while, and end.
+
+        Whoever comes second waits for the first; but not a request, which the first waits for, and not the first
+        itself, which a signal may bring here once more.
+        """
+        here = threading.current_thread()
+        with self._lock:
+            second, asked = self._stopper is not None, here in self._open
+            self._stopper = self._stopper or here
+            self._stopping.set()
+        if not second:
+            try:
+                self._close(grace)
+            finally:
+                self._ended.set()
+        elif not asked and here is not self._stopper:
+            self._ended.wait()
+
+    def _close(self, grace: float) -> None:
         with suppress(OSError):
             self._wake.send(b"!")
         self._thread.join()

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs
 
 from wigwag.dflag.page.messages import HttpError
 from wigwag.dflag.page.state import pretty
-from wigwag.dflag.values.validators import wishes
+from wigwag.dflag.usage import shown_wishes
 
 if TYPE_CHECKING:
     from wigwag.dflag.origin import Held
@@ -92,12 +92,12 @@ def described(entry: Entry, now: float, restart: Collection[str] = ()) -> dict[s
         "is_json": entry.kind.is_json,
         "type": entry.kind.name,
         "aliases": list(entry.names[1:]),
-        "constraints": [f"must be {wish}" for wish in wishes(flag.traits.validators)],
+        "constraints": [f"must be {wish}" for wish in shown_wishes(flag)],
         "is_secret": entry.secret,
         "is_overridden": entry.overridden,
         "restart_required": entry.name in restart,
         "origin": held.origin.value,
-        "place": held.slot.place,
+        "place": held.place,
         "generation": held.generation,
         "set_at": moment(held.at),
         "expires_in": remaining(held, now),

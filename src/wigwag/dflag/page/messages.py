@@ -68,6 +68,8 @@ class Request:
     """The address of who asks."""
     root: str = ""
     """What comes before the site in the paths of its links, if it is a part of something larger."""
+    multiprocess: bool = False
+    """Whether the server says that other processes answer such requests, too."""
 
     def header(self, name: str) -> str:
         """Return a header; empty, if it is not there."""

@@ -145,6 +145,7 @@ _SCHEMAS = {
     "Listing": _object(
         _all("checksum_static checksum_dynamic set_url checksum etag", _TEXT)
         | {"flags": _list(_ref("Flag")), "generation": _WHOLE, "updater": _or_null(_ref("Updater"))}
+        | {"warning": _or_null(_TEXT)}
     ),
     "Updater": _object(
         _all("generation warnings errors problem_count", _WHOLE)
@@ -159,7 +160,7 @@ _SCHEMAS = {
     "Effect": _object(
         _all("name old_value new_value", _TEXT)
         | _all("in_force validate_only", _FLAG)
-        | {"changed": _or_null(_FLAG), "flag": _ref("Flag")}
+        | {"changed": _or_null(_FLAG), "flag": _ref("Flag"), "warning": _or_null(_TEXT)}
     ),
     "Problem": _object({"title": _TEXT, "status": _WHOLE, "detail": _TEXT}),
 }

@@ -78,7 +78,8 @@
       note(article, await explain(answer), false);
       return;
     }
-    const text = described(await answer.json());
+    const effect = await answer.json();
+    const text = described(effect) + (effect.warning ? `; but ${effect.warning}` : "");
     if (dry) {
       note(article, text, true);
       return;

@@ -43,6 +43,7 @@ class PageServer:
         self.site, self.host, self._port = site, host, port
         self._guard = threading.RLock()
         self._listener: Listener | None = None
+        self._ending: Listener | None = None
         fork.remember(self)
 
     def start(self) -> None:
@@ -57,10 +58,11 @@ class PageServer:
             atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Listen no more. A second time does nothing; it can be started again."""
+        """Listen no more. A second time does nothing but wait for the first; it can be started again."""
         fork.catch_up()
         with self._guard:
-            listener, self._listener = self._listener, None
+            listener, self._listener = self._listener or self._ending, None
+            self._ending = listener
             atexit.unregister(self.stop)
         if listener is not None:
             listener.stop(_GRACE)
@@ -104,10 +106,12 @@ class PageServer:
 
     def after_fork_in_child(self) -> None:
         self._guard = threading.RLock()
-        listener, self._listener = self._listener, None
+        left = self._listener, self._ending
+        self._listener = self._ending = None
         atexit.unregister(self.stop)
-        if listener is not None:
-            listener.abandon()
+        for listener in left:
+            if listener is not None:
+                listener.abandon()
 
     def go_on_in_child(self) -> None:
         """There is nothing to go on with: the port is the parent's."""

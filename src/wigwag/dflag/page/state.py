@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wigwag.dflag.checksum import checksum
-from wigwag.dflag.flag import HIDDEN
-from wigwag.dflag.origin import Held, Origin
+from wigwag.dflag.origin import HIDDEN, Held, Origin
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
@@ -71,12 +70,15 @@ class Entry:
     @property
     def changed(self) -> bool:
         """Whether it differs from its default; of a secret flag, whether anything was set."""
-        return self.held.origin is not Origin.DEFAULT if self.secret else self.text != self.default_text
+        if self.secret:
+            return self.held.origin is not Origin.DEFAULT
+        return self.text != self.default_text or _size(self.held.value) != _size(self.default)
 
     @cached_property
     def tag(self) -> str:
         """A digest of the value, by which to say which one a change is meant to replace."""
-        return _digest([self.name, str(self.held.generation) if self.secret else self.text])
+        shown = [str(self.held.generation)] if self.secret else [self.text, _size(self.held.value)]
+        return _digest([self.name, *shown])
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,11 @@ def pretty(kind: Kind[Any], text: str) -> str:
         return msgspec.json.format(text, indent=2)
     except (msgspec.MsgspecError, RecursionError):
         return text  # (secret), or written by somebody's own code
+
+
+def _size(value: Any) -> str:
+    """Return how many items there are: as the original writes them, no item and one without text are the same text."""
+    return str(len(value)) if isinstance(value, list | frozenset) else ""
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from wigwag.dflag.page import html
+from wigwag.dflag.page.division import Division
 from wigwag.dflag.page.listing import Filter, described, listed
 from wigwag.dflag.page.messages import HTML, Pairs, Request, Response, answer_json, answer_text
 
@@ -29,7 +30,7 @@ class View:
         self, title: str, camera: Camera, updater: Updater | None, access: Access, clock: Callable[[], float]
     ) -> None:
         self._title, self._camera, self._updater = title, camera, updater
-        self._access, self._clock = access, clock
+        self._access, self._clock, self._division = access, clock, Division()
 
     def all(self, request: Request, wanted: Filter) -> Response:
         """Return a list of flags as JSON."""
@@ -53,6 +54,10 @@ class View:
         listing["flags"] = [one for one in listing["flags"] if one["name"] == flag.name]
         return self._page(request, listing, None, notice, status, headers)
 
+    def warning(self, request: Request) -> str | None:
+        """Return what is to be known about the process that answers, if it is one of several."""
+        return self._division.warning(request)
+
     def described(self, flag: AnyFlag) -> dict[str, Any]:
         """Return a flag as it is in a list."""
         restart = self._updater.restart_required if self._updater is not None else ()
@@ -60,7 +65,8 @@ class View:
 
     def _listed(self, request: Request, wanted: Filter) -> dict[str, Any]:
         set_url = f"{request.root}/set" if self._access.enabled else ""
-        return listed(self._camera.state(), wanted, self._clock(), set_url, self._updater)
+        listing = listed(self._camera.state(), wanted, self._clock(), set_url, self._updater)
+        return {**listing, "warning": self.warning(request)}
 
     def _page(
         self,

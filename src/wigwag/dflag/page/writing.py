@@ -57,7 +57,7 @@ class Writing:
             return self._view.page_of(request, flag, notice, refusal.status, refusal.headers)
 
     def _done(self, request: Request, asked: Route) -> Response:
-        check_origin(request.headers, self._access.allowed_hosts)
+        check_origin(request.headers, self._access.allowed_origins)
         self._access.check(request.headers)
         if len(request.body) > self._limits.body:
             raise HttpError(413, f"a body has at most {self._limits.body} bytes")
@@ -72,14 +72,16 @@ class Writing:
                 name, change = read_query(request)
                 flag = self.flag(name)
                 effect = self._changer.set(flag, change)
-        _audit(request, asked, flag, change, effect)
+        _audit(request, asked, flag, change, effect, self._view.warning(request) is not None)
         return self._told(request, asked, flag, effect)
 
     def _told(self, request: Request, asked: Route, flag: AnyFlag, effect: Effect) -> Response:
+        warning = self._view.warning(request)
         if asked.operation is Operation.SET_BY_QUERY and "json" not in request.header("accept"):
-            return answer_text(f'Success "{effect.name}" -> "{effect.new}"\n')
+            more = f"Warning: {warning}\n" if warning else ""
+            return answer_text(f'Success "{effect.name}" -> "{effect.new}"\n{more}')
         if not _form(request):
-            return answer_json({**effect.described(), "flag": self._view.described(flag)})
+            return answer_json({**effect.described(), "warning": warning, "flag": self._view.described(flag)})
         if effect.validate_only:
             return self._view.page_of(request, flag, Notice(flag.name, effect.told(), True, _typed(request, flag)))
         where = f"{quote(request.root)}/#flag-{quote(flag.name)}"
@@ -110,10 +112,11 @@ def _who(request: Request) -> str:
     return request.peer or "(unknown)"
 
 
-def _audit(request: Request, asked: Route, flag: AnyFlag, change: Change, effect: Effect) -> None:
+def _audit(request: Request, asked: Route, flag: AnyFlag, change: Change, effect: Effect, alone: bool) -> None:
     if effect.validate_only:
         return
     verb = "reset" if asked.operation is Operation.RESET else "set"
     old, new = shown(effect.old), shown(effect.new)  # of a secret flag, that it is secret
-    for_how_long = f" for {change.ttl:g} s" if change.ttl is not None else ""
-    log.info("flag %r was %s over HTTP by %s: %s -> %s%s", flag.name, verb, _who(request), old, new, for_how_long)
+    more = f" for {change.ttl:g} s" if change.ttl is not None else ""
+    more += ", in this process only" if alone else ""
+    log.info("flag %r was %s over HTTP by %s: %s -> %s%s", flag.name, verb, _who(request), old, new, more)

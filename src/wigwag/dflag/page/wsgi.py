@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wigwag.dflag.page.messages import Request, folded
+from wigwag.dflag.page.messages import HttpError, Request, finished, folded, problem
 
 if TYPE_CHECKING:
     from wigwag.dflag.page.site import Site
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 Environ: TypeAlias = dict[str, Any]
 App: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 _ALSO_HEADERS = {"CONTENT_TYPE": "content-type", "CONTENT_LENGTH": "content-length"}
+_LONGEST_LENGTH = 15
+"""Digits of a length; Python takes its time with thousands of them."""
 
 
 def wsgi(site: Site) -> App:
@@ -24,7 +26,10 @@ def wsgi(site: Site) -> App:
     """
 
     def app(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
-        response = site(_request(environ, site.limits.body))
+        try:
+            response = site(_request(environ, site.limits.body))
+        except HttpError as refusal:
+            response = finished(problem(refusal), environ["REQUEST_METHOD"])
         start_response(response.line, list(response.headers))
         return [response.body]
 
@@ -40,6 +45,7 @@ def _request(environ: Environ, most: int) -> Request:
         _body(environ, most),
         environ.get("REMOTE_ADDR", ""),
         _text(environ.get("SCRIPT_NAME", "")).rstrip("/"),
+        bool(environ.get("wsgi.multiprocess")),
     )
 
 
@@ -52,19 +58,29 @@ def _headers(environ: Environ) -> Iterable[tuple[str, str]]:
 
 
 def _body(environ: Environ, most: int) -> bytes:
-    """Read a body, and of one that is too long no more than shows that. One of unknown length may never end."""
+    """Read a body, and of one that is too long no more than shows that. One of unknown length may never end.
+
+    One that was cut off looks like a whole one, only shorter. So it is compared with what the client has announced.
+    """
     length = environ.get("CONTENT_LENGTH") or ""
-    if length.isdecimal():
-        wanted = min(int(length), most + 1)
-    else:
-        wanted = most + 1 if environ.get("wsgi.input_terminated") else 0
-    return _read(environ["wsgi.input"], wanted) if wanted else b""
+    if not length:
+        return _read(environ["wsgi.input"], most + 1) if environ.get("wsgi.input_terminated") else b""
+    if not length.isdecimal() or len(length) > _LONGEST_LENGTH:
+        raise HttpError(400, "Content-Length must be a number of bytes")
+    wanted = min(int(length), most + 1)
+    body = _read(environ["wsgi.input"], wanted) if wanted else b""
+    if len(body) < wanted:
+        raise HttpError(400, f"the body ended after {len(body)} of {int(length)} bytes: send it again")
+    return body
 
 
 def _read(source: Any, wanted: int) -> bytes:
     body = bytearray()
-    while len(body) < wanted and (more := source.read(wanted - len(body))):
-        body += more
+    try:
+        while len(body) < wanted and (more := source.read(wanted - len(body))):
+            body += more
+    except OSError:
+        raise HttpError(400, "the body could not be read to its end: send it again") from None
     return bytes(body)
 
 

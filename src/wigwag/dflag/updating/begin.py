@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.updating.plan import Policy
+from wigwag.dflag.updating.policy import Policy
 from wigwag.dflag.updating.updater import Updater
 
 if TYPE_CHECKING:

@@ -4,6 +4,9 @@ The key's ending tells which: `.json`, `.toml`, `.env`; anything else is YAML, o
 tree of maps and lists, and its leaves are kept as they were written, because only the flag knows what it takes: `1.10`
 may be a number or a version, `0x1F` is a number to a flag as it is in a file of its own. A document is read as a whole
 or not at all.
+
+Who can write one may not be who may stop the program. So a document is refused for what it would cost before that is
+spent, where its reader does not see to that: the reader of TOML keeps, for each dot in a name, all that came before it.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import chain, count, islice
 from typing import Any, NamedTuple, TypeAlias
 
 from wigwag.errors import DocumentError
@@ -23,12 +27,22 @@ LARGEST = 4 << 20
 DEPTH = 50
 """How deep maps and lists may be nested."""
 MOST = 100_000
-"""How many leaves a document may have."""
+"""How many values a document may have, maps and lists among them."""
 Node: TypeAlias = "Leaf | list[Node] | dict[str, Node]"
 _ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
 _QUOTES = "'\""
+_UNSEEN = re.compile(
+    r'"""[^"\\]*+(?:(?:\\.|"(?!""))[^"\\]*+)*+"{0,5}'
+    r"|'''[^']*+(?:'(?!'')[^']*+)*+'{0,5}"
+    r'|"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
+    r"|'[^'\n]*+'?|#[^\n]*+",
+    re.DOTALL,
+)
+"""What has no meaning to the shape of a document in TOML: texts and comments. One that does not end is a mistake, and
+is taken to where it would have to end; so this never looks at anything twice."""
+_BETWEEN = re.compile(r"[\n=,\[\]{}]")
 
 
 class Document(NamedTuple):
@@ -58,6 +72,8 @@ def read_document(key: str, content: bytes) -> Document:
         _check_size(tree)
     except RecursionError:
         raise DocumentError("nested too deeply") from None
+    except MemoryError:
+        raise DocumentError("there is not enough memory to read it") from None
     return Document(tree, read is _env)
 
 
@@ -69,18 +85,25 @@ def _text(content: bytes) -> str:
 
 
 def _yaml(text: str) -> Any:
-    return load(text.encode(), Bounds(LARGEST, DEPTH), leaves=True)
+    return load(text.encode(), Bounds(LARGEST, DEPTH, nodes=MOST), leaves=True)
 
 
 def _json(text: str) -> Any:
+    numbers = count(1)
+
+    def number(text: str, read: Callable[[str], float]) -> Leaf:
+        if next(numbers) > MOST:
+            raise _too_many()
+        return Leaf(text, read(text))
+
     decoder = json.JSONDecoder(
         object_pairs_hook=_members,
-        parse_int=lambda text: Leaf(text, int(text)),
-        parse_float=lambda text: Leaf(text, float(text)),
+        parse_int=partial(number, read=int),
+        parse_float=partial(number, read=float),
         parse_constant=_no_number,
     )
     try:
-        return _leaves(decoder.decode(text))
+        found = decoder.decode(text)
     except json.JSONDecodeError as error:
         where = f"at line {error.lineno}, column {error.colno}"
         raise DocumentError(f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} {where}") from None
@@ -88,6 +111,8 @@ def _json(text: str) -> Any:
         raise
     except ValueError as error:  # a number with thousands of digits
         raise DocumentError(f"not valid JSON: {error}") from None
+    _check_size(found)
+    return _leaves(found)
 
 
 def _no_number(name: str) -> Any:
@@ -105,10 +130,28 @@ def _members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _toml(text: str) -> Any:
+    _check_cost(text)
     try:
-        return _leaves(tomllib.loads(text, parse_float=lambda text: Leaf(text.replace("_", ""), float(text))))
+        found = tomllib.loads(text, parse_float=lambda text: Leaf(text.replace("_", ""), float(text)))
     except ValueError as error:
         raise DocumentError(f"not valid TOML: {error}") from None
+    _check_size(found)
+    return _leaves(found)
+
+
+def _check_cost(text: str) -> None:
+    """Refuse a document in TOML that would take too long, or too much memory, to find out that it is too large.
+
+    Between texts and comments, no dot belongs to anything but a name, a header, a number or a time; there is a value
+    for each comma and each `=`, and one for each two brackets.
+    """
+    shape = _UNSEEN.sub("_", text)
+    if any(part.count(".") > DEPTH for part in _BETWEEN.split(shape)):
+        raise DocumentError(f"nested more than {DEPTH} deep: a name has more than {DEPTH} dots")
+    if shape.count(".") > 2 * MOST:
+        raise DocumentError(f"more than {2 * MOST} dots in names and numbers, which is the limit for a document")
+    if max(map(shape.count, ",={")) > MOST or shape.count("[") > 2 * MOST:
+        raise _too_many()
 
 
 def _leaves(value: Any) -> Node:
@@ -135,6 +178,8 @@ def _env(text: str) -> dict[str, Node]:
         name, value = _assignment(line.strip(), number)
         if name in found:
             raise DocumentError(f"the name {name!r} appears twice at line {number}, column 1")
+        if len(found) == MOST:
+            raise _too_many()
         found[name] = Leaf(value, value)
     return found
 
@@ -152,19 +197,22 @@ def _assignment(line: str, number: int) -> tuple[str, str]:
     return name, inner if value[0] == "'" else _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[0]), inner)
 
 
-def _check_size(tree: dict[str, Node]) -> None:
-    if next(islice(_walk(tree, 1), MOST, None), None) is not None:
-        raise DocumentError(f"more than {MOST} values")
+def _check_size(tree: Any) -> None:
+    """Refuse what has too many values, or too deep; it looks at no more of them than it takes to know."""
+    left, level = MOST + 1, [tree]
+    for depth in range(DEPTH + 1):
+        inner = [node for node in level if isinstance(node, dict | list)]
+        if depth == DEPTH and inner:
+            raise DocumentError(f"nested more than {DEPTH} deep")
+        within = chain.from_iterable(node.values() if isinstance(node, dict) else node for node in inner)
+        level = list(islice(within, left))
+        left -= len(level)
+        if left <= 0:
+            raise _too_many()
 
 
-def _walk(node: Node, depth: int) -> Iterator[Leaf]:
-    if isinstance(node, Leaf):
-        yield node
-        return
-    if depth > DEPTH:
-        raise DocumentError(f"nested more than {DEPTH} deep")
-    for each in node.values() if isinstance(node, dict) else node:
-        yield from _walk(each, depth + 1)
+def _too_many() -> DocumentError:
+    return DocumentError(f"more than {MOST} values, which is the limit for a document")
 
 
 _FORMATS = {"json": _json, "toml": _toml, "env": _env}

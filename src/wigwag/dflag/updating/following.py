@@ -1,14 +1,20 @@
-"""The part of the updater that lives in an event loop: pictures are taken, and how places are doing is noted."""
+"""The part of the updater that lives in an event loop: pictures are taken, and how places are doing is noted.
+
+A watch that fails is begun again by the pipeline. What fails here is the updater itself, in code that nobody foresaw;
+it is begun again, too (`persist`), because flags that silently follow nothing any more are worse than any error.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
+from wigwag.pipeline.watch import Manners
 
 if TYPE_CHECKING:
     from wigwag.dflag.updating.contents import Contents
@@ -28,12 +34,18 @@ def pipeline(places: Iterable[Place], watcher: Watcher[Place, Contents], *, requ
     return Pipeline(wanted, watcher, dict)
 
 
-async def follow(flow: Flow, take: Callable[[Picture], None], turn: Callable[[Statuses], None]) -> None:
-    """Pass on each picture, and each turn for the better or worse, until cancelled."""
+async def follow(
+    flow: Flow,
+    prepare: Callable[[Picture], Awaitable[None]],
+    take: Callable[[Picture], None],
+    turn: Callable[[Statuses], None],
+) -> None:
+    """Pass on each picture, once it is prepared, and each turn for the better or worse, until cancelled."""
 
     async def pictures() -> None:
         async for picture in flow.topic:
             turn(flow.statuses())
+            await prepare(picture)
             take(picture)
 
     async def turns() -> None:
@@ -44,6 +56,31 @@ async def follow(flow: Flow, take: Callable[[Picture], None], turn: Callable[[St
         group.create_task(flow.run())
         group.create_task(pictures())
         group.create_task(turns())
+
+
+async def persist(
+    attempt: Callable[[], Awaitable[None]],
+    failed: Callable[[Exception], None],
+    manners: Manners = Manners(),  # noqa: B008 - a frozen value
+) -> None:
+    """Have something go on until cancelled: when it fails, tell, wait a while, and begin again."""
+    backoff, clock, failures = manners.backoff, manners.clock, 0
+    while True:
+        began = clock.now()
+        try:
+            await attempt()
+        except Exception as error:  # noqa: BLE001 - it may fail in any way, and is told of
+            failed(_first(error))
+        failures = 0 if clock.now() - began >= backoff.healthy else failures
+        await sleep_until(clock, clock.now() + backoff.pause(failures, manners.random))
+        failures += 1
+
+
+def _first(error: Exception) -> Exception:
+    """Return what went wrong first in a task group."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @asynccontextmanager

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from wigwag.dflag.updating.contents import Contents
-    from wigwag.dflag.updating.plan import Policy
+    from wigwag.dflag.updating.policy import Policy
     from wigwag.pipeline.spec import Unchanged
 
 _CONFIG_MAP = re.compile(r"configmap/([^/]+)/([^/]+)")
@@ -155,13 +155,13 @@ class Directory:
 
     def read(self) -> Contents | Trouble | None:
         """Return what is in it."""
-        from wigwag.dflag.updating.volume import Volume
+        from wigwag.dflag.updating.volume import Volume, plain
 
         try:
             return Volume(self).read()
         except OSError as error:
             forgiven = self.optional and isinstance(error, FileNotFoundError | NotADirectoryError)
-            return None if forgiven else Trouble.of(error)
+            return None if forgiven else plain(Trouble.of(error), self.path)
 
     async def look(self) -> Contents | Trouble | None:
         """Return what is in it; a disk is not worth a thread."""
@@ -198,8 +198,10 @@ def check_documents(patterns: object) -> None:
         raise UsageError(f'`documents` is a tuple of names or patterns, such as ("app.yaml",); got {patterns!r}')
 
 
-def place_of(given: str | os.PathLike[str] | Place) -> Place:
+def place_of(given: str | os.PathLike[str] | Place, documents: tuple[str, ...] = ()) -> Place:
     """Return the place that is meant. A text of the form `configmap/NS/NAME` is an object; `./configmap/…` is a path.
+
+    `documents` are those of a place that is given as text; a record says for itself.
 
     >>> place_of("/etc/dflag").title, place_of("configmap/shop/flags").title, place_of("./configmap/shop/flags").title
     ('/etc/dflag', 'configmap/shop/flags', './configmap/shop/flags')
@@ -208,7 +210,7 @@ def place_of(given: str | os.PathLike[str] | Place) -> Place:
         return given
     found = _CONFIG_MAP.fullmatch(given) if isinstance(given, str) else None
     if found is None:
-        return Directory(os.fspath(given))
+        return Directory(os.fspath(given), documents=documents)
     from wigwag.dflag.cluster.configmap import ConfigMap
 
-    return ConfigMap(found[1], found[2])
+    return ConfigMap(found[1], found[2], documents=documents)

@@ -8,11 +8,12 @@ read: which flags it is about is only known from the last time that it could be,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from wigwag.dflag.naming import did_you_mean
 from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.store import Put
 from wigwag.dflag.updating.contents import Contents, Unreadable
@@ -23,37 +24,16 @@ if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.updating.documents import Document, Node
+    from wigwag.dflag.updating.policy import Policy
 
+_DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".env")
+_HINT = "; if it holds many flags, name it with --config-documents, or in the `documents` of its place"
+_MOST_HINTS = 10
 Level: TypeAlias = Literal["warning", "error"]
 Picture: TypeAlias = Mapping[Place, Contents]
 """What is in each place that has answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How places are read and followed.
-
-    >>> Policy(on_missing="keep").unknown
-    'warn'
-    """
-
-    on_missing: Literal["default", "keep", "error"] = "default"
-    """What a key that is gone means: the flag falls back to what else there is for it, keeps its value, or keeps it and
-    that is an error."""
-    unknown: Literal["warn", "error", "ignore"] = "warn"
-    """What a key that names no flag is."""
-    atomic: Literal["per_key", "all"] = "per_key"
-    """Whether a bad key spoils itself only, or all that came with it."""
-    tolerant: bool = False
-    """Whether to start though something is wrong; what it is can be seen in `Updater.problems`."""
-    inotify: bool = True
-    """Whether to be told by the kernel, or only to look."""
-    poll: float = 5.0
-    """How often to look though the kernel told nothing, in seconds."""
-    poll_blind: float = 1.0
-    """The same, where the kernel is known to tell nothing."""
-    settle: float = 0.02
-    """How long a file in a plain directory must be left alone if its writer does not say that it is done."""
+Read: TypeAlias = "Callable[[str, bytes], Document]"
+"""Reads a document; see `read_document`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +50,13 @@ class Problem:
     """Tells one bad content from the next, if the reason does not."""
 
     def __str__(self) -> str:
-        return f"{self.place}/{self.key}: {self.reason}" if self.key else f"{self.place}: {self.reason}"
+        """One line, whatever a file is called: a log can hold it, and it cannot be taken for two."""
+        return _in_one_line(f"{self.where}: {self.reason}")
+
+    @property
+    def where(self) -> str:
+        """The key with its place, or the place."""
+        return _in_one_line(f"{self.place}/{self.key}" if self.key else self.place)
 
 
 class Outcome(NamedTuple):
@@ -100,38 +86,40 @@ class Plan:
     opened: dict[tuple[Place, str], Opened] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     restart: dict[str, str] = field(default_factory=dict)
-    """Static flags that are to be something else, and which key says so."""
+    """Static flags that are to be something else, and what says so."""
     refused: bool = False
     """Whether nothing is to be done because something is wrong."""
 
 
-def plan(flags: FlagSet, picture: Picture, before: Plan, policy: Policy, *, static: bool) -> Plan:
-    """Decide what the flags are to hold; `before` has what was made of all keys last time.
+def plan(flags: FlagSet, picture: Picture, before: Plan, policy: Policy, read: Read, *, static: bool) -> Plan:
+    """Decide what the flags are to hold; `before` has what was made of all keys last time, `read` reads documents.
 
     With `static`, static flags may still change.
     """
-    planner = _Planner(flags, before, policy, static)
+    planner = _Planner(flags, before, policy, read, static)
     for place, contents in picture.items():
         planner.see(place, contents)
     return planner.plan()
 
 
 class _Planner:
-    def __init__(self, flags: FlagSet, before: Plan, policy: Policy, static: bool) -> None:
-        self._flags, self._before, self._policy, self._static = flags, before, policy, static
-        self._found = Plan()
+    def __init__(self, flags: FlagSet, before: Plan, policy: Policy, read: Read, static: bool) -> None:
+        self._flags, self._before, self._policy, self._read, self._static = flags, before, policy, read, static
+        self._found, self._hints = Plan(), 0
         self._wanted: dict[tuple[Slot, DynFlag[Any]], tuple[str, Outcome]] = {}
 
     def see(self, place: Place, contents: Contents) -> None:
         """Judge all that is in a place: documents in the order of their patterns, then single keys, by name."""
         slot = Slot(Origin.CONFIGMAP, place.title, place.position)
-        whole = True
+        unread = []
         for key in sorted(contents, key=lambda key: (rank(place.documents, key), key)):
             if rank(place.documents, key) < len(place.documents):
-                whole &= self._see_document(place, slot, key, contents[key])
+                unread += [] if self._see_document(place, slot, key, contents[key]) else [key]
             elif (name := place.names.flag(key)) is not None:
                 self._see_value(place, slot, key, contents[key], self._flags.find(name))
-        if whole:
+        if unread:
+            self._hold(slot, unread[0])
+        else:
             self._miss(slot)
 
     def _see_document(self, place: Place, slot: Slot, key: str, content: bytes | Unreadable) -> bool:
@@ -140,7 +128,7 @@ class _Planner:
 
         opened = self._before.opened.get((place, key), Opened(b""))
         if opened.content != content or opened.document is None:
-            opened = _open(place, key, content, opened)
+            opened = _open(place, key, content, opened, self._read)
         self._found.opened[place, key] = opened
         if opened.problem is not None:
             self._found.problems.append(opened.problem)
@@ -163,11 +151,21 @@ class _Planner:
         if flag is not None:
             self._claim(slot, key, outcome, flag)
 
+    def _missing(self, slot: Slot) -> list[DynFlag[Any]]:
+        """Return the flags that had a value from a place and have none now."""
+        return [flag for flag in self._flags if slot in flag.layers and (slot, flag) not in self._wanted]
+
+    def _hold(self, slot: Slot, key: str) -> None:
+        """Tell which flags keep what nothing says any more, because a document that was never read may say it."""
+        held = [flag.name for flag in self._missing(slot)]
+        if held:
+            names = ", ".join(held[:_MOST_HINTS]) + (", …" if len(held) > _MOST_HINTS else "")
+            reason = f"it may set flags that nothing else sets any more, so they stay as they are: {names}"
+            self._found.problems.append(Problem("warning", slot.place, key, reason))
+
     def _miss(self, slot: Slot) -> None:
         """Decide about the flags that had a value from a place and have none now."""
-        for flag in self._flags:
-            if slot not in flag.layers or (slot, flag) in self._wanted:
-                continue
+        for flag in self._missing(slot):
             if self._policy.on_missing == "error":
                 self._found.problems.append(Problem("error", slot.place, flag.name, "the key is gone; its value stays"))
             elif self._policy.on_missing == "default":
@@ -176,9 +174,9 @@ class _Planner:
     def plan(self) -> Plan:
         """Return the whole plan."""
         for (slot, flag), (key, outcome) in self._wanted.items():
-            held = flag.layers.get(slot)
-            if outcome.problem is None and (held is None or held.value is not outcome.value):
-                self._put(Put(flag, slot, outcome.value), f"{slot.place}/{key}")
+            held, part = flag.layers.get(slot), "" if isinstance(outcome.content, bytes) else key
+            if outcome.problem is None and (held is None or held.value is not outcome.value or held.part != part):
+                self._put(Put(flag, slot, outcome.value, part=part), f"{slot.place}/{key} says something else")
         if self._policy.atomic == "all" and any(problem.level == "error" for problem in self._found.problems):
             self._found.puts, self._found.refused = [], True
         return self._found
@@ -197,7 +195,14 @@ class _Planner:
         if self._policy.unknown == "ignore":
             return None
         level: Level = "error" if self._policy.unknown == "error" else "warning"
-        return Problem(level, place, key, f"there is no such flag in the set {self._flags.name!r}")
+        hint = _HINT if key.endswith(_DOCUMENTS) else self._similar(key.rpartition("#")[2])
+        return Problem(level, place, key, f"there is no such flag in the set {self._flags.name!r}{hint}")
+
+    def _similar(self, name: str) -> str:
+        """Return a hint at the flag that may be meant, for the few that are told of."""
+        self._hints += 1
+        known = (each for flag in self._flags for each in flag.names)
+        return did_you_mean(name, known) if self._hints <= _MOST_HINTS else ""
 
     def _claim(self, slot: Slot, key: str, outcome: Outcome, flag: DynFlag[Any]) -> None:
         other = self._wanted.get((slot, flag))
@@ -216,14 +221,16 @@ class _Planner:
             self._found.restart[put.flag.name] = why
 
 
-def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened) -> Opened:
-    """Read a document; one that cannot be read says what it said before."""
-    from wigwag.dflag.updating.documents import read_document
+def _in_one_line(text: str) -> str:
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
+
+def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened, read: Read) -> Opened:
+    """Read a document; one that cannot be read says what it said before."""
     if isinstance(content, Unreadable):
         return Opened(content, before.document, Problem("error", place.title, key, content.reason))
     try:
-        return Opened(content, read_document(key, content))
+        return Opened(content, read(key, content))
     except DocumentError as error:
         return Opened(content, before.document, Problem("error", place.title, key, str(error), _digest(content)))
 

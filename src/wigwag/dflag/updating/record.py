@@ -1,22 +1,28 @@
 """What an updater has taken, and what was wrong with it.
 
 Counters only grow, as the original's do. But where that counts a bad key again whenever anything is read again, here
-each is counted and logged once, until it changes.
+each is counted and logged once, until it changes; and that it is good again is logged, too.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from wigwag.dflag.updating.plan import Plan, Problem, plan
+from wigwag.dflag.values.numerals import shown
+from wigwag.errors import FlagError
+from wigwag.pipeline.spec import describe
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.store import Put
+    from wigwag.dflag.updating.ahead import Ahead
+    from wigwag.dflag.updating.documents import Document
     from wigwag.dflag.updating.places import Place
-    from wigwag.dflag.updating.plan import Picture, Policy
+    from wigwag.dflag.updating.plan import Picture
+    from wigwag.dflag.updating.policy import Policy
     from wigwag.pipeline.status import Status
 
 log = logging.getLogger("wigwag.dflag")
@@ -33,13 +39,27 @@ class Record:
         self._picture: Picture = {}
         self._mounts: tuple[Problem, ...] = ()
         self._failing: Mapping[Place, str] = {}
+        self._failure: tuple[Problem, ...] = ()
+        self._ahead: Ahead | None = None
         self.plan = Plan()
         self.generation = self.warnings = self.errors = 0
 
     def problems(self) -> tuple[Problem, ...]:
         """Return all that is wrong now."""
         failing = (Problem("error", place.title, "", reason) for place, reason in self._failing.items())
-        return (*self._mounts, *failing, *self.plan.problems)
+        return (*self._failure, *self._mounts, *failing, *self.plan.problems)
+
+    async def prepare(self, picture: Picture) -> None:
+        """Do what takes time before a picture can be applied, without holding up the loop: read large documents."""
+        from wigwag.dflag.updating.ahead import Ahead
+
+        self._ahead = self._ahead or Ahead()
+        await self._ahead.prepare(picture, self.plan.opened)
+
+    def _read(self, key: str, content: bytes) -> Document:
+        from wigwag.dflag.updating.documents import read_document
+
+        return (self._ahead or read_document)(key, content)
 
     def apply(self, picture: Picture, *, static: bool) -> None:
         """Make the flags what the places say, under one generation, and tell what is wrong.
@@ -50,7 +70,7 @@ class Record:
         known, fresh = set(before.problems), list[Problem]()
 
         def decide() -> list[Put]:
-            self.plan = plan(self._flags, whole, before, self._policy, static=static)
+            self.plan = plan(self._flags, whole, before, self._policy, self._read, static=static)
             fresh.extend(problem for problem in self.plan.problems if problem not in known)
             self._count(fresh)
             return self.plan.puts
@@ -60,20 +80,53 @@ class Record:
                 self.generation += 1
                 self._picture = whole
 
-        self._flags.commit(decide, done, wait=static)  # the thread of an updater waits for no other: it may be stopped
+        try:  # the thread of an updater waits for no other: it may be stopped
+            self._flags.commit(decide, done, wait=static)
+        except FlagError as error:
+            fresh += self._refuse(error, known)
         self._log(fresh)
-        for name in self.plan.restart.keys() - before.restart.keys():
-            log.warning("the static flag %r is another in %s: restart required", name, self.plan.restart[name])
+        self._log_mended(before)
+        self._log_restarts(before.restart, self.plan.restart)
+
+    def _refuse(self, error: FlagError, known: Collection[Problem]) -> list[Problem]:
+        """Note that a check over several flags refuses all of it. It is tried again with whatever changes next."""
+        places = ", ".join(sorted({put.slot.place for put in self.plan.puts}))
+        refusal = Problem("error", places, "", f"refused as a whole: {error.reason}")
+        self.plan.puts, self.plan.refused = [], True
+        self.plan.problems.append(refusal)
+        fresh = [] if refusal in known else [refusal]
+        self._count(fresh)
+        return fresh
 
     def _count(self, problems: list[Problem]) -> None:
         self.warnings += sum(problem.level == "warning" for problem in problems)
         self.errors += sum(problem.level == "error" for problem in problems)
 
     def _log(self, problems: list[Problem]) -> None:
+        judged = {each.problem: each.flag for each in self.plan.outcomes.values()} if problems else {}
         for problem in problems[:SHOWN]:
-            log.log(logging.WARNING if problem.level == "warning" else logging.ERROR, "%s", problem)
+            flag = judged.get(problem)
+            stays = "" if flag is None else f"; {flag.name} stays {shown(flag.shown)}"
+            log.log(logging.WARNING if problem.level == "warning" else logging.ERROR, "%s%s", problem, stays)
         if len(problems) > SHOWN:
             log.error("and %d more problems; see Updater.problems", len(problems) - SHOWN)
+
+    def _log_mended(self, before: Plan) -> None:
+        """Tell what was wrong and is not any more."""
+        wrong = {(problem.place, problem.key) for problem in self.plan.problems}
+        mended = {(problem.place, problem.key) for problem in before.problems} - wrong
+        there = {(place.title, key) for place, key in (*self.plan.outcomes, *self.plan.opened)} if mended else set()
+        for where in sorted(mended)[:SHOWN]:
+            told = "it is good again" if where in there or not where[1] else "it is gone, and with it what was wrong"
+            log.info("%s", Problem("warning", *where, told))
+        if len(mended) > SHOWN:
+            log.info("and %d more that are no longer wrong", len(mended) - SHOWN)
+
+    def _log_restarts(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        for name in sorted(now.keys() - before.keys()):
+            log.warning("restart required: the static flag %r stays as it is, but %s", name, now[name])
+        for name in sorted(before.keys() - now.keys()):
+            log.info("no restart required any more: the static flag %r is what it is to be", name)
 
     def note_statuses(self, statuses: Iterable[Status[Place]]) -> None:
         """Note which places cannot be read; a directory that is optional may be missing until it has come once."""
@@ -82,14 +135,30 @@ class Record:
             before = self._failing.get(status.spec)
             if status.state == "failing" and (status.values or status.spec.required):
                 failing[status.spec] = status.error or ""
-            elif status.state == "starting" and before is not None:
+            elif status.state in ("starting", "stopped") and before is not None:
                 failing[status.spec] = before
         self.note_failing(failing)
 
     def note_failing(self, failing: Mapping[Place, str]) -> None:
         """Note which places cannot be read, and why."""
         self.errors += sum(self._failing.get(place) != reason for place, reason in failing.items())
+        for place in self._failing.keys() - failing.keys():
+            log.info("%s: it can be read again", place.title)
         self._failing = failing
+
+    def note_failure(self, error: Exception | None) -> str:
+        """Note that the updater itself has failed, or that it works; return why, if a secret cannot be in the words."""
+        secretive = any(flag.secret for flag in self._flags)
+        told = "" if error is None else type(error).__name__ if secretive else describe(error)
+        reason = f"it has failed, and begins again; the flags stay as they are: {told}"
+        found = () if error is None else (Problem("error", f"the updater of {self._flags.name!r}", "", reason),)
+        before, self._failure = self._failure, found
+        if found and found != before:
+            self._count([*found])
+            log.error("%s", found[0], exc_info=None if secretive else error)
+        elif before and not found:
+            log.info("%s: it works again", before[0].place)
+        return told
 
     def note_mounts(self, places: Iterable[Place]) -> None:
         """Note what will never change."""

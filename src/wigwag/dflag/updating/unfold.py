@@ -52,12 +52,17 @@ def _named(tree: Mapping[str, Node], above: str, names: Names, flags: FlagSet) -
 
 
 def _assigned(document: Document, names: Names, flags: FlagSet) -> Iterator[Member]:
-    """Find flags by the names of their variables, or by their own."""
-    keys = ((name, names.key(name)) for flag in flags for name in flag.names)
-    known = {variable(key): name for name, key in keys if key is not None}
+    """Find flags by the names of their variables, or by their own. What is the variable of two flags sets both."""
+    known: dict[str, dict[str, DynFlag[Any]]] = {}
+    for flag in flags:
+        for key in map(names.key, flag.names):
+            if key is not None:
+                known.setdefault(variable(key), {})[flag.name] = flag
     for name, node in document.tree.items():
-        own = known.get(name, names.flag(name))
-        if own is not None:
+        found, own = known.get(name, {}), names.flag(name)
+        for each, flag in found.items():
+            yield Member(f"{name} ({each})" if len(found) > 1 else name, flag, node)
+        if not found and own is not None:
             yield Member(name, flags.find(own), node)
 
 

@@ -11,18 +11,19 @@ a fork stops the thread for a moment, and it goes on in both processes.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.dflag import fork
 from wigwag.dflag.updating.places import Place, place_of
-from wigwag.dflag.updating.plan import Picture, Policy, Problem
+from wigwag.dflag.updating.plan import Picture, Problem
+from wigwag.dflag.updating.policy import Policy
 from wigwag.dflag.updating.record import SHOWN, Record
 from wigwag.errors import StartError, UsageError
-from wigwag.pipeline.spec import Trouble, describe
+from wigwag.pipeline.spec import Trouble
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
 
-log = logging.getLogger("wigwag.dflag")
 _THREAD = "dflag updater"
 _PATIENCE = 1.0
 """Seconds that a fork waits for the thread to stop; one that takes longer is in a notifier, and is left behind."""
@@ -111,6 +111,7 @@ class Updater:
         """Do what `initialize` does, in an event loop, which goes on while an API server is asked."""
         self._refuse_if_running()
         found = {place: await place.look() for place in self.places}
+        await self._record.prepare(_picture(found))
         with self._guard:
             self._refuse_if_running()
             self._begin(found)
@@ -122,8 +123,8 @@ class Updater:
     def _begin(self, found: Mapping[Place, Contents | Trouble | None]) -> None:
         self._record.note_mounts(self.places)
         self._record.note_failing({place: read.reason for place, read in found.items() if isinstance(read, Trouble)})
-        picture = {place: read for place, read in found.items() if isinstance(read, Mapping)}
-        self._record.apply(picture, static=not self.flags.frozen)
+        self._record.apply(_picture(found), static=not self.flags.frozen)
+        self._record.note_failure(None)
         errors = [problem for problem in self.problems if problem.level == "error"]
         if errors and not self.policy.tolerant:
             told = "; ".join(map(str, errors[:SHOWN])) + ("; …" if len(errors) > SHOWN else "")
@@ -149,21 +150,23 @@ class Updater:
 
     def check(self) -> None:
         """Raise, and stop, if a required place could not be read at the start."""
-        missing = [] if self.policy.tolerant else self._missing()
-        if missing or self._failure:
+        missing = self._missing()
+        if (missing or self._failure) and not self.policy.tolerant:
             self.stop()
             raise StartError(f"cannot watch the flags: {'; '.join(missing) or self._failure}")
 
     def stop(self) -> None:
-        """Watch no more. A second time does nothing; it can be started again."""
+        """Watch no more. A second time does nothing; it can be started again.
+
+        One that runs in a loop is told to end, from whatever thread, and is `running` until it has ended there.
+        """
         fork.catch_up()
         with self._guard:
             background, self._background, self._deferred = self._background, None, False
-            cancel, self._cancel = self._cancel, None
+            if self._cancel is not None:
+                self._cancel = _told_already if _succeeds(self._cancel) else None
         if background is not None:
             background.stop()
-        if cancel is not None:
-            cancel()
 
     def __enter__(self) -> Self:
         if not self.running:
@@ -183,9 +186,9 @@ class Updater:
         with self._guard:
             if self.running:
                 raise UsageError("the updater is started already")
-            task = asyncio.current_task()
+            task, loop = asyncio.current_task(), asyncio.get_running_loop()
             assert task is not None
-            self._cancel = task.cancel
+            self._cancel = partial(loop.call_soon_threadsafe, task.cancel)
         self.flags.freeze()
         self._record.note_mounts(self.places)
         try:
@@ -194,12 +197,18 @@ class Updater:
             self._cancel = None
 
     async def _main(self, ready: Callable[[], object], *, required: bool = True) -> None:
+        """Follow the places. After a failure it need not wait for all of them: they have been there before."""
         from wigwag.dflag.updating import following
 
         self._failure = ""
+        trying = tripped = frozenset[Place]()
 
         def take(picture: Picture) -> None:
+            nonlocal trying
+            trying = frozenset(picture)
             self._record.apply(picture, static=False)
+            if trying >= tripped:  # without those that it failed with, it proves nothing
+                self._failure = self._record.note_failure(None)
             ready()
 
         def turn(statuses: tuple[Status[Place], ...]) -> None:
@@ -207,22 +216,32 @@ class Updater:
             if self._missing():
                 ready()
 
-        self._pipeline = following.pipeline(
-            self.places, lambda place: place.watch(self.policy), required=required and not self.policy.tolerant
-        )
+        async def attempt() -> None:
+            wait = required and not self.policy.tolerant and not self._failure
+            self._pipeline = following.pipeline(self.places, lambda place: place.watch(self.policy), required=wait)
+            await following.follow(self._pipeline, self._record.prepare, take, turn)
+
+        def failed(error: Exception) -> None:
+            nonlocal tripped
+            tripped = trying
+            self._failure = self._record.note_failure(error)
+            ready()
+
         try:
-            await following.follow(self._pipeline, take, turn)
-        except Exception as error:
-            self._failure = describe(_first(error))
-            log.exception("the updater of the flags %r has failed; they stay as they are", self.flags.name)
-            raise
+            await following.persist(attempt, failed)
         finally:
             ready()
 
     def _missing(self) -> list[str]:
         """Return what keeps the first picture from being made."""
         wanted = (status for status in self.statuses if status.spec.required and not status.values)
-        return [status.error or "" for status in wanted if status.state == "failing"]
+        return [f"{status.spec.title}: {status.error}" for status in wanted if status.state == "failing"]
+
+    def __repr__(self) -> str:
+        places, wrong = ", ".join(place.title for place in self.places), len(self.problems)
+        problems = f", {wrong} problem{'s' if wrong > 1 else ''}" if wrong else ""
+        state = "running" if self.running else "stopped"
+        return f"<Updater of {self.flags.name!r} from {places}: {state}, generation {self.generation}{problems}>"
 
     def before_fork(self) -> None:
         background = self._background
@@ -261,8 +280,18 @@ class Updater:
         return ready
 
 
-def _first(error: Exception) -> Exception:
-    """Return what went wrong first in a task group."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _picture(found: Mapping[Place, Contents | Trouble | None]) -> Picture:
+    return {place: read for place, read in found.items() if isinstance(read, Mapping)}
+
+
+def _told_already() -> None:
+    """Whoever runs in a loop is told once: a second word would cut short how it ends."""
+
+
+def _succeeds(cancel: Callable[[], object]) -> bool:
+    """Tell a task to end; False if its loop has closed without a word."""
+    try:
+        cancel()
+    except RuntimeError:
+        return False
+    return True

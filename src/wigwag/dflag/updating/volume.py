@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.dflag.updating.contents import MOST_KEYS, Unreadable
+from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.watch import closing
 from wigwag.sources.directory import beneath, lookups_of
 from wigwag.sources.follow import SWAPPED, Mark, Means, Pace, follow
 from wigwag.sources.lookup import EVERY, Lookup
@@ -23,14 +25,26 @@ from wigwag.sources.read import FLAGS, read, too_large
 if TYPE_CHECKING:
     from wigwag.dflag.updating.contents import Contents
     from wigwag.dflag.updating.places import Directory
-    from wigwag.dflag.updating.plan import Policy
-    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.dflag.updating.policy import Policy
+    from wigwag.pipeline.spec import Unchanged
 
 
-def watch_volume(place: Directory, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
+async def watch_volume(place: Directory, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
     """Yield what is in a directory whenever it changes."""
     pace = Pace(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
-    return follow(Volume(place), pace, Means(deaf=not policy.inotify))
+    async with closing(follow(Volume(place), pace, Means(deaf=not policy.inotify))) as items:
+        async for item in items:
+            yield plain(item, place.path) if isinstance(item, Trouble) else item
+
+
+def plain(trouble: Trouble, path: str) -> Trouble:
+    """Return trouble with a directory without the class of the error, and without the path, which is told before it.
+
+    >>> plain(Trouble("FileNotFoundError: /etc/dflag: No such file or directory"), "/etc/dflag").reason
+    'No such file or directory'
+    """
+    _, _, reason = trouble.reason.partition(": ")
+    return Trouble(reason.removeprefix(f"{path}: ") or trouble.reason)
 
 
 class _File(NamedTuple):

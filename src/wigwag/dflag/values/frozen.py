@@ -69,15 +69,17 @@ for _class, _names in _CHANGES.items():
         setattr(_class, _name, _refuse)
 
 
-def freeze(value: Any) -> Any:
-    """Return the same lists and maps, all the way down, but ones that cannot be changed.
+def freeze(value: Any, *, tuples: bool = True) -> Any:
+    """Return the same lists and maps, all the way down, but ones that cannot be changed; without `tuples`, in lists.
 
     >>> freeze({"a": [1]})["a"].append(2)
     Traceback (most recent call last):
     TypeError: this list is the value of a flag, which everybody reads: copy it before you change it
     """
     if isinstance(value, dict):
-        return FrozenDict((key, freeze(item)) for key, item in value.items())
+        return FrozenDict((key, freeze(item, tuples=tuples)) for key, item in value.items())
+    if tuples and isinstance(value, tuple):
+        return tuple(map(freeze, value)) if type(value) is tuple else value  # a named one is somebody's own class
     if isinstance(value, list | tuple):
-        return FrozenList(freeze(item) for item in value)
+        return FrozenList(freeze(item, tuples=tuples) for item in value)
     return value

@@ -55,9 +55,9 @@ def wrong(value: object, wanted: str) -> TypeError:
 
 
 def holds_nan(value: object) -> bool:
-    """Tell whether a value is, or has in it, what equals nothing, not even itself."""
+    """Tell whether a value is, or has in it, a number that equals nothing, not even itself."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | frozenset) else (value,)
-    return any(item != item for item in inner)
+    return any(isinstance(item, float | Decimal) and item != item for item in inner)
 
 
 def exactly(wanted: type[T], *also: type) -> Callable[[Any], T]:

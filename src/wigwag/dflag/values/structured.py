@@ -2,22 +2,28 @@
 pydantic models.
 
 Each text makes a fresh value; nothing of the old one shines through. Unknown members are ignored, as in the original,
-unless the type itself forbids them (`forbid_unknown_fields`, `extra="forbid"`). pydantic is never imported here: a
-model brings what is needed with it.
+unless the flag (`unknown_fields="error"`) or the type itself forbids them (`forbid_unknown_fields`, `extra="forbid"`).
+A text that is no JSON is taken as it is where the type can be a text. pydantic is never imported here: a model brings
+what is needed with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, get_origin, is_typeddict
+from itertools import islice
+from typing import Any, Literal, TypeAlias, TypeVar, get_origin, is_typeddict
 
 import msgspec
 from msgspec import inspect
 
 from wigwag.dflag.values.frozen import freeze
 from wigwag.dflag.values.kinds import Kind, wrong
+from wigwag.dflag.values.members import completed, strangers
+from wigwag.dflag.values.worded import worded_kind
+from wigwag.errors import UsageError
 
 T = TypeVar("T")
+Unknown: TypeAlias = Literal["ignore", "error"]
 _FAULTS = 3
 _SCALARS = (
     inspect.CustomType,
@@ -30,7 +36,7 @@ _SCALARS = (
 )
 
 
-def json_kind(type: Any = None) -> Kind[Any]:
+def json_kind(type: Any = None, *, unknown_fields: Unknown = "ignore") -> Kind[Any]:
     """Return the kind of JSON values: of a type, or of any dict or list.
 
     >>> json_kind().parse('{"a": [1, 2]}')
@@ -39,11 +45,17 @@ def json_kind(type: Any = None) -> Kind[Any]:
     Traceback (most recent call last):
     ValueError: expected a JSON object or array, got int
     """
+    if unknown_fields not in ("ignore", "error"):
+        raise UsageError(f"unknown_fields is 'ignore' or 'error', not {unknown_fields!r}")
+    strict, is_model = unknown_fields == "error", hasattr(type, "model_validate_json")
+    if strict and (type is None or is_model):
+        raise UsageError(
+            "unknown_fields='error' is for dataclasses, TypedDicts and Structs: dicts and lists know no fields, and a "
+            "pydantic model says so itself, with extra='forbid'"
+        )
     if type is None:
         return Kind("json", _parse_plain, _encode, _take_plain, is_json=True)
-    if hasattr(type, "model_validate_json"):
-        return _model_kind(type)
-    return _typed_kind(type)
+    return _model_kind(type) if is_model else worded_kind(type) or _typed_kind(type, strict)
 
 
 def _parse_plain(text: str) -> Any:
@@ -65,31 +77,42 @@ def _take_plain(value: Any) -> Any:
         _encode(plain)
     except (TypeError, UnicodeEncodeError, RecursionError) as error:
         raise TypeError(f"not JSON: {error}") from None
-    return freeze(plain)
+    return freeze(plain, tuples=False)
 
 
 def _encode(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _typed_kind(type: Any) -> Kind[Any]:
-    decoder = _decoder(type)
+def _typed_kind(type: Any, strict: bool) -> Kind[Any]:
+    decoder, info = _decoder(type), inspect.type_info(type)
     name = getattr(type, "__name__", str(type))
     plain = is_typeddict(type) or get_origin(type) is not None
 
     def parse(text: str) -> Any:
-        value = _decoded(lambda: decoder.decode(text))
+        value = completed(_decoded_or_bare(decoder, text, type))
+        if strict and not isinstance(value, str):
+            _refuse_strangers(info, msgspec.json.decode(text))
         return freeze(value) if plain else value
 
     def take(value: Any) -> Any:
         if not plain:
             return value if isinstance(value, type) else _refuse(value, name)
         try:
-            return freeze(msgspec.convert(value, type))
+            found = freeze(msgspec.convert(value, type))
         except msgspec.ValidationError as error:
             raise TypeError(f"expected {name}: {error}") from None
+        if strict:
+            _refuse_strangers(info, msgspec.to_builtins(value))
+        return found
 
     return Kind(name, parse, _encode, take, is_json=True)
+
+
+def _refuse_strangers(info: inspect.Type, data: Any) -> None:
+    found = list(islice(strangers(info, data), _FAULTS))
+    if found:
+        raise ValueError(f"not the JSON that is wanted: {'; '.join(found)}")
 
 
 def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
@@ -112,8 +135,20 @@ def _refuse(value: object, name: str) -> Any:
 def _decoded(decode: Callable[[], T]) -> T:
     try:
         return decode()
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ValueError(f"not the JSON that is wanted: {error}") from None
+
+
+def _decoded_or_bare(decoder: msgspec.json.Decoder[Any], text: str, type: Any) -> Any:
+    """Read JSON; or else take the text as it is, if that can be of the type."""
+    try:
+        return _decoded(lambda: decoder.decode(text))
+    except ValueError:
+        try:
+            return msgspec.convert(text, type)
+        except msgspec.ValidationError:
+            pass
+        raise
 
 
 def _model_kind(model: Any) -> Kind[Any]:

@@ -13,6 +13,7 @@ from typing import Any, get_args, get_origin
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
 from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind, enum_kind
 from wigwag.dflag.values.structured import json_kind
+from wigwag.dflag.values.worded import worded_kind
 
 _PLAIN: dict[Any, Kind[Any]] = {
     bool: BOOL,
@@ -59,4 +60,6 @@ def _generic(type: Any) -> Kind[Any] | None:
 
 
 def _simple(type: Any) -> bool:
-    return type in _PLAIN or (isinstance(type, _CLASS) and issubclass(type, Enum))
+    if type in _PLAIN or (isinstance(type, _CLASS) and issubclass(type, Enum)):
+        return True
+    return worded_kind(type) is not None

@@ -1,14 +1,17 @@
 """What a flag accepts: rules that say what they want, for its help and for whoever breaks them.
 
-Any function of the value is a validator: it refuses by raising `ValueError` or by returning False. The rules made here
-can also tell beforehand what they want.
+Any function of the value is a validator: it refuses by raising `ValueError` or by returning what is not true, such as
+False or no items; a function that returns nothing accepts. The rules made here can also tell beforehand what they want.
 """
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Sized
 from typing import Any, Generic, Protocol, TypeVar
+
+from wigwag.errors import UsageError
 
 T_contra = TypeVar("T_contra", contravariant=True)
 T = TypeVar("T")
@@ -123,33 +126,61 @@ def url(*schemes: str) -> Rule[str]:
     ValueError: must be an https URL, got 'http://example.org'
     """
     chosen = "|".join(map(re.escape, schemes)) or r"[a-zA-Z][a-zA-Z0-9+.-]*"
-    pattern = re.compile(rf"(?:{chosen})://[^\s/?#]+[^\s]*", re.IGNORECASE)
+    pattern = re.compile(rf"(?:{chosen})://[^\s/?#]\S*", re.IGNORECASE)
     return Rule(f"an {' or '.join(schemes) or 'absolute'} URL", lambda value: pattern.fullmatch(value) is not None)
 
 
-def each(*validators: Callable[[T], object]) -> Callable[[Iterable[T]], None]:
+class _Each(Rule[Iterable[T]]):
+    """Rules for the items of a value."""
+
+    __slots__ = ("_validators",)
+
+    def __init__(self, validators: Collection[Callable[[T], object]]) -> None:
+        wants = " and ".join(wishes(validators))
+        super().__init__(f"such that each item is {wants}" if wants else "", lambda values: True)
+        self._validators = validators
+
+    def __call__(self, values: Iterable[T]) -> None:
+        for number, value in enumerate(values, 1):
+            try:
+                run(self._validators, value)
+            except ValueError as error:
+                raise ValueError(f"item {number}: {error}") from None
+
+
+def each(*validators: Callable[[T], object]) -> Rule[Iterable[T]]:
     """Accept a list or set each of whose items all of these accept.
 
+    >>> each(in_range(0, 9))
+    <such that each item is from 0 to 9>
     >>> each(in_range(0, 9))([1, 10])
     Traceback (most recent call last):
     ValueError: item 2: must be from 0 to 9, got 10
     """
-
-    def check(values: Iterable[T]) -> None:
-        for number, value in enumerate(values, 1):
-            try:
-                run(validators, value)
-            except ValueError as error:
-                raise ValueError(f"item {number}: {error}") from None
-
-    return check
+    refuse_async(validators)
+    return _Each(validators)
 
 
 def run(validators: Iterable[Callable[[T], object]], value: T) -> None:
     """Ask all of them; the first that refuses decides."""
     for validator in validators:
-        if validator(value) is False:
+        answer = validator(value)
+        if inspect.iscoroutine(answer):
+            answer.close()
+            raise ValueError(_awaited(validator))
+        if answer is not None and not answer:
             raise ValueError(f"refused by {name_of(validator)}")
+
+
+def refuse_async(validators: Iterable[Callable[..., object]]) -> None:
+    """Raise if one of them would have to be awaited: nobody would, and all that it is there to refuse would pass."""
+    for validator in validators:
+        if inspect.iscoroutinefunction(validator) or inspect.iscoroutinefunction(type(validator).__call__):
+            raise UsageError(_awaited(validator))
+
+
+def _awaited(validator: Callable[..., object]) -> str:
+    return f"a validator is asked and not awaited: {name_of(validator)} is a coroutine function"
 
 
 def name_of(validator: Callable[..., object]) -> str:
@@ -159,4 +190,4 @@ def name_of(validator: Callable[..., object]) -> str:
 
 def wishes(validators: Collection[Callable[..., object]]) -> list[str]:
     """Return what the validators say that they want, for a help text."""
-    return [rule.wants for rule in validators if isinstance(rule, Rule)]
+    return [rule.wants for rule in validators if isinstance(rule, Rule) and rule.wants]
