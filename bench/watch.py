@@ -113,9 +113,14 @@ class Line:
             found += piece
         return found
 
-    async def hear(self, word: bytes) -> None:
-        """Wait until a word comes."""
-        await asyncio.get_running_loop().run_in_executor(None, self.read, lambda found: word in found)
+    async def hear(self, word: bytes) -> float:
+        """Wait until a word comes, and return when that was: not when the loop learns of it."""
+
+        def read() -> float:
+            self.read(lambda found: word in found)
+            return time.perf_counter()
+
+        return await asyncio.to_thread(read)
 
 
 class Api(Line):
@@ -170,8 +175,7 @@ async def changes_heard(line: Line, word: bytes, changes: int, base: int) -> lis
     for revision in range(base, base + changes + WARM_UP):
         await asyncio.sleep(0.05)
         sender.stdin.write(f"{revision}\n".encode())
-        await line.hear(word)
-        ends.append(time.perf_counter())
+        ends.append(await line.hear(word))
     sent = json.loads((await sender.communicate(b""))[0])
     times = [Times((done - start) * 1000, (end - start) * 1000) for (start, done), end in zip(sent, ends, strict=True)]
     return times[WARM_UP:]
