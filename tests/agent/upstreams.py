@@ -28,6 +28,7 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2
 from tests.sources.blob_stores import Store
 from tests.sources.faulty import DROP, Asked, Authority, Behaviour, Server, answer
 from tests.sources.grpc_server import SyncServer
+from tests.tunnel import until_either_ends
 from tests.wire.client.server import Script, Scripted
 
 Reader: TypeAlias = asyncio.StreamReader
@@ -327,16 +328,7 @@ class GrpcUpstream(Upstream):
         """Let grpcio answer."""
         other_reader, other_writer = await asyncio.open_connection("127.0.0.1", self._backend.port)
         try:
-            pumps = [
-                asyncio.ensure_future(_pump(reader, other_writer)),
-                asyncio.ensure_future(_pump(other_reader, writer)),
-            ]
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
+            await until_either_ends(_pump(reader, other_writer), _pump(other_reader, writer))
         finally:
             other_writer.transport.abort()
 

@@ -178,7 +178,7 @@ def test_pauses_between_failures_grow_until_it_was_well_for_a_while() -> None:
             await sleep_until(clock, clock.now() + 200.0)
         raise ExceptionGroup("tasks", [ExceptionGroup("inner", [ZeroDivisionError("oh")])])
 
-    def failed(error: Exception) -> None:
+    def failed(error: BaseException) -> None:
         assert isinstance(error, ZeroDivisionError)
         told.append(clock.now() - 1000.0)
 

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Literal
@@ -581,6 +582,19 @@ def ask(address: Path) -> dict[str, str]:
     return {"pid": pid, "rate": rate, "told": told, "running": running}
 
 
+def follow_through_a_death(volume: Volume, workers: Callable[..., set[str]]) -> None:
+    """Two workers follow a volume that says 20; so does the one that takes the place of one that is killed."""
+    first = workers("20")
+    volume.write({"rate": "21"})
+    assert workers("21") == first
+    victim = first.pop()
+    os.kill(int(victim), signal.SIGKILL)
+    second = workers("21", without=victim)
+    assert first < second
+    volume.write({"rate": "22"})
+    assert workers("22") == second
+
+
 def test_workers_of_gunicorn_follow_each_by_itself_and_so_does_one_that_comes_later(tmp_path: Path) -> None:
     volume = Volume(tmp_path / "conf", {"rate": "20"})
 
@@ -602,13 +616,5 @@ def test_workers_of_gunicorn_follow_each_by_itself_and_so_does_one_that_comes_la
         return found
 
     with gunicorn(volume, tmp_path / "sock", tmp_path / "log") as ask_one:
-        first = everywhere(ask_one, "20")
-        volume.write({"rate": "21"})
-        assert everywhere(ask_one, "21") == first
-        victim = first.pop()
-        os.kill(int(victim), signal.SIGKILL)
-        second = everywhere(ask_one, "21", without=victim)
-        assert first < second
-        volume.write({"rate": "22"})
-        assert everywhere(ask_one, "22") == second
+        follow_through_a_death(volume, partial(everywhere, ask_one))
     assert "Traceback" not in (tmp_path / "log").read_text()

@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
 
+import tests.test_architecture
+from tests.test_architecture import imported_by
 from wigwag import dflag
 
-HEAVY = {
-    "asyncio",
-    "socket",
-    "ssl",
-    "http.client",
-    "urllib.request",
-    "httpx",
-    "uvloop",
-    "subprocess",
-    "yaml",
-    "pydantic",
-}
+HEAVY = tests.test_architecture.HEAVY - {"logging"} | {"pydantic"}
 OURS = {"msgspec", "mmh3", "typing_extensions"}
 """What `import wigwag` itself brings; msgspec takes the last if it is there."""
-
-
-def imported_by(code: str) -> set[str]:
-    told = subprocess.run(
-        [sys.executable, "-c", f"{code}\nimport sys; print(*sys.modules)"], capture_output=True, text=True, check=True
-    )
-    return set(told.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests.dflag.kubelet import Heard, Volume, until
-from tests.dflag.test_fork import ROOT, Unix, ask
+from tests.dflag.test_fork import ROOT, Unix, ask, follow_through_a_death
 from wigwag import dflag
 
 WAYS = {
@@ -88,15 +89,7 @@ def ask_two(address: Path) -> list[dict[str, str]]:
 def test_workers_follow_and_so_does_one_that_comes_later(tmp_path: Path, options: list[str]) -> None:
     volume = Volume(tmp_path / "conf", {"rate": "20"})
     with uwsgi(tmp_path, volume, *options) as address:
-        first = workers(address, "20")
-        volume.write({"rate": "21"})
-        assert workers(address, "21") == first
-        victim = first.pop()
-        os.kill(int(victim), signal.SIGKILL)
-        second = workers(address, "21", without=victim)
-        assert first < second
-        volume.write({"rate": "22"})
-        assert workers(address, "22") == second
+        follow_through_a_death(volume, partial(workers, address))
 
 
 def test_a_worker_that_comes_amid_changes_does_not_hang(tmp_path: Path) -> None:

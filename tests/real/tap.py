@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from tests.agent.upstreams import Reader, Upstream, Writer
 from tests.real.access import Access
 from tests.sources.faulty import Authority
+from tests.tunnel import until_either_ends
 
 _REQUEST = re.compile(rb"(?:GET|POST|PUT|PATCH|DELETE) (/\S*) HTTP/1\.1\r\n")
 _ANSWER = re.compile(rb'HTTP/1\.1 (?P<status>\d{3}) |"code":(?P<code>\d{3})\b')
@@ -72,16 +73,10 @@ class Tap(Upstream):
         there_reader, there_writer = await asyncio.open_connection(url.hostname, url.port, ssl=self._context_out)
         try:
             mine: list[Exchange] = []
-            pumps = [
-                asyncio.ensure_future(_pump(reader, there_writer, _REQUEST, lambda found: self._asked(found, mine))),
-                asyncio.ensure_future(_pump(there_reader, writer, _ANSWER, lambda found: _answered(found, mine))),
-            ]
-            try:
-                await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for pump in pumps:
-                    pump.cancel()
-                await asyncio.gather(*pumps, return_exceptions=True)
+            await until_either_ends(
+                _pump(reader, there_writer, _REQUEST, lambda found: self._asked(found, mine)),
+                _pump(there_reader, writer, _ANSWER, lambda found: _answered(found, mine)),
+            )
         finally:
             there_writer.transport.abort()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -107,11 +107,17 @@ def statuses(asked: list[Exchange]) -> list[int]:
     return [each.status for each in asked]
 
 
-@pytest.mark.timeout(150)
-def test_a_token_that_ends_during_a_watch_is_replaced_by_what_is_in_its_file(
-    namespace: Namespace, kubeconfig: Kubeconfig, tapped: NewTap, tmp_path: Path
-) -> None:
-    """An API server looks at a token when it is asked: a watch that is open goes on, and the next one is refused."""
+class Rotating(NamedTuple):
+    """The access of an account by two tokens, that of the first in the file, and who sees what is asked."""
+
+    old: Access
+    new: Access
+    tap: Tap
+    token: Path
+
+
+@pytest.fixture
+def rotating(namespace: Namespace, kubeconfig: Kubeconfig, tapped: NewTap, tmp_path: Path) -> Rotating:
     namespace.feature_flag("shop", flags("on"))
     namespace.account("app")
     namespace.allow("app", "featureflags", VERBS, names=["shop"], group=GROUP)
@@ -119,6 +125,15 @@ def test_a_token_that_ends_during_a_watch_is_replaced_by_what_is_in_its_file(
     tap, token = tapped(namespace.cluster.access), tmp_path / "token"
     token_file(kubeconfig(tap.access), token)
     token.write_text(old.token)
+    return Rotating(old, new, tap, token)
+
+
+@pytest.mark.timeout(150)
+def test_a_token_that_ends_during_a_watch_is_replaced_by_what_is_in_its_file(
+    namespace: Namespace, rotating: Rotating
+) -> None:
+    """An API server looks at a token when it is asked: a watch that is open goes on, and the next one is refused."""
+    old, new, tap, token = rotating
     with AgentProcess(f"--uri={GROUP}/{namespace.name}/shop") as agent, Client(agent) as client:
         assert client.value() is True
         delete_now(namespace, "old")
@@ -152,16 +167,10 @@ def test_a_token_that_ends_during_a_watch_is_replaced_by_what_is_in_its_file(
 
 
 def test_a_token_that_was_replaced_in_time_is_taken_without_anybody_noticing(
-    namespace: Namespace, kubeconfig: Kubeconfig, tapped: NewTap, tmp_path: Path
+    namespace: Namespace, rotating: Rotating
 ) -> None:
     """That is how it goes in a pod: the file has a new token long before the old one ends."""
-    namespace.feature_flag("shop", flags("on"))
-    namespace.account("app")
-    namespace.allow("app", "featureflags", VERBS, names=["shop"], group=GROUP)
-    old, new = (bound(namespace, "app", pod) for pod in ("old", "new"))
-    tap, token = tapped(namespace.cluster.access), tmp_path / "token"
-    token_file(kubeconfig(tap.access), token)
-    token.write_text(old.token)
+    old, new, tap, token = rotating
     with AgentProcess(f"--uri={GROUP}/{namespace.name}/shop") as agent, Client(agent) as client:
         token.write_text(new.token)
         delete_now(namespace, "old")

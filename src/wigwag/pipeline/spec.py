@@ -82,3 +82,10 @@ def describe(error: BaseException) -> str:
 
 
 Watcher: TypeAlias = Callable[[S], AsyncIterator[V | Trouble | Unchanged]]
+
+
+def cause(error: BaseException) -> BaseException:
+    """Return what went wrong first, out of the groups that tasks wrap it in."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from wigwag.errors import StartError, UsageError
-from wigwag.serve.process import cause
+from wigwag.pipeline.spec import cause
 from wigwag.wire.listen import Listener
 from wigwag.wire.tls import Tls
 

@@ -11,6 +11,8 @@ import gc
 import signal
 from typing import TYPE_CHECKING, Any
 
+from wigwag.pipeline.spec import cause
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
@@ -61,10 +63,3 @@ def _settle() -> None:
     """Leave what the program is made of out of all searches for garbage to come."""
     gc.freeze()
     gc.set_threshold(FEWER_SEARCHES)
-
-
-def cause(error: BaseException) -> BaseException:
-    """Return what went wrong first, out of the groups that tasks wrap it in."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

@@ -25,7 +25,6 @@ def setup(
     A place is a directory, a `Directory`, `configmap/NAMESPACE/NAME` (the object, from the API server) or a
     `ConfigMap`; of several, the last counts.
 
-
     >>> import tempfile, pathlib
     >>> from wigwag import dflag
     >>> flags = dflag.FlagSet("example")

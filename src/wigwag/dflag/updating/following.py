@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Wanted
+from wigwag.pipeline.spec import Wanted, cause
 from wigwag.pipeline.watch import Manners
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def follow(
 
 async def persist(
     attempt: Callable[[], Awaitable[None]],
-    failed: Callable[[Exception], None],
+    failed: Callable[[BaseException], None],
     manners: Manners = Manners(),  # noqa: B008 - a frozen value
 ) -> None:
     """Have something go on until cancelled: when it fails, tell, wait a while, and begin again."""
@@ -70,17 +70,10 @@ async def persist(
         try:
             await attempt()
         except Exception as error:  # noqa: BLE001 - it may fail in any way, and is told of
-            failed(_first(error))
+            failed(cause(error))
         failures = 0 if clock.now() - began >= backoff.healthy else failures
         await sleep_until(clock, clock.now() + backoff.pause(failures, manners.random))
         failures += 1
-
-
-def _first(error: Exception) -> Exception:
-    """Return what went wrong first in a task group."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
 
 
 @asynccontextmanager

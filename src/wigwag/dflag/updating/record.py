@@ -146,7 +146,7 @@ class Record:
             log.info("%s: it can be read again", place.title)
         self._failing = failing
 
-    def note_failure(self, error: Exception | None) -> str:
+    def note_failure(self, error: BaseException | None) -> str:
         """Note that the updater itself has failed, or that it works; return why, if a secret cannot be in the words."""
         secretive = any(flag.secret for flag in self._flags)
         told = "" if error is None else type(error).__name__ if secretive else describe(error)

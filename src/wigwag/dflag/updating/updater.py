@@ -221,7 +221,7 @@ class Updater:
             self._pipeline = following.pipeline(self.places, lambda place: place.watch(self.policy), required=wait)
             await following.follow(self._pipeline, self._record.prepare, take, turn)
 
-        def failed(error: Exception) -> None:
+        def failed(error: BaseException) -> None:
             nonlocal tripped
             tripped = trying
             self._failure = self._record.note_failure(error)
