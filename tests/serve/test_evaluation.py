@@ -180,8 +180,9 @@ def test_resolve_all_has_disabled_and_failing_flags_with_zero_values(service: st
     path = f"/{service}.Service/ResolveAll"
     told = json.loads(ask(table, path, b"{}", json=True))
     assert sorted(told["flags"]) == ["bad", "bool", "number", "object", "off", "text"]
-    assert told["flags"]["number"] == {"reason": "STATIC", "variant": "v", "doubleValue": 7, "metadata": {}}
-    assert told["flags"]["off"] == {"reason": "DISABLED", "variant": "", "stringValue": "", "metadata": {}}
+    metadata = {} if service == "schema.v1" else {"metadata": {}}
+    assert told["flags"]["number"] == {"reason": "STATIC", "variant": "v", "doubleValue": 7} | metadata
+    assert told["flags"]["off"] == {"reason": "DISABLED", "variant": "", "stringValue": ""} | metadata
     assert told["flags"]["bad"]["reason"] == "ERROR"
     message = SERVICES[service].ResolveAllResponse.FromString(ask(table, path, b"", json=False))
     found = json_format.MessageToDict(message, always_print_fields_with_no_presence=False)
@@ -204,7 +205,65 @@ def test_a_malformed_request_is_an_invalid_argument(body: bytes) -> None:
     assert caught.value.code is Code.INVALID_ARGUMENT
 
 
-@pytest.mark.parametrize("body", [b"{", b"[]", b'{"flagKey": 1}', b'{"context": []}'])
+@pytest.mark.parametrize(("service", "keys"), [("flagd.evaluation.v1", []), ("schema.v1", ["matched"])])
+def test_only_the_oldest_service_resolves_all_flags_without_default_whose_rule_matches(
+    service: str, keys: list[str]
+) -> None:
+    rule = {"if": [{"==": [{"var": "tier"}, "gold"]}, "v"]}
+    flags = {
+        "matched": {"variants": {"v": "t"}, "targeting": rule, "metadata": {"m": 1}},
+        "unmatched": {"variants": {"v": "t"}, "targeting": {"if": [False, "v"]}},
+        "array": {"variants": {"v": [1]}, "targeting": rule},
+    }
+    table = methods(wigwag.load({"flags": flags}))
+    body = b'{"context": {"tier": "gold"}}'
+    told = json.loads(ask(table, f"/{service}.Service/ResolveAll", body, json=True))
+    assert list(told["flags"]) == keys
+    if keys:
+        assert told["flags"]["matched"] == {"reason": "TARGETING_MATCH", "variant": "v", "stringValue": "t"}
+
+
+@pytest.mark.parametrize("service", ["flagd.evaluation.v1", "schema.v1"])
+@pytest.mark.parametrize("state", ["ENABLED", "DISABLED"])
+def test_an_empty_object_is_there_in_protobuf(service: str, state: str) -> None:
+    flag = {"state": state, "variants": {"v": {}}, "defaultVariant": "v"}
+    table = methods(wigwag.load({"flags": {"x": flag}}))
+    body = SERVICES[service].ResolveObjectRequest(flag_key="x").SerializeToString()
+    answer = ask(table, f"/{service}.Service/ResolveObject", body, json=False)
+    assert SERVICES[service].ResolveObjectResponse.FromString(answer).HasField("value")
+
+
+@pytest.mark.parametrize("service", list(SERVICES))
+@pytest.mark.parametrize(("value", "clamped"), [(1e20, 2**63 - 1), (-1e20, -(2**63)), (2**63 - 1, 2**63 - 1)])
+def test_a_number_beyond_int64_is_the_closest_int64_in_both_codecs(service: str, value: float, clamped: int) -> None:
+    table = methods(wigwag.load({"flags": {"x": {"variants": {"v": value}, "defaultVariant": "v"}}}))
+    for json_codec in (True, False):
+        assert resolve(table, service, "integer", "x", {}, json_codec=json_codec)["value"] == clamped
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"flagKey": "x", "context": {"a": 1, "a": 2}}',
+        b'{"flagKey": "x", "flagKey": "x"}',
+        b'{"flagKey": "x", "context": {"b": {"a": 1, "a": 2}}}',
+        b'{"flagKey": "x", "context": {"b": [{"a": 1, "\\u0061": 2}]}}',
+        b'{"flagKey": "x", "context": {"a": "http://b", "a": 2}}',
+    ],
+)
+def test_a_member_that_appears_twice_is_an_invalid_argument(body: bytes) -> None:
+    with pytest.raises(RpcError, match="appears twice") as caught:
+        ask(methods(wigwag.load({"flags": {}})), "/flagd.evaluation.v1.Service/ResolveBoolean", body, json=True)
+    assert caught.value.code is Code.INVALID_ARGUMENT
+
+
+def test_colons_in_values_and_nested_objects_are_no_duplicates() -> None:
+    table = methods(wigwag.load({"flags": {"x": {"variants": {"v": True}, "defaultVariant": "v"}}}))
+    body = b'{"flagKey": "x", "context": {"a:b": ":", "c": {"d": [{"a": 1}, {"a": 1}]}}}'
+    assert json.loads(ask(table, "/flagd.evaluation.v1.Service/ResolveBoolean", body, json=True))["value"] is True
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"flagKey": 1}', b'{"context": []}'])
 def test_malformed_json_is_an_invalid_argument(body: bytes) -> None:
     with pytest.raises(RpcError) as caught:
         ask(methods(wigwag.load({"flags": {}})), "/flagd.evaluation.v1.Service/ResolveBoolean", body, json=True)

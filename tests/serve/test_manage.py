@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -10,9 +12,11 @@ import wigwag
 from wigwag.observe import Registry
 from wigwag.serve.context import Enrichment
 from wigwag.serve.debug import Debug
+from wigwag.serve.health import Health
 from wigwag.serve.manage import Management
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Peer, Reply, Request
+from wigwag.wire.rpc import Call, Code, RpcError
 
 FLAG = {"state": "ENABLED", "variants": {"on": 1}, "targeting": {"if": [{"==": [{"var": "env"}, "prod"]}, "on"]}}
 
@@ -45,6 +49,38 @@ def test_others_may_only_if_the_operator_says_so(address: str) -> None:
     assert get(management(), b"/debug/flags", address).status == 403
     assert get(management(everybody=True), b"/debug/flags", address).status == 200
     assert get(management(), b"/metrics", address).status == 200
+
+
+def health(body: bytes, *, json: bool) -> bytes | RpcError:
+    check = Health(asyncio.Event().wait).methods()[b"/grpc.health.v1.Health/Check"].unary
+    assert check is not None
+    try:
+        answer = check(Call(body, json, Request(b"POST", b"/"), {}))
+    except RpcError as error:
+        return error
+    assert isinstance(answer, bytes)
+    return answer
+
+
+def test_health_is_that_of_the_server_and_of_no_single_service() -> None:
+    assert health(b"", json=False) == b"\x08\x01"
+    assert health(b'{"service": ""}', json=True) == b'{"status":"SERVING"}'
+    for error in (health(b"\x0a\x01x", json=False), health(b'{"service": "x"}', json=True)):
+        assert isinstance(error, RpcError)
+        assert error.code is Code.NOT_FOUND
+
+
+def test_watching_the_health_of_an_unknown_service_says_so() -> None:
+    async def first(body: bytes) -> bytes:
+        watch = Health(asyncio.Event().wait).methods()[b"/grpc.health.v1.Health/Watch"].stream
+        assert watch is not None
+        stream: Any = watch(Call(body, False, Request(b"POST", b"/"), {}))
+        answer: bytes = await anext(stream)
+        await stream.aclose()
+        return answer
+
+    assert asyncio.run(first(b"\x0a\x01x")) == b"\x08\x03"
+    assert asyncio.run(first(b"")) == b"\x08\x01"
 
 
 def test_an_explanation_sees_what_the_operator_adds() -> None:

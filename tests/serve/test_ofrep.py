@@ -115,16 +115,30 @@ def test_keys_with_slashes_are_found(handler: Handler, path: str) -> None:
     assert json.loads(post(handler, f"{BULK}/{path}").body)["key"] == "a/b c"
 
 
-@pytest.mark.parametrize("body", [None, b"  ", b"{}", b'{"context": null}', b'{"context": 5}', b"[]"])
+@pytest.mark.parametrize("body", [None, b"  ", b"{}", b"null", b'{"context": null}', b'{"context": 5}'])
 def test_a_missing_or_odd_context_is_no_context(handler: Handler, body: Any) -> None:
     assert post(handler, f"{BULK}/plain", body).status == 200
 
 
-def test_a_body_that_is_no_json_is_an_invalid_context(handler: Handler) -> None:
-    reply = post(handler, f"{BULK}/plain", b"{")
+@pytest.mark.parametrize("body", [b"{", b"[]", b"1", b'"x"', b"true", b'{"context": {"a": NaN}}', b'{"a": "\\ud8"}'])
+def test_a_body_that_is_no_json_object_is_an_invalid_context(handler: Handler, body: bytes) -> None:
+    reply = post(handler, f"{BULK}/plain", body)
     expected = {"errorCode": "INVALID_CONTEXT", "errorDetails": "Provider context is not valid", "metadata": None}
     assert (reply.status, json.loads(reply.body)) == (400, {"key": "plain", **expected})
-    assert json.loads(post(handler, BULK, b"{").body) == expected
+    assert json.loads(post(handler, BULK, body).body) == expected
+
+
+@pytest.mark.parametrize("text", [b"\\ud800", b"a\\udc00b", b"\\ud800\\ud800"])
+def test_half_a_surrogate_pair_in_a_context_is_one_odd_character(text: bytes) -> None:
+    rule = {
+        "if": [
+            {"==": [{"var": "a"}, json.loads(b'"%b"' % text.replace(b"ud800", b"ufffd").replace(b"udc00", b"ufffd"))]},
+            "on",
+        ]
+    }
+    handler = service(wigwag.load({"flags": {"x": {**FLAG, "targeting": rule}}}))
+    reply = post(handler, f"{BULK}/x", b'{"context": {"a": "%b"}}' % text)
+    assert (reply.status, json.loads(reply.body)["variant"]) == (200, "on")
 
 
 def test_other_methods_and_paths(handler: Handler) -> None:

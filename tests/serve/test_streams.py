@@ -34,6 +34,7 @@ def snapshot(number: int = 1, **flags: Any) -> Snapshot:
 
 def call(body: bytes = b"", *, codec: str = "json", **headers: str) -> Call:
     fields = {name.replace("_", "-").encode(): value.encode() for name, value in headers.items()}
+    body = body or (b"{}" if codec == "json" else b"")
     return Call(body, codec == "json", Request(b"POST", b"/", headers=tuple(fields.items())), fields)
 
 
@@ -238,6 +239,44 @@ def test_documents_end_with_an_error_so_that_every_provider_reconnects() -> None
             await anext(stream)
         assert caught.value.code is Code.UNAVAILABLE
         assert 'reason="normal_close"' in metrics.registry.render()
+
+    run(main)
+
+
+@pytest.mark.parametrize("selector", ["c.json", "source=c.json", "flagSetId="])
+def test_a_document_has_the_metadata_of_its_source_and_nothing_of_the_selector(selector: str) -> None:
+    async def main() -> None:
+        flags = wigwag.load({"flags": {"a": FLAG, "b": {**FLAG, "metadata": {"team": "x"}}}}, source="c.json")
+        stream = documents(Feed(Snapshot(flags)), call(flagd_selector=selector))
+        sent = flags_of(await anext(stream))
+        assert {key: flag.get("metadata") for key, flag in sent.items()} == {"a": None, "b": {"team": "x"}}
+
+    run(main)
+
+
+def sources(*documents: dict[str, Any]) -> Snapshot:
+    sets = [wigwag.load(document, source=f"{number}.json") for number, document in enumerate(documents)]
+    return Snapshot(wigwag.merge(sets))
+
+
+@pytest.mark.parametrize("selector", ["flagSetId=mine", "flagSetId=", "0.json"])
+def test_a_document_is_not_sent_again_when_only_other_sources_change(selector: str) -> None:
+    ours = {"flags": {"a": {**FLAG, "metadata": {"flagSetId": "mine"}}, "b": FLAG}}
+    theirs = {"metadata": {"flagSetId": "theirs"}, "flags": {"c": FLAG}}
+
+    async def main() -> None:
+        feed = Feed(sources(ours, theirs))
+        stream = documents(feed, call(flagd_selector=selector))
+        assert flags_of(await anext(stream))
+        following = asyncio.ensure_future(anext(stream))
+        for other in ({**theirs, "metadata": {"flagSetId": "theirs", "team": "y"}}, {"flags": {}}):
+            feed.advance(sources(ours, other))
+            await settle()
+            assert not following.done()
+        changed = {"flags": {key: {**flag, "state": "DISABLED"} for key, flag in ours["flags"].items()}}
+        feed.advance(sources(changed, {"flags": {}}))
+        sent = flags_of(await following)
+        assert {flag["state"] for flag in sent.values()} == {"DISABLED"}
 
     run(main)
 

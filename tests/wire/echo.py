@@ -38,6 +38,10 @@ def refuse_with_everything(call: Call) -> bytes:
     raise RpcError(Code.ABORTED, "no", (DETAIL,), ((b"x-meta", b"m"),))
 
 
+def busy(call: Call) -> bytes:
+    raise RpcError(Code.UNAVAILABLE, "busy")
+
+
 def crash(call: Call) -> bytes:
     raise KeyError(call.body)
 
@@ -88,6 +92,7 @@ METHODS = {
     b"/t.T/Later": Method(unary=echo_later),
     b"/t.T/Never": Method(unary=never),
     b"/t.T/Refuse": Method(unary=refuse),
+    b"/t.T/Busy": Method(unary=busy),
     b"/t.T/Everything": Method(unary=refuse_with_everything),
     b"/t.T/Crash": Method(unary=crash),
     b"/t.T/Decorated": Method(unary=decorated),

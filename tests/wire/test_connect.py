@@ -75,6 +75,7 @@ def test_trailers_are_headers_with_a_prefix() -> None:
         (b"not gzip", {"content_encoding": b"gzip"}, Code.INVALID_ARGUMENT),
         (b"", {"content_encoding": b"br"}, Code.UNIMPLEMENTED),
         (b"", {"connect_protocol_version": b"2"}, Code.INVALID_ARGUMENT),
+        (b"", {"connect_timeout_ms": b"0"}, Code.DEADLINE_EXCEEDED),
         (b"", {"connect_timeout_ms": b"soon"}, Code.INVALID_ARGUMENT),
         (b"", {"connect_timeout_ms": b"12345678901"}, Code.INVALID_ARGUMENT),
     ],
@@ -132,8 +133,8 @@ def test_caches_keep_answers_to_get_apart() -> None:
         (b"encoding=json&message=a&compression=br", 501),
         (b"encoding=json&message=%C3&base64=1", 400),
         (b"encoding=json&message=" + b"a" * (LIMIT + 1), 429),
-        (b"encoding=xml&message=a", 415),
-        (b"", 415),
+        (b"encoding=xml&message=a", 405),
+        (b"", 405),
     ],
 )
 def test_a_query_that_is_no_call_is_refused(query: bytes, status: int) -> None:

@@ -90,7 +90,7 @@ BAD = [
     [(b"", b"x")],
     [(b"a", b"x\r\ny: z")],
     [(b"a", b"x\0")],
-    [(b"a", b" x")],
+    [(b":scheme", b"http ")],
     [(b"connection", b"close")],
     [(b"te", b"gzip")],
     [(b"content-length", b"1"), (b"content-length", b"2")],

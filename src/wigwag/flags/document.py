@@ -93,20 +93,26 @@ def read(document: Input, limits: Limits, format: Format | None = None, *, whole
     try:
         return Document(text, _decode_parts(text), mended=False)
     except _UNDECODABLE as error:
-        text = _mended(text, error)
-        return Document(text, _decode_parts(text), mended=True)
+        mended = without_surrogates(text)
+        if mended is None:
+            raise malformed(text, error) from error
+        return Document(mended, _decode_parts(mended), mended=True)
 
 
-def _mended(text: Text, error: Exception) -> bytes:
-    """Replace halves of surrogate pairs, as Go does, if they are all that is wrong with the text."""
+def without_surrogates(text: Text) -> bytes | None:
+    r"""Replace halves of surrogate pairs in a JSON object, as Go does; None if they are not all that is wrong with it.
+
+    >>> without_surrogates(b'{"a": "\ud800"}').decode()
+    '{"a": "\ufffd"}'
+    """
     try:
         value = json.loads(text, parse_constant=_no_constant)
-        mended = json.dumps(value, ensure_ascii=False)
+        written = json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
-        raise malformed(text, error) from error
-    if not isinstance(value, dict) or not _SURROGATE.search(mended):
-        raise malformed(text, error) from error
-    return _SURROGATE.sub("\ufffd", mended).encode()
+        return None
+    if not isinstance(value, dict) or not _SURROGATE.search(written):
+        return None
+    return _SURROGATE.sub("\ufffd", written).encode()
 
 
 def _no_constant(name: str) -> Json:

@@ -153,7 +153,8 @@ class FlagSet:
         def choose(flag: Flag) -> Flag | None:
             return wanted.choose(flag) if winners[flag.set_id][flag.key] is flag else None
 
-        layers = [layer.only(choose) for layer in self.layers]
+        chosen = [layer.only(choose) for layer in self.layers]
+        layers = [layer for layer in chosen if any(layer.sets.values())]  # what others say is not about this selection
         return FlagSet(layers, self.clock, wanted.reflected, self.whole)
 
     def nothing(self, selector: str) -> FlagSet:

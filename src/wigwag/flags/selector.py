@@ -39,12 +39,14 @@ class Selector(Struct, frozen=True):
         """What evaluations tell the client about the selection it made."""
         return {self.key: self.value} if self.key else {}
 
+    def matches(self, flag: Flag) -> bool:
+        """Return whether a flag is selected."""
+        return not self.key or (flag.set_id if self.key == FLAG_SET else flag.source) == self.value
+
     def choose(self, flag: Flag) -> Flag | None:
         """Return the flag if it matches, with metadata that reflects the selector unless it says otherwise itself."""
-        if not self.key:
-            return flag
-        if (flag.set_id if self.key == FLAG_SET else flag.source) != self.value:
+        if not self.matches(flag):
             return None
-        if self.key in flag.metadata:
+        if not self.key or self.key in flag.metadata:
             return flag
         return replace(flag, metadata={self.key: self.value, **flag.metadata}, tables={}, _digest=b"", findings=None)

@@ -108,24 +108,34 @@ class Evaluation:
             context = dict(self._enrichment.apply(context, call, snapshot.facts, headers=with_metadata))
             found = {}
             for key in flags:  # of several sets' flags, the one that answers: they may differ in type
-                answer = self._any(snapshot, flags, key, context)
+                answer = self._any(snapshot, flags, key, context, old=service == OLD)
                 if answer is not None:
                     found[key] = answer
             return messages.resolved_all(found, flags.reflected if with_metadata else None, json=call.json)
 
         return resolve_all
 
-    def _any(self, snapshot: Snapshot, flags: FlagSet, key: str, context: dict[str, object]) -> AnyFlag | None:
-        """Evaluate a flag as the type of its default variant; without one, or with an array, it is left out."""
+    def _any(
+        self, snapshot: Snapshot, flags: FlagSet, key: str, context: dict[str, object], *, old: bool
+    ) -> AnyFlag | None:
+        """Evaluate a flag as the type of its default variant; without one, or with an array, it is left out.
+
+        The oldest service takes a flag without a default as what its rule answers, and has no metadata.
+        """
         flag = flags.flag(key)
         kind = _ANY_TYPES.get(flag.variants.get(flag.default_variant or "").__class__) if flag else None
-        if kind is None:
+        if kind is None and not old:
             return None
         found = self._resolver.resolve(snapshot, flags, key, kind, context)
+        metadata = None if old else found.metadata
+        if kind is None:
+            kind = _ANY_TYPES.get(found.value.__class__)
+            if kind is None or found.variant is None:
+                return None
         if found.error is not None or found.variant is None:
             reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
-            return AnyFlag(reason, "", kind, _ZEROS[kind], found.metadata)
-        return AnyFlag(found.reason, found.variant, kind, found.value, found.metadata)
+            return AnyFlag(reason, "", kind, _ZEROS[kind], metadata)
+        return AnyFlag(found.reason, found.variant, kind, found.value, metadata)
 
 
 def select(snapshot: Snapshot, call: Call, selector: str | None = None) -> FlagSet:

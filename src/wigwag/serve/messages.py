@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wigwag.flags.document import duplicates
 from wigwag.wire.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, read_varint, text
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.struct import decode as decode_struct
@@ -27,14 +28,25 @@ _FIELD_1, _FIELD_2 = 0x0A, b"\x12"
 
 
 def read_json(body: bytes) -> Json:
-    """Return a request in JSON as an object; nothing at all is an empty one."""
+    """Return a request in JSON as an object, in which no member may appear twice: protobuf's JSON forbids that."""
     try:
-        message = _from_json(body or b"{}")
+        message = _from_json(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise RpcError(Code.INVALID_ARGUMENT, f"the request is not valid JSON: {error}") from error
     if not isinstance(message, dict):
         raise RpcError(Code.INVALID_ARGUMENT, "the request must be a JSON object")
+    if body.count(b":") != _members(message) and (repeated := duplicates(body)):
+        raise RpcError(Code.INVALID_ARGUMENT, f"the request is not valid JSON: {repeated[0]} appears twice")
     return message
+
+
+def _members(message: Json) -> int:
+    """Count the members of a message and of its context, as far as they are flat: each has a colon in the text.
+
+    Where that is all the colons, no member appears twice, and nobody need look closer.
+    """
+    context = message.get("context")
+    return len(message) + len(context) if context.__class__ is dict else len(message)
 
 
 def read_resolve(body: bytes, json: bool) -> tuple[str, Json]:
@@ -90,8 +102,13 @@ def _object(message: Json, name: str) -> Json:
     return value or {}
 
 
+def _clamped(value: int) -> int:
+    """Return the int64 that is closest to a number."""
+    return max(-(1 << 63), min(value, (1 << 63) - 1))
+
+
 def _int64(number: int, value: int) -> bytes:
-    return integer(number, max(-(1 << 63), min(value, (1 << 63) - 1)))
+    return integer(number, _clamped(value))
 
 
 def _struct(number: int, value: Json) -> bytes:
@@ -113,14 +130,17 @@ def resolved(
 ) -> bytes:
     """Write `Resolve*Response`: 1 value, 2 reason, 3 variant, 4 metadata. No variant means no value either.
 
-    Where the fields are `optional` they are then left out; where they are not, they are zero.
+    Where the fields are `optional` they are then left out; where they are not, they are zero. A zero object is an empty
+    message, which is written: clients see whether it is there.
     """
     encode, zero = _VALUES[type]
     if json:
         return _resolved_json(type, zero if variant is None else value, reason, variant, metadata, optional)
     found = b""
-    if variant is not None and (optional or value != zero):
+    if variant is not None and (optional or value != zero or type == "object"):
         found = encode(1, value)
+    elif type == "object" and not optional:
+        found = encode(1, zero)
     found += text(2, reason)
     if variant:
         found += text(3, variant)
@@ -132,7 +152,7 @@ def resolved(
 def _resolved_json(type: str, value: Any, reason: str, variant: str | None, metadata: Json, optional: bool) -> bytes:
     told: Json = {"reason": reason, "metadata": metadata}
     if variant is not None or not optional:
-        told |= {"value": str(value) if type == "integer" else value, "variant": variant or ""}
+        told |= {"value": str(_clamped(value)) if type == "integer" else value, "variant": variant or ""}
     return _to_json(told)
 
 
@@ -143,18 +163,19 @@ class AnyFlag(msgspec.Struct, frozen=True):
     variant: str
     type: str
     value: Any
-    metadata: Json
+    metadata: Json | None
+    """None in the oldest service, which has no such field."""
 
     def encode(self) -> bytes:
         """Write it: 1 reason, 2 variant, 3 bool, 4 string, 5 double or 6 object value, 7 metadata."""
         number, write = _ANY[self.type]
-        found = text(1, self.reason) + text(2, self.variant) + write(number, self.value)
-        return found + blob(7, encode_struct(self.metadata))
+        flag = text(1, self.reason) + text(2, self.variant) + write(number, self.value)
+        return flag if self.metadata is None else flag + blob(7, encode_struct(self.metadata))
 
     def to_json(self) -> Json:
         """Return it as JSON has it."""
-        told = {"reason": self.reason, "variant": self.variant, _ANY_NAMES[self.type]: self.value}
-        return told | {"metadata": self.metadata}
+        flag = {"reason": self.reason, "variant": self.variant, _ANY_NAMES[self.type]: self.value}
+        return flag if self.metadata is None else flag | {"metadata": self.metadata}
 
 
 _ANY: dict[str, tuple[int, Callable[[int, Any], bytes]]] = {
@@ -200,8 +221,16 @@ def metadata(values: Json, *, json: bool) -> bytes:
     return _to_json({"metadata": values}) if json else blob(2, encode_struct(values))
 
 
-def serving(*, json: bool, serving: bool = True) -> bytes:
+HEALTH = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+
+
+def health(status: str, *, json: bool) -> bytes:
     """Write `HealthCheckResponse`: 1 status."""
+    return _to_json({"status": status}) if json else integer(1, HEALTH.index(status))
+
+
+def read_health(body: bytes, json: bool) -> str:
+    """Read `HealthCheckRequest`: 1 service."""
     if json:
-        return _to_json({"status": "SERVING" if serving else "NOT_SERVING"})
-    return integer(1, 1 if serving else 2)
+        return _string(read_json(body), "service")
+    return next((read_text(value) for number, kind, value in fields(body) if number == 1 and kind == BYTES), "")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.model import Resolution
     from wigwag.serve.outcomes import RpcLabels
-    from wigwag.wire.http import Answer, Handler, Headers, Request
+    from wigwag.wire.http import Answer, Handler, Request
 
     Note = Callable[[Request, Answer, float], None]
     Observe = Callable[[float], None]
@@ -146,12 +146,13 @@ class Metrics:
 
     def _notes(self, service: str, route: Callable[[bytes], str], outcome: Callable[[str, Answer], RpcLabels]) -> Note:
         """Return what notes a request. Routes, methods and outcomes are few, so their observers are kept."""
-        known: dict[tuple[str, bytes, int, str, Headers], tuple[Observe, Observe]] = {}
+        known: dict[tuple[str, bytes, int, str, object], tuple[Observe, Observe]] = {}
         telling = outcome is not no_rpc
 
         def note(request: Request, answer: Answer, seconds: float) -> None:
             scheme = request.peer.scheme if request.peer else "http"
-            kind = route(request.path), request.method, answer.status, scheme, answer.headers if telling else ()
+            ending = (answer.headers, answer.trailers) if telling and answer.__class__ is Reply else None
+            kind = route(request.path), request.method, answer.status, scheme, ending
             observers = known.get(kind)
             if observers is None:
                 http = service, kind[0], kind[1].decode("latin-1"), str(kind[2]), scheme

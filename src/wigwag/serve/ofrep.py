@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from wigwag.errors import SelectorError
+from wigwag.flags.document import without_surrogates
 from wigwag.serve.context import Enrichment, selector_of
 from wigwag.serve.feed import NOT_YET
 from wigwag.wire.http import Reply, Stream, parsed
@@ -146,15 +147,12 @@ class Ofrep:
         return _encode({"metadata": metadata} | ({"eventStreams": streams} if streams else {}))[1:]
 
     def _context(self, request: Request, facts: Mapping[str, Any]) -> Any:
-        """Return the evaluation context; None if the body is not JSON."""
-        context: Any = {}
-        if request.body.strip():
-            try:
-                body = msgspec.json.decode(request.body)
-            except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-                return None
-            context = body.get("context") if isinstance(body, dict) else None
-        return self._enrichment.apply(context if isinstance(context, dict) else {}, request, facts)
+        """Return the evaluation context; None if the body is no JSON object. A context that is none is ignored."""
+        body = _read(request.body) if request.body.strip() else {}
+        if body.__class__ is not dict:
+            return None
+        context = body.get("context")
+        return self._enrichment.apply(context if context.__class__ is dict else {}, request, facts)
 
     def _subscribe(self, request: Request) -> Answer:
         if request.method != b"GET":
@@ -166,6 +164,16 @@ class Ofrep:
             return _error(400, None, "GENERAL", f"invalid selector: {error}", {})
         last = (request.header(b"last-event-id") or b"").decode("utf-8", "replace")
         return Stream(200, _EVENTS, self._changes.server_sent(selector, last))
+
+
+def _read(body: bytes) -> Any:
+    """Return what a body says, `{}` for null; None if it is not JSON. Half a surrogate pair is one odd character."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        mended = without_surrogates(body) if b"\\u" in body else None
+        return None if mended is None else msgspec.json.decode(mended)
+    return {} if value is None else value
 
 
 def wanted(request: Request) -> str:

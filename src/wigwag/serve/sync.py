@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from wigwag.flags.selector import Selector
 from wigwag.serve import messages
 from wigwag.serve.context import SELECTOR
 from wigwag.serve.evaluation import select
@@ -113,8 +114,12 @@ class Sync:
 
 
 def document(snapshot: Snapshot, selector: str) -> str:
-    """Return the flags of a selection as a document that every provider understands."""
-    flags = snapshot.select(selector).flags()
+    """Return the flags of a selection as a document that every provider understands.
+
+    They are as their sources have them: the selector is reflected in the metadata of evaluations, not here.
+    """
+    wanted = Selector.parse(selector)
+    flags = [flag for flag in snapshot.flags.flags() if wanted.matches(flag)]
     return msgspec.json.encode({"flags": {flag.key: flag.to_dict() for flag in flags}}).decode()
 
 

@@ -19,7 +19,7 @@ import msgspec
 
 from wigwag.wire import envelope
 from wigwag.wire.http import Headers, Reply, Request, Stream, parsed
-from wigwag.wire.outcome import chunks
+from wigwag.wire.outcome import chunks, remaining
 from wigwag.wire.rpc import Call, Code, RpcError
 
 END = 0x02
@@ -118,7 +118,7 @@ def deadline(fields: Mapping[bytes, bytes]) -> float | None:
         return None
     if not timeout.isdigit() or len(timeout) > _DIGITS:
         raise RpcError(Code.INVALID_ARGUMENT, "connect-timeout-ms must be up to ten digits")
-    return int(timeout) / 1000
+    return remaining(int(timeout) / 1000)
 
 
 def described(error: RpcError) -> dict[str, Any]:

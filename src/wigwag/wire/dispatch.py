@@ -124,7 +124,8 @@ class _Odd:
             return self._unknown_path(request, content_type)
         if method.safe and method.unary is not None and request.method == b"GET":
             speaker = self._gets.get(http.parsed(request.query).get(b"encoding", b""))
-            return call_unary(speaker, method.unary, request, fields) if speaker is not None else self._unspoken(method)
+            if speaker is not None:
+                return call_unary(speaker, method.unary, request, fields)
         if request.method != b"POST":
             return http.Reply(405, ((b"allow", b"GET, POST" if method.safe else b"POST"),))
         if method.unary is not None and content_type in self._unary:

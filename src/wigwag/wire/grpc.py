@@ -2,10 +2,15 @@
 
     request   content-type: application/grpc[+proto|+json], grpc-timeout, grpc-encoding ─ envelope
     answer    200, headers ─ envelope … ─ grpc-status, grpc-message
-    error     200, headers that are trailers at the same time ("trailers only"), unless something went out before
+    error     200, headers ─ grpc-status, grpc-message
+    refused   200, headers that are trailers at the same time ("trailers only")
+
+Clients with a retry policy retry a call only until its response headers arrive. So an error that a handler decided
+sends headers first, as flagd does, and the client takes it for final. Trailers only is for calls that were never
+served: one that names no method, one that cannot be read, and UNAVAILABLE, which a client should retry.
 
 What goes out for a success is the same tuple each time, so that HTTP/2 may remember its encoding by identity. So are
-the headers of an error without details, for the last few errors.
+the headers and trailers of an error without details, for the last few errors.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ from functools import lru_cache, partial
 from wigwag.wire import envelope
 from wigwag.wire.board import Posted
 from wigwag.wire.http import Broadcast, Headers, Reply, Request, Stream
-from wigwag.wire.outcome import chunks
+from wigwag.wire.outcome import chunks, remaining
 from wigwag.wire.protobuf import blob, integer, text
 from wigwag.wire.rpc import Call, Code, RpcError
 
@@ -50,12 +55,15 @@ class Grpc:
         return Reply(200, self._headers, len(message).to_bytes(5, "big") + message, OK)
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer that there is none: trailers only, unless the handler wants headers apart from them."""
-        if call is not None and call.response_headers:
-            return Reply(200, (*self._headers, *call.response_headers), b"", trailers(error, call))
-        if error.details or error.metadata or (call is not None and call.response_trailers):
-            return Reply(200, self._headers + trailers(error, call))
-        return Reply(200, _trailers_only(self._headers, error.code, error.message))
+        """Return the answer to a call that failed. A call that was opened gets headers first: see above."""
+        plain = not (error.details or error.metadata)
+        if call is not None and (error.code is not Code.UNAVAILABLE or call.response_headers):
+            headers = (*self._headers, *call.response_headers) if call.response_headers else self._headers
+            plain = plain and not call.response_trailers
+            return Reply(200, headers, b"", _status(error.code, error.message) if plain else trailers(error, call))
+        if plain and (call is None or not call.response_trailers):
+            return Reply(200, _trailers_only(self._headers, error.code, error.message))
+        return Reply(200, self._headers + trailers(error, call))
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
         """Return the answer with many messages."""
@@ -137,4 +145,4 @@ def seconds(timeout: bytes) -> float:
     number, unit = timeout[:-1], _UNIT.get(timeout[-1:])
     if unit is None or not number.isdigit() or len(number) > _DIGITS:
         raise RpcError(Code.INVALID_ARGUMENT, "grpc-timeout must be up to eight digits and one of H, M, S, m, u, n")
-    return int(number) * unit
+    return remaining(int(number) * unit)

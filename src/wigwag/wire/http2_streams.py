@@ -67,7 +67,10 @@ class Http2Stream(Struct, eq=False):
             if not last:
                 self._reply_slowly(reply)
                 return
-            out += (start, me, block, HEAD.pack(size >> 8, size & 255, DATA, 0, self.id), body, last, me, tail)
+            if size:
+                out += (start, me, block, HEAD.pack(size >> 8, size & 255, DATA, 0, self.id), body, last, me, tail)
+            else:
+                out += (start, me, block, last, me, tail)
         outlet.window -= size
         self._finish()
 

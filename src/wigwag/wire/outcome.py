@@ -84,5 +84,12 @@ async def _close(messages: AsyncIterator[bytes]) -> None:
         await close()
 
 
+def remaining(seconds: float) -> float:
+    """Return a client's timeout; one of zero has passed already, and raises."""
+    if seconds <= 0:
+        raise _late()
+    return seconds
+
+
 def _late() -> RpcError:
     return RpcError(Code.DEADLINE_EXCEEDED, "the deadline has passed")
