@@ -131,6 +131,28 @@ def test_pings_every_thirty_seconds_are_fine_for_ever() -> None:
     assert not link.closing
 
 
+def test_without_keep_alive_enforcement_a_ping_per_millisecond_is_fine() -> None:
+    """What a keep-alive time of 0 means to grpcio."""
+    link = machine(WireLimits(ping_seconds=0.0))
+    link.receive(GREETING, 0.0)
+    for n in range(30_000):
+        link.receive(PING, n / 1000)
+        taken(link)
+    assert not link.closing
+
+
+def test_without_keep_alive_enforcement_pings_are_limited_by_their_rate() -> None:
+    limits = WireLimits(ping_seconds=0.0)
+    link = machine(limits)
+    link.receive(GREETING, 0.0)
+    for n in range(limits.pings):
+        link.receive(PING, n / limits.pings)
+        taken(link)
+    assert not link.closing
+    link.receive(PING, 1.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_pings")
+
+
 def test_without_a_stream_pings_may_be_forbidden() -> None:
     link = machine(WireLimits(ping_without_stream=False))
     link.receive(GREETING, 0.0)

@@ -74,7 +74,8 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     management = Management(lambda: report.ready() and tenancy.ready(), metrics.registry, debug).handler()
     origins = options.cors_origin
     # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
-    outer = replace(limits, body_bytes=2 * limits.body_bytes)
+    enforced = replace(limits, body_bytes=2 * limits.body_bytes)
+    outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
     return [
         Port(
             "evaluation",
@@ -101,7 +102,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "--sync-socket-path",
             rpc_handler(tenancy.calls(sync.methods(), selection), limits),
             at["sync"],
-            outer,
+            enforced,
         ),
         Port(
             "OFREP",

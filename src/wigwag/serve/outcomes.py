@@ -1,7 +1,8 @@
 """What a request was as a remote procedure call, from its route and the answer's headers and trailers.
 
-Those are the same few tuples again and again, so a counter of requests works this out once for each. The hard case is gRPC-Web, which says in the body how a call ended: then there is no status code. Connect says it by its
-HTTP status; where several codes share one, the first counts.
+Those are the same few tuples again and again, so a counter of requests works this out once for each. The hard case is
+gRPC-Web, which says in the body how a call ended: then there is no status code. Connect says it by its HTTP status;
+where several codes share one, the first counts.
 """
 
 from __future__ import annotations

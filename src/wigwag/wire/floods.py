@@ -3,7 +3,9 @@
 A frame is counted when it makes us work without asking for an answer: a reset of work under way (rapid reset,
 CVE-2023-44487), a mistake that makes us reset (CVE-2025-8671), settings, empty frames, priorities. Pings are judged
 the way grpc-go's server does it: a ping that follows something we sent is a bandwidth probe and free; others must keep
-their distance. Everything is a function of the time it is given.
+their distance, if the port asks for one (`ping_seconds`). Ports without keep-alive enforcement, as flagd's evaluation
+port, limit pings by their rate alone: grpcio takes a keep-alive time of 0 for one ping per millisecond, and answering
+that many costs next to nothing. Everything is a function of the time it is given.
 """
 
 from __future__ import annotations
@@ -22,29 +24,36 @@ WITHOUT_STREAM = 7200.0
 class Floods:
     """The counters of one connection."""
 
-    __slots__ = ("_count", "_last_ping", "_limits", "_since", "_strikes", "answered")
+    __slots__ = ("_count", "_last_ping", "_limits", "_pings", "_since", "_strikes", "answered")
 
     def __init__(self, limits: WireLimits, now: float) -> None:
         self._limits, self._since, self._count = limits, now, 0
-        self._last_ping, self._strikes = float("-inf"), 0
+        self._last_ping, self._strikes, self._pings = float("-inf"), 0, 0
         self.answered = False
         """Whether anything was sent since the last ping."""
 
     def count(self, now: float) -> None:
         """Count one frame of the kind that is only good in small numbers."""
-        if now - self._since > PERIOD:
-            self._since, self._count = now, 0
+        self._turn(now)
         self._count += 1
         if self._count > self._limits.abuse:
             raise LinkError(Code.ENHANCE_YOUR_CALM, "too_many_control_frames")
 
+    def _turn(self, now: float) -> None:
+        """Begin a new period when the last one is over."""
+        if now - self._since > PERIOD:
+            self._since, self._count, self._pings = now, 0, 0
+
     def ping(self, now: float, *, streams: bool) -> None:
         """Judge one ping."""
+        self._turn(now)
+        self._pings += 1
+        if self._pings > self._limits.pings:
+            raise LinkError(Code.ENHANCE_YOUR_CALM, "too_many_pings")
         last, self._last_ping = self._last_ping, now
         if self.answered:
             self.answered, self._strikes = False, 0
             return
-        self.count(now)
         allowed = streams or self._limits.ping_without_stream
         if now - last < (self._limits.ping_seconds * SLACK if allowed else WITHOUT_STREAM):
             self._strikes += 1

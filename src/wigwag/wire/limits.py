@@ -27,7 +27,9 @@ class WireLimits(Struct, frozen=True, kw_only=True):
     write_seconds: float = 60.0
     """How long a client may take nothing at all while something waits for it."""
     abuse: int = 500
-    """Control frames (resets, pings, settings, empty ones) in ten seconds before the connection is closed."""
+    """Control frames (resets, settings, empty ones) in ten seconds before the connection is closed."""
+    pings: int = 40_000
+    """Pings in ten seconds before the connection is closed: four times what a grpcio client sends at its fastest."""
     ping_seconds: float = 30.0
-    """Keep-alive enforcement: the shortest interval of pings on a connection with streams."""
+    """Keep-alive enforcement: the shortest interval of pings on a connection with streams; 0 for none."""
     ping_without_stream: bool = True
