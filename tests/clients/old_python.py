@@ -27,7 +27,16 @@ def old_provider(say: Callable[[str], None]) -> Path:
     with locked(folder / "lock"):
         if not complete.exists():
             say("installing the old Python provider …")
-            command = [UV, "pip", "install", "--quiet", "--python", sys.executable, "--target", folder / "packages"]
+            command: list[str | Path] = [
+                UV,
+                "pip",
+                "install",
+                "--quiet",
+                "--python",
+                sys.executable,
+                "--target",
+                folder / "packages",
+            ]
             done = subprocess.run([*command, "-r", REQUIREMENTS], capture_output=True, text=True, check=False)
             if done.returncode:
                 reason = f"THE OLD PYTHON PROVIDER WAS NOT TESTED: {done.stderr[-500:]}"

@@ -19,6 +19,7 @@ from tests.agent.process import AgentProcess, write
 from tests.clients.certificates import make_certificates
 from tests.clients.js_packages import SOURCE, announce, installed
 from tests.clients.js_process import JsProvider
+from tests.clients.metrics import boolean_calls
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the packages
 
@@ -33,6 +34,7 @@ FLAGS: dict[str, Any] = {
     "object": {"state": "ENABLED", "variants": {"o": {"a": [1, {"b": "c"}]}}, "defaultVariant": "o"},
     "disabled": {**FLAG, "state": "DISABLED"},
     "none": {"state": "ENABLED", "variants": {"on": True}},
+    "nowhere": {**FLAG, "targeting": {"if": [{"==": [{"var": "tier"}, "gold"]}, "onn"]}},
 }
 GOLD = {"targetingKey": "user-1", "tier": "gold"}
 OFF, ON = (False, "off", "STATIC", None), (True, "on", "STATIC", None)
@@ -106,6 +108,13 @@ def test_the_provider_evaluates(run: Run, flags: Path, resolver: str) -> None:
         assert provider.evaluate("targeted", True) == (False, "off", "DEFAULT", None)
         assert provider.evaluate("disabled", True) == (True, None, "DISABLED", None)
         assert provider.evaluate("none", True) == (True, None, "DEFAULT", None)
+
+
+def test_the_provider_asks_once_for_a_flag_that_cannot_be_evaluated(run: Run, flags: Path) -> None:
+    with AgentProcess(f"--uri=file:{flags}") as agent, run("flagd.mjs", flagd(agent, "rpc")) as provider:
+        provider.wait_for("READY")
+        assert provider.evaluate("nowhere", True, GOLD) == (True, None, "ERROR", "GENERAL")
+        assert boolean_calls(agent) == 1
 
 
 @RESOLVERS

@@ -23,6 +23,7 @@ from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2 as v
 from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2_grpc as v1_grpc
 
 from tests.agent.process import TIMEOUT, AgentProcess, write
+from tests.clients.metrics import boolean_calls
 from tests.clients.old_python import announce, old_provider
 from wigwag.wire import frames
 from wigwag.wire.frames import HEAD
@@ -62,15 +63,6 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
         yield started
 
 
-def calls(agent: AgentProcess) -> int:
-    """Return how many boolean evaluations the agent has answered over gRPC."""
-    _, text = agent.fetch("management", "/metrics")
-    counted = re.findall(
-        rb'^rpc_server_duration_milliseconds_count\{[^}]*rpc_method="ResolveBoolean"[^}]*\} (\d+)$', text, re.MULTILINE
-    )
-    return sum(map(int, counted))
-
-
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 @pytest.mark.parametrize(("key", "code"), FAILURES.items(), ids=FAILURES)
 def test_an_error_is_final_for_the_policy_of_every_provider(
@@ -80,14 +72,14 @@ def test_an_error_is_final_for_the_policy_of_every_provider(
     retry |= {name: policy[name] for name in ("maxAttempts", "initialBackoff", "maxBackoff")}
     config = {"methodConfig": [{"name": [{"service": "flagd.evaluation.v1.Service"}], "retryPolicy": retry}]}
     options = [("grpc.service_config", json.dumps(config)), ("grpc.enable_retries", 1)]
-    before = calls(agent)
+    before = boolean_calls(agent)
     with grpc.insecure_channel(agent.address("evaluation"), options=options) as channel:
         request = v1.ResolveBooleanRequest(flag_key=key)
         request.context.update({"tier": "gold"})
         with pytest.raises(grpc.RpcError) as caught:
             v1_grpc.ServiceStub(channel).ResolveBoolean(request, timeout=TIMEOUT)
     assert caught.value.code() is code
-    assert calls(agent) == before + 1
+    assert boolean_calls(agent) == before + 1
 
 
 PING = HEAD.pack(0, 8, frames.PING, 0, 0) + bytes(8)
@@ -99,7 +91,7 @@ def test_keep_alive_is_enforced_on_sync_only(agent: AgentProcess, port: str, goo
     """The Python provider's keep-alive time is 0, which grpcio takes for a ping per millisecond."""
     with socket.create_connection(("127.0.0.1", agent.port(port)), TIMEOUT) as client:
         client.sendall(GREETING + PING * 200)
-        kinds = [kind for kind in received(client, pongs=200)]
+        kinds = list(received(client, pongs=200))
     assert (frames.GOAWAY in kinds) is goodbye
     assert (kinds.count(frames.PING) == 200) is not goodbye
 
@@ -135,7 +127,7 @@ def test_an_old_python_provider_learns_what_is_wrong_within_its_deadline(
     environment = {**os.environ, "PYTHONPATH": str(old_provider(announce(request.config)))}
     keys = ("static", *FAILURES)
     command = [sys.executable, "-S", "-c", OLD_CLIENT, str(agent.port("evaluation")), *keys]
-    before = calls(agent)
+    before = boolean_calls(agent)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
@@ -145,7 +137,7 @@ def test_an_old_python_provider_learns_what_is_wrong_within_its_deadline(
         "nowhere": [True, "GENERAL"],
         "broken": [True, "PARSE_ERROR"],
     }
-    assert calls(agent) == before + len(keys)
+    assert boolean_calls(agent) == before + len(keys)
 
 
 def test_the_packages_of_the_old_provider_are_pinned() -> None:

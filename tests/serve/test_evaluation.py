@@ -180,7 +180,7 @@ def test_resolve_all_has_disabled_and_failing_flags_with_zero_values(service: st
     path = f"/{service}.Service/ResolveAll"
     told = json.loads(ask(table, path, b"{}", json=True))
     assert sorted(told["flags"]) == ["bad", "bool", "number", "object", "off", "text"]
-    metadata = {} if service == "schema.v1" else {"metadata": {}}
+    metadata: dict[str, Any] = {} if service == "schema.v1" else {"metadata": {}}
     assert told["flags"]["number"] == {"reason": "STATIC", "variant": "v", "doubleValue": 7} | metadata
     assert told["flags"]["off"] == {"reason": "DISABLED", "variant": "", "stringValue": ""} | metadata
     assert told["flags"]["bad"]["reason"] == "ERROR"

@@ -269,7 +269,11 @@ def test_a_document_is_not_sent_again_when_only_other_sources_change(selector: s
         stream = documents(feed, call(flagd_selector=selector))
         assert flags_of(await anext(stream))
         following = asyncio.ensure_future(anext(stream))
-        for other in ({**theirs, "metadata": {"flagSetId": "theirs", "team": "y"}}, {"flags": {}}):
+        others: tuple[dict[str, Any], ...] = (
+            {**theirs, "metadata": {"flagSetId": "theirs", "team": "y"}},
+            {"flags": {}},
+        )
+        for other in others:
             feed.advance(sources(ours, other))
             await settle()
             assert not following.done()
