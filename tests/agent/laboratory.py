@@ -28,7 +28,7 @@ from wigwag.pipeline.watch import Manners, closing
 from wigwag.sources import blob, grpc, http, kinds
 from wigwag.sources.source import Source
 from wigwag.wire.client.http1 import Limits
-from wigwag.wire.http import Handler, Reply, Request
+from wigwag.wire.http import Early, Handler, Reply, Request
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
 from wigwag.wire.server import Server, serve
@@ -184,10 +184,10 @@ class Lab:
         return blob.watch_blob(watch, blob.Means(tap, self.wall, self.random, os.environ, 5.0, self.patience))
 
     def serve(
-        self, handler: Handler, listeners: Sequence[Listener], limits: WireLimits
+        self, handler: Handler, listeners: Sequence[Listener], limits: WireLimits, early: Early | None
     ) -> AbstractAsyncContextManager[Server]:
         self.handlers.append(handler)
-        return serve(handler, listeners, limits)
+        return serve(handler, listeners, limits, early)
 
     # time
 

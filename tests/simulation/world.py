@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wigwag.agent.state.file import Entry
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
-    from wigwag.wire.http import Handler
+    from wigwag.wire.http import Early, Handler
     from wigwag.wire.limits import WireLimits
     from wigwag.wire.listen import Listener
 
@@ -65,7 +65,9 @@ class Life:
         self.task = asyncio.ensure_future(self.agent.run(self.stop))
 
     @asynccontextmanager
-    async def serve(self, handler: Handler, listeners: Sequence[Listener], limits: WireLimits) -> AsyncIterator[_Port]:
+    async def serve(
+        self, handler: Handler, listeners: Sequence[Listener], limits: WireLimits, early: Early | None
+    ) -> AsyncIterator[_Port]:
         """In the place of ports: hand the handler to the simulated clients."""
         port = _Port(self, listeners[0].port)
         self.ports[PORTS[listeners[0].port]] = handler

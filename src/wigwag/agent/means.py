@@ -15,18 +15,12 @@ from wigwag.pipeline.watch import Manners
 from wigwag.wire.server import serve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import Callable
 
     from wigwag.agent.facts import Stream
+    from wigwag.serve.opening import Serve
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
-    from wigwag.wire.http import Handler
-    from wigwag.wire.limits import WireLimits
-    from wigwag.wire.listen import Listener
-    from wigwag.wire.server import Server
-
-    Serve = Callable[[Handler, Sequence[Listener], WireLimits], AbstractAsyncContextManager[Server]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,10 +17,11 @@ from wigwag.serve.manage import Management
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
 from wigwag.serve.opening import Port, read_tls
 from wigwag.serve.outcomes import rpc_labels
+from wigwag.serve.reflection import reflecting
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.sync import Sync, selection
 from wigwag.sources.source import DEMO
-from wigwag.wire.dispatch import rpc_handler
+from wigwag.wire.dispatch import early, rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
 
@@ -61,7 +62,8 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     enrichment = Enrichment(options.context_value, options.context_from_header)
     limits, at = _limits(options), listeners(options, parts.sources, read_tls(options))
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
-    methods = telemetry.methods(tenancy.calls(Evaluation(feed.current, enrichment, resolver, changes).methods()))
+    evaluation = Evaluation(feed.current, enrichment, resolver, changes).methods()
+    methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
     sync = Sync(
         feed,
         metrics,
@@ -69,6 +71,8 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
         metadata=not options.disable_sync_metadata,
         deadline=options.stream_deadline,
     )
+    documents = reflecting(tenancy.calls(sync.methods(), selection))
+    health = reflecting(Health(feed.over).methods())
     ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
     management = Management(lambda: report.ready() and tenancy.ready(), metrics.registry, debug).handler()
@@ -87,22 +91,25 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             ),
             at["evaluation"],
             outer,
+            early(methods),
         ),
         Port(
             "management",
             "--management-port",
             "",
-            rpc_handler(Health(feed.over).methods(), limits, management),
+            rpc_handler(health, limits, management),
             at["management"],
             outer,
+            early(health),
         ),
         Port(
             "sync",
             "--sync-port",
             "--sync-socket-path",
-            rpc_handler(tenancy.calls(sync.methods(), selection), limits),
+            rpc_handler(documents, limits),
             at["sync"],
             enforced,
+            early(documents),
         ),
         Port(
             "OFREP",

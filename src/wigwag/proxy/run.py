@@ -20,12 +20,13 @@ from wigwag.serve.health import Health
 from wigwag.serve.manage import Management
 from wigwag.serve.opening import Opening, Port, read_tls
 from wigwag.serve.process import run_until_told
+from wigwag.serve.reflection import reflecting
 from wigwag.serve.relay import Relay
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import documents
 from wigwag.sources.kubernetes.hub import Hub
 from wigwag.version import __version__
-from wigwag.wire.dispatch import rpc_handler
+from wigwag.wire.dispatch import early, rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
 from wigwag.wire.server import serve
@@ -131,21 +132,24 @@ class Proxy:
             ping_without_stream=options.keep_alive_permit_without_stream,
         )
         management = Management(self.report.ready, self.registry, self.report).handler()
+        methods, health = reflecting(self._relay.methods()), reflecting(Health(self._over.wait).methods())
         return [
             Port(
                 "sync",
                 "--port",
                 "",
-                rpc_handler(self._relay.methods(), limits),
+                rpc_handler(methods, limits),
                 Listener(host=host, port=options.port, tls=read_tls(options)),
                 limits,
+                early(methods),
             ),
             Port(
                 "management",
                 "--management-port",
                 "",
-                rpc_handler(Health(self._over.wait).methods(), limits, management),
+                rpc_handler(health, limits, management),
                 Listener(host=host, port=options.management),
                 limits,
+                early(health),
             ),
         ]

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from wigwag.wire.http import Handler
+    from wigwag.wire.http import Early, Handler
     from wigwag.wire.limits import WireLimits
     from wigwag.wire.server import Server
 
-    Serve = Callable[[Handler, Sequence[Listener], WireLimits], AbstractAsyncContextManager[Server]]
+    Serve = Callable[[Handler, Sequence[Listener], WireLimits, Early | None], AbstractAsyncContextManager[Server]]
 
 
 class TlsOptions(Protocol):
@@ -45,6 +45,8 @@ class Port(Struct, frozen=True):
     handler: Handler
     listener: Listener
     limits: WireLimits
+    early: Early | None = None
+    """Which requests the handler wants before their bodies are there."""
 
 
 class Opening:
@@ -52,7 +54,7 @@ class Opening:
 
     def __init__(self, port: Port, serve: Serve) -> None:
         self._port = port
-        self._serving = serve(port.handler, [port.listener], port.limits)
+        self._serving = serve(port.handler, [port.listener], port.limits, port.early)
 
     async def __aenter__(self) -> Server:
         try:

@@ -18,7 +18,7 @@ from typing import Any, cast
 from wigwag.wire.blocks import HeaderEncoder
 from wigwag.wire.exchange import Exchange, Machine
 from wigwag.wire.frames import PREFACE
-from wigwag.wire.http import Answer, Broadcast, Handler, Peer, Reply, Stream
+from wigwag.wire.http import Answer, Broadcast, Early, Handler, Peer, Reply, Stream
 from wigwag.wire.http1 import Http1
 from wigwag.wire.http2 import Http2
 from wigwag.wire.limits import WireLimits
@@ -34,10 +34,12 @@ log = logging.getLogger("wigwag.wire")
 class Host:
     """What the connections of a server share."""
 
-    __slots__ = ("connections", "empty", "encoder", "handler", "limits", "loop", "renderer", "tasks")
+    __slots__ = ("connections", "early", "empty", "encoder", "handler", "limits", "loop", "renderer", "tasks")
 
-    def __init__(self, handler: Handler, limits: WireLimits, tasks: asyncio.TaskGroup) -> None:
-        self.handler, self.limits, self.tasks = handler, limits, tasks
+    def __init__(
+        self, handler: Handler, limits: WireLimits, tasks: asyncio.TaskGroup, early: Early | None = None
+    ) -> None:
+        self.handler, self.limits, self.tasks, self.early = handler, limits, tasks, early
         self.loop = asyncio.get_running_loop()
         self.encoder, self.renderer = HeaderEncoder(), Renderer()
         self.connections: set[Connection] = set()
@@ -151,7 +153,7 @@ class Connection(Pipe):
         if data.startswith(PREFACE[: len(data)]) and len(data) < len(PREFACE) and data:
             return None
         if not data or data.startswith(PREFACE):
-            self.machine = Http2(host.limits, host.encoder, self._peer, host.loop.time())
+            self.machine = Http2(host.limits, host.encoder, self._peer, host.loop.time(), host.early)
         else:
             self.machine = cast("Machine", Http1(host.limits, host.renderer, self._peer, host.loop.time()))
         self._sniffed = b""

@@ -8,7 +8,7 @@ touches the headers once; everything odd is told apart afterwards.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from typing import Protocol
 
 from wigwag.wire import http
@@ -17,7 +17,7 @@ from wigwag.wire.grpc import Grpc
 from wigwag.wire.grpcweb import GrpcWeb, GrpcWebText
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.outcome import explain, in_time
-from wigwag.wire.rpc import Call, Code, Method, Methods, RpcError, ServerStream, Unary
+from wigwag.wire.rpc import BidiStream, Call, Code, Method, Methods, RpcError, ServerStream, Unary
 
 
 class Speaker(Protocol):
@@ -104,6 +104,33 @@ async def _awaited_stream(speaker: StreamSpeaker, messages: Awaitable[AsyncItera
         return speaker.failure(explain(error, call.request.path), call)
 
 
+def early(methods: Methods) -> http.Early:
+    """Return which calls are handed over before their messages are there: streams both ways, and unknown methods.
+
+    A client of an unknown streaming method may wait for an answer before it says anything; it gets UNIMPLEMENTED.
+    """
+
+    def decide(path: bytes, fields: Mapping[bytes, bytes]) -> bool:
+        method = methods.get(path)
+        if method is not None:
+            return method.bidi is not None
+        return fields.get(b"content-type", b"").startswith(b"application/grpc")
+
+    return decide
+
+
+def call_bidi(
+    speaker: Grpc, handler: BidiStream, request: http.Request, fields: Mapping[bytes, bytes]
+) -> http.Answer | Awaitable[http.Answer]:
+    """Answer with what the handler makes of the messages."""
+    call = None
+    try:
+        call, messages = speaker.open_stream(request, fields)
+        return speaker.stream(call, handler(call, messages))
+    except Exception as error:  # noqa: BLE001  the border of a request
+        return speaker.failure(explain(error, request.path), call)
+
+
 class _Odd:
     """Requests that are not an ordinary call of a known method in a content type as we spell it."""
 
@@ -115,6 +142,7 @@ class _Odd:
         otherwise: http.Handler | None,
     ) -> None:
         self._unary, self._streams, self._gets, self._otherwise = unary, streams, gets, otherwise
+        self._both_ways = {name: speaker for name, speaker in streams.items() if type(speaker) is Grpc}
 
     def answer(
         self, method: Method | None, request: http.Request, fields: Mapping[bytes, bytes]
@@ -132,10 +160,14 @@ class _Odd:
             return call_unary(self._unary[content_type], method.unary, request, fields)
         if method.stream is not None and content_type in self._streams:
             return call_stream(self._streams[content_type], method.stream, request, fields)
+        if method.bidi is not None and content_type in self._both_ways and request.version == 2:
+            return call_bidi(self._both_ways[content_type], method.bidi, request, fields)
         return self._unspoken(method)
 
     def _unspoken(self, method: Method) -> http.Reply:
-        spoken = self._unary if method.unary is not None else self._streams
+        spoken: Iterable[bytes] = self._both_ways
+        if method.bidi is None:
+            spoken = self._unary if method.unary is not None else self._streams
         return http.Reply(415, ((b"accept-post", b", ".join(spoken)),))
 
     def _unknown_path(self, request: http.Request, content_type: bytes) -> http.Answer | Awaitable[http.Answer]:

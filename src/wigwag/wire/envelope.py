@@ -8,6 +8,7 @@ A gzip body must be one member: a chain of members would cost more than it says.
 from __future__ import annotations
 
 import zlib
+from collections.abc import AsyncIterator
 from functools import lru_cache
 
 from wigwag.wire.rpc import Code, RpcError
@@ -52,6 +53,24 @@ def unwrap(body: bytes, encoding: bytes | None, limit: int) -> bytes:
     if size < 0 or body[0] != COMPRESSED or int.from_bytes(body[1:PREFIX], "big") != size or size > limit:
         raise _misfit(body, limit)
     return _compressed(body[PREFIX:], encoding, limit)
+
+
+async def unwrap_stream(pieces: AsyncIterator[bytes], encoding: bytes | None, limit: int) -> AsyncIterator[bytes]:
+    """Yield the messages of a body that arrives in pieces, which need not be cut where messages are."""
+    buffer = bytearray()
+    async for piece in pieces:
+        buffer += piece
+        while len(buffer) >= PREFIX:
+            end = PREFIX + int.from_bytes(buffer[1:PREFIX], "big")
+            if end - PREFIX > limit:
+                raise too_large(limit)
+            if len(buffer) < end:
+                break
+            message = bytes(buffer[:end])
+            del buffer[:end]
+            yield unwrap(message, encoding, limit)
+    if buffer:
+        raise RpcError(Code.INVALID_ARGUMENT, "the last message is incomplete")
 
 
 def _misfit(body: bytes, limit: int) -> RpcError:

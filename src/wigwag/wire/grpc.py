@@ -23,6 +23,7 @@ from functools import lru_cache, partial
 from wigwag.wire import envelope
 from wigwag.wire.board import Posted
 from wigwag.wire.http import Broadcast, Headers, Reply, Request, Stream
+from wigwag.wire.incoming import Incoming
 from wigwag.wire.outcome import chunks, remaining
 from wigwag.wire.protobuf import blob, integer, text
 from wigwag.wire.rpc import Call, Code, RpcError
@@ -47,6 +48,14 @@ class Grpc:
             envelope.is_gzip(encoding)
         message = envelope.unwrap(request.body, encoding, self._limit)
         return Call(message, self._json, request, fields, None if timeout is None else seconds(timeout))
+
+    def open_stream(self, request: Request, fields: Mapping[bytes, bytes]) -> tuple[Call, AsyncIterator[bytes]]:
+        """Return the call in a request whose messages are still arriving, and the messages."""
+        encoding, timeout = fields.get(b"grpc-encoding"), fields.get(b"grpc-timeout")
+        envelope.is_gzip(encoding)
+        call = Call(b"", self._json, request, fields, None if timeout is None else seconds(timeout))
+        pieces = request.incoming or Incoming.whole(request.body)
+        return call, envelope.unwrap_stream(pieces, encoding, self._limit)
 
     def reply(self, call: Call, message: bytes) -> Reply:
         """Return the answer with a message."""

@@ -3,7 +3,8 @@
     bytes ─▶ http1 | http2 ─▶ Request ─▶ Handler ─▶ Reply | Stream ─▶ http1 | http2 ─▶ bytes
 
 A handler is an ordinary function, called when the whole request is there, and answers at once; only what has to wait is
-awaited. A `Stream` is pulled chunk by chunk as the client takes it, so a slow client holds up nobody but itself.
+awaited. Over HTTP/2, a request that `Early` names is handed over when its headers are there, and its body is
+`incoming`. A `Stream` is pulled chunk by chunk as the client takes it, so a slow client holds up nobody but itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from wigwag.wire.board import Frame, Posted
+    from wigwag.wire.incoming import Incoming
     from wigwag.wire.rpc import RpcError
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -34,6 +36,8 @@ class Request(Struct, eq=False):
     peer: Peer | None = None
     known: Mapping[bytes, bytes] | None = None
     """The first value of each header, if whoever remembers the head has worked that out already."""
+    incoming: Incoming | None = None
+    """The body, where it is still arriving; `body` is then empty."""
 
     @property
     def fields(self) -> Mapping[bytes, bytes]:
@@ -120,3 +124,5 @@ class Broadcast(Stream):
 
 Answer: TypeAlias = Reply | Stream
 Handler: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
+Early: TypeAlias = Callable[[bytes, Mapping[bytes, bytes]], bool]
+"""Tells by the path and the headers of an HTTP/2 request whether its handler wants it before the body is there."""

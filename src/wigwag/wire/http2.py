@@ -30,7 +30,7 @@ from wigwag.wire.frames import (
     unprioritise,
     window_update,
 )
-from wigwag.wire.http import Peer
+from wigwag.wire.http import Early, Peer
 from wigwag.wire.http2_control import CONTROLS, unknown
 from wigwag.wire.http2_expiry import Expiry
 from wigwag.wire.http2_requests import GRANT, Intake
@@ -51,8 +51,10 @@ class Http2(Intake):
         "table",
     )
 
-    def __init__(self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float) -> None:
-        super().__init__(limits, encoder, peer, now)
+    def __init__(
+        self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float, early: Early | None = None
+    ) -> None:
+        super().__init__(limits, encoder, peer, now, early)
         self._expiry, self._buffer = Expiry(now), b""
         self._block: tuple[int, int, bytearray] = (0, 0, bytearray())
         self.progress = self.block_since = now

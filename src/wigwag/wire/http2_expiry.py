@@ -44,7 +44,7 @@ class Expiry:
     def _check_streams(self, machine: Http2, now: float) -> None:
         limits = machine.limits
         for stream in list(machine.streams.values()):
-            slow = not stream.ended and now - stream.opened > limits.body_seconds
+            slow = not stream.ended and stream.incoming is None and now - stream.opened > limits.body_seconds
             if slow or (stream.id in machine.blocked and self._stalled(stream, now) > limits.write_seconds):
                 machine.break_off(stream.id, Code.CANCEL)
 

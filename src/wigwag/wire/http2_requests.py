@@ -12,8 +12,9 @@ from wigwag.wire.flow import Outlet
 from wigwag.wire.frames import END_STREAM, PADDED, Code, LinkError, StreamError, unpad, window_update
 from wigwag.wire.headers import HeaderDecoder
 from wigwag.wire.heads import Head
-from wigwag.wire.http import Peer, Request
+from wigwag.wire.http import Early, Peer, Request
 from wigwag.wire.http2_streams import Http2Stream
+from wigwag.wire.incoming import Incoming
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.refuse import refusal
 
@@ -27,11 +28,13 @@ SKIPPED = 32
 class Intake(Outlet):
     """The receiving half of a connection, above frames."""
 
-    __slots__ = ("_decoder", "_held", "_peer", "_received", "_skipped")
+    __slots__ = ("_decoder", "_early", "_held", "_peer", "_received", "_skipped")
 
-    def __init__(self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float) -> None:
+    def __init__(
+        self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float, early: Early | None = None
+    ) -> None:
         super().__init__(limits, encoder, now)
-        self._peer, self._decoder = peer, HeaderDecoder(limits)
+        self._peer, self._decoder, self._early = peer, HeaderDecoder(limits), early
         self._received = self._held = 0
         self._skipped: list[range] = []
 
@@ -52,8 +55,18 @@ class Intake(Outlet):
         self.streams[id] = stream = Http2Stream(self, id, head, GRANT, self.now, self.initial)
         if flags & END_STREAM:
             self._complete(stream)
+        elif self._early is not None and self._early(head.path, head.fields):
+            self._hand_over(stream)
         elif head.length > self.limits.body_bytes:
             self._refuse(stream, 413)
+
+    def _hand_over(self, stream: Http2Stream) -> None:
+        """Hand a request over whose body is still to come."""
+        head, stream.incoming = stream.head, Incoming()
+        stream.request = Request(
+            head.method, head.path, head.query, head.headers, b"", 2, self._peer, head.fields, stream.incoming
+        )
+        self.ready.append(stream)
 
     def _skip(self, id: int) -> None:
         """Remember which streams were never opened, to tell using one of them from using a closed one."""
@@ -103,6 +116,9 @@ class Intake(Outlet):
         stream.allowed -= size
         if flags & PADDED:
             payload = unpad(payload)
+        if stream.incoming is not None:
+            self._pass_on(stream, stream.incoming, payload, ended=bool(flags & END_STREAM))
+            return
         if stream.body:
             self._append(stream, payload)
         else:
@@ -111,6 +127,17 @@ class Intake(Outlet):
         self._held += len(payload)
         if flags & END_STREAM:
             self._complete(stream)
+        else:
+            self._more(stream, payload)
+
+    def _pass_on(self, stream: Http2Stream, incoming: Incoming, payload: bytes, *, ended: bool) -> None:
+        """Pass a piece of a body on to the handler that reads it, unless it reads too slowly."""
+        incoming.feed(payload)
+        if incoming.held > self.limits.body_bytes:
+            raise StreamError(stream.id, Code.ENHANCE_YOUR_CALM)
+        if ended:
+            stream.ended = True
+            incoming.end()
         else:
             self._more(stream, payload)
 
@@ -156,6 +183,10 @@ class Intake(Outlet):
     def _complete(self, stream: Http2Stream) -> None:
         """The whole request is there."""
         head, body = stream.head, stream.body
+        if stream.incoming is not None:  # trailers end the body of a request that was handed over
+            stream.ended = True
+            stream.incoming.end()
+            return
         if head.length >= 0 and head.length != stream.size:
             raise StreamError(stream.id, Code.PROTOCOL_ERROR)
         stream.ended = True

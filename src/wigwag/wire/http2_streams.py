@@ -15,6 +15,7 @@ from wigwag.wire.flow import Outlet
 from wigwag.wire.frames import DATA, END_STREAM, HEAD, Code
 from wigwag.wire.heads import Head
 from wigwag.wire.http import Headers, Reply, Request
+from wigwag.wire.incoming import Incoming
 
 BODYLESS = frozenset({204, 205, 304})
 EMPTY: Headers = ()
@@ -36,6 +37,8 @@ class Http2Stream(Struct, eq=False):
     gone: bool = False
     request: Request = None  # type: ignore[assignment]  # not before it is whole
     task: Any = None
+    incoming: Incoming | None = None
+    """Where the body goes, if its handler has the request already."""
     stall: tuple[int, float] = (-1, 0.0)
     _at: int = 0
     _pending: bytes = b""

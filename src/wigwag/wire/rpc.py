@@ -112,20 +112,23 @@ class Call(Struct, eq=False):
 
 Unary: TypeAlias = Callable[[Call], bytes | Awaitable[bytes]]
 ServerStream: TypeAlias = Callable[[Call], AsyncIterator[bytes] | Awaitable[AsyncIterator[bytes]]]
+BidiStream: TypeAlias = Callable[[Call, AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What answers one path: either a unary handler or a stream handler."""
+    """What answers one path: a handler for one message, for a stream of answers, or for streams both ways."""
 
     unary: Unary | None = None
     stream: ServerStream | None = None
+    bidi: BidiStream | None = None
+    """For gRPC over HTTP/2 only. The body of its call is empty; the messages are the second argument."""
     safe: bool = False
     """Without side effects: a Connect client may ask by GET."""
 
     def __post_init__(self) -> None:
-        if (self.unary is None) == (self.stream is None):
-            raise UsageError("a method is either unary or a stream")
+        if sum(handler is not None for handler in (self.unary, self.stream, self.bidi)) != 1:
+            raise UsageError("a method is either unary, a stream, or a stream both ways")
         if self.safe and self.unary is None:
             raise UsageError("only a unary method can be safe: a stream cannot be asked for by GET")
 

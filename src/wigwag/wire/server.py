@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from wigwag.wire.connection import Connection, Host
-from wigwag.wire.http import Handler
+from wigwag.wire.http import Early, Handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener, Listening, listen
 
@@ -91,11 +91,14 @@ class Server:
 
 @asynccontextmanager
 async def serve(
-    handler: Handler, listeners: Sequence[Listener], limits: WireLimits = DEFAULTS
+    handler: Handler, listeners: Sequence[Listener], limits: WireLimits = DEFAULTS, early: Early | None = None
 ) -> AsyncIterator[Server]:
-    """Serve until the block ends; what is then still under way is cut off, unless it was drained before."""
+    """Serve until the block ends; what is then still under way is cut off, unless it was drained before.
+
+    `early` tells which requests are handed over before their bodies are there.
+    """
     async with asyncio.TaskGroup() as tasks:
-        server = Server(Host(handler, limits, tasks))
+        server = Server(Host(handler, limits, tasks, early))
         looking = tasks.create_task(server.look())
         try:
             await server.open(listeners)
