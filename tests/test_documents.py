@@ -98,12 +98,13 @@ def test_the_commands_of_the_readme_work_against_the_demo() -> None:
         answers = [
             subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True) for line in lines
         ]
-        assert [line.split()[0] for line in lines] == ["curl", "curl", "curl", "grpcurl"]
+        assert [line.split()[0] for line in lines] == ["curl", "curl", "curl", "grpcurl", "grpcurl"]
         told = [answer.stdout for answer in answers]
         assert json.loads(told[0])["value"] is True
         assert len(json.loads(told[1])["flags"]) == 6
         assert told[2].startswith("background-colour = ")
-        assert json.loads(told[3])["variant"] == json.loads(told[1])["flags"][0]["variant"]
+        assert "flagd.evaluation.v2.Service" in told[3].split()
+        assert json.loads(told[4])["variant"] == json.loads(told[1])["flags"][0]["variant"]
         script = blocks(text, "py")[0] + "\napi.shutdown()"
         environment = {**os.environ, "FLAGD_PORT": str(agent.port("evaluation")), "FLAGD_HOST": "127.0.0.1"}
         done = subprocess.run(

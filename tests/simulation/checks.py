@@ -189,7 +189,7 @@ class Checks(Visibility):
         for key, (_, known) in selection.by_key.items():
             if len(selection.numbers()[key]) == 1:  # of several sets' flags the document has one, as in flagd
                 found = self._world.life.surfaces.in_process(document, key, known.kind, asked.context)
-                expected = answer(known, selection.metadata(known), asked.context, stale=False)
+                expected = answer(known, known.metadata, asked.context, stale=False)
                 if expected.error is not None:
                     expected = replace(expected, metadata={})
                 assert found == expected, f"P8: in process: {key} is {found}, and must be {expected}"

@@ -86,10 +86,15 @@ class Selection:
         return {**self.reflected, **known.metadata}
 
     def document(self) -> dict[str, Any]:
-        """Return what sync clients get: of several flag sets with a key, the last by name, as flagd has it."""
+        """Return what sync clients get: of several flag sets with a key, the last by name, as flagd has it.
+
+        The selector is reflected in evaluations, not in documents.
+        """
         flags = {}
         for (_, key), (name, known) in sorted(self.winners.items(), key=lambda item: item[0]):
-            flags[key] = {**known.definition, "source": name, "metadata": self.metadata(known)}
+            flags[key] = {**known.definition, "source": name}
+            if known.metadata:
+                flags[key]["metadata"] = dict(known.metadata)
         return {"flags": flags}
 
     def numbers(self) -> dict[str, frozenset[int]]:

@@ -64,14 +64,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
     evaluation = Evaluation(feed.current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
-    sync = Sync(
-        feed,
-        metrics,
-        dict(options.context_value),
-        metadata=not options.disable_sync_metadata,
-        deadline=options.stream_deadline,
-    )
-    documents = reflecting(tenancy.calls(sync.methods(), selection))
+    documents = reflecting(tenancy.calls(_sync(options, parts).methods(), selection))
     health = reflecting(Health(feed.over).methods())
     ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
@@ -120,6 +113,16 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             outer,
         ),
     ]
+
+
+def _sync(options: AgentOptions, parts: Parts) -> Sync:
+    return Sync(
+        parts.feed,
+        parts.metrics,
+        dict(options.context_value),
+        metadata=not options.disable_sync_metadata,
+        deadline=options.stream_deadline,
+    )
 
 
 def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None) -> dict[str, Listener]:
