@@ -6,18 +6,27 @@ no depth.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.flags.model import few
+from wigwag.flags.suggest import suggest
 
 if TYPE_CHECKING:
     from wigwag.flags.document import Definition
     from wigwag.flags.model import Json, Limits
 
-Fault: TypeAlias = tuple[str, str, str]
-"""Code, path (within the flag, or from the root), message."""
 
-KEYLESS: Fault = ("flag-key-missing", ".key", "a flag needs a key that is not empty")
+class Fault(NamedTuple):
+    """Why a flag cannot be loaded, or must not replace the one in force."""
+
+    code: str
+    path: str
+    """Within the flag, or from the root."""
+    message: str
+    hint: str = ""
+
+
+KEYLESS = Fault("flag-key-missing", ".key", "a flag needs a key that is not empty")
 FLAT = frozenset((bool, int, float, str, type(None)))
 """What has no depth."""
 
@@ -28,11 +37,11 @@ def impossible(definition: Definition, limits: Limits) -> Fault | None:
     for member, value in ("variants", definition.variants), ("metadata", definition.metadata):
         message = beyond(value, limits)
         if message is not None:
-            return "limit", f".{member}", message
+            return Fault("limit", f".{member}", message)
     if default and default not in variants:
         known = few(variants)
         message = f"the default variant {default!r} is not one of the variants: {known}"
-        return "default-variant-unknown", ".defaultVariant", message
+        return Fault("default-variant-unknown", ".defaultVariant", message, suggest(default, variants))
     return None
 
 
