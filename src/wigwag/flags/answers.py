@@ -105,6 +105,8 @@ def _library(key: Key) -> Library:
 def answer_findings(flag: Flag) -> Iterator[Finding]:
     """Report answers of the flag's rule that are none of its variants; the first of them, if there are very many."""
     left, variants = _MOST_FINDINGS, flag.variants
+    if _fine(flag.rule, variants):
+        return
     own = Answers(flag.rule, (flag.where, "targeting"))
     for answers in _library(Key(flag.setting)).reached(own) if own.references else (own,):
         whose = "the variants" if answers is own else f"the variants of flag {flag.key!r}"
@@ -114,6 +116,26 @@ def answer_findings(flag: Flag) -> Iterator[Finding]:
                 left -= len(places)
                 if left <= 0:
                     return
+
+
+def _fine(rule: Json, variants: Mapping[str, Json]) -> bool:
+    """Tell whether all answers are texts that name a variant, as most are, without noting where each one stands."""
+    pending = [rule]
+    for node in pending:
+        if node.__class__ is dict and len(node) == 1:
+            ((name, argument),) = node.items()
+            if argument.__class__ is list and name in _CONDITIONALS:
+                pending += argument[1::2]
+                pending += argument[-1:] if len(argument) % 2 else ()
+            elif argument.__class__ is list and name == "fractional":
+                pending += [share[0] for share in argument if share.__class__ is list and share]
+            elif name in _COMPARISONS or name in _CHOICES or name == REF:
+                return False
+        elif (node.__class__ is str and node not in variants) or (
+            node.__class__ not in (str, list, dict) and node is not None
+        ):
+            return False
+    return True
 
 
 def branch_findings(rule: Walk, limits: Limits) -> Iterator[Finding]:

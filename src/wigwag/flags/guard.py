@@ -6,8 +6,10 @@ no depth.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from wigwag.flags.document import reason
 from wigwag.flags.model import few
 from wigwag.flags.suggest import suggest
 
@@ -27,6 +29,9 @@ class Fault(NamedTuple):
 
 
 KEYLESS = Fault("flag-key-missing", ".key", "a flag needs a key that is not empty")
+_WRONG_TYPE = re.compile(r"expected `(\w+)(?: \| null)?`, got `(\w+)`")
+_NAMES = {"str": "text", "bool": "a boolean", "int": "a number", "float": "a number", "object": "an object"}
+_NAMES |= {"array": "an array"}
 FLAT = frozenset((bool, int, float, str, type(None)))
 """What has no depth."""
 
@@ -65,3 +70,17 @@ def _members(value: Json) -> list[Json]:
     if value.__class__ is dict:
         return list(value.values())
     return value if value.__class__ is list else []
+
+
+def misshapen(path: str, error: Exception) -> Fault:
+    """Return why a flag cannot be decoded, in words: which member has the wrong type."""
+    _, _, where = str(error).partition(" - at `$")
+    message = reason(error)
+    message = message.partition(" at ")[0] if where else message
+    wrong = _WRONG_TYPE.fullmatch(message)
+    hint = ""
+    if wrong:
+        wanted, given = wrong.groups()
+        message = f"must be {_NAMES.get(wanted, wanted)}, not {_NAMES.get(given, given)}"
+        hint = "put it in quotes" if wanted == "str" and given in ("bool", "int", "float") else ""
+    return Fault("flag-shape", path + where.rstrip("`").replace("[...]", ""), message, hint)

@@ -10,7 +10,6 @@ its last good definition.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from wigwag.flags import document as documents
 from wigwag.flags.catalogue import finding
 from wigwag.flags.document import Definition
 from wigwag.flags.flag import Flag, Options, Setting
-from wigwag.flags.guard import FLAT, KEYLESS, Fault, beyond, impossible
+from wigwag.flags.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
 from wigwag.flags.model import Finding, child
 from wigwag.flags.schema import rule_errors
 from wigwag.flags.suggest import closest
@@ -34,9 +33,6 @@ if TYPE_CHECKING:
 
     from wigwag.flags.document import Document
 
-_WRONG_TYPE = re.compile(r"expected `(\w+)(?: \| null)?`, got `(\w+)`")
-_NAMES = {"str": "text", "bool": "a boolean", "int": "a number", "float": "a number", "object": "an object"}
-_NAMES |= {"array": "an array", "null": "null"}
 _SET_ID = "flagSetId"
 _NONE: dict[str, Flag] = {}
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
@@ -170,7 +166,7 @@ class _Parser:
             try:
                 definition = _definition(bytes(text))  # a copy, or its rule would keep the whole document in memory
             except _UNDECODABLE as error:
-                self._quarantine(place, _misshapen(child("$.flags", place), error), *self._identity(place, text))
+                self._quarantine(place, misshapen(child("$.flags", place), error), *self._identity(place, text))
             else:
                 self._load(place, definition)
 
@@ -295,16 +291,3 @@ def _object(raw: Raw, path: str, options: Options) -> dict[str, Any]:
     if message is not None:
         raise DocumentError(f"{path}: {message}")
     return value or {}
-
-
-def _misshapen(path: str, error: Exception) -> Fault:
-    _, _, where = str(error).partition(" - at `$")
-    message = documents.reason(error)
-    message = message.partition(" at ")[0] if where else message
-    wrong = _WRONG_TYPE.fullmatch(message)
-    hint = ""
-    if wrong:
-        wanted, given = wrong.groups()
-        message = f"must be {_NAMES.get(wanted, wanted)}, not {_NAMES.get(given, given)}"
-        hint = "put it in quotes" if wanted == "str" and given in ("bool", "int", "float") else ""
-    return Fault("flag-shape", path + where.rstrip("`").replace("[...]", ""), message, hint)

@@ -15,13 +15,10 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, TypeAlias
 
-import yaml
-
 from wigwag.flags.document import is_yaml
-from wigwag.yaml import LOADER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from wigwag.flags.document import Format
 
@@ -34,15 +31,15 @@ _OUTSIDE, _NAME, _VALUE = -3, -2, -1
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
 
 
-class _Node:
+class Node:
     """A place that somebody asks for, or that leads to one."""
 
     def __init__(self) -> None:
-        self.children: dict[Step, _Node] = {}
+        self.children: dict[Step, Node] = {}
         self.position: Position | None = None
 
-    def child(self, step: Step) -> _Node:
-        return self.children.setdefault(step, _Node())
+    def child(self, step: Step) -> Node:
+        return self.children.setdefault(step, Node())
 
 
 def locate(document: str | bytes, format: Format | None, paths: Iterable[str]) -> dict[str, Position]:
@@ -54,13 +51,18 @@ def locate(document: str | bytes, format: Format | None, paths: Iterable[str]) -
     text = document if isinstance(document, str) else document.decode("utf-8", "replace")
     text = text.removeprefix("\ufeff")
     wanted = {path: steps(path) for path in paths}
-    root = _Node()
+    root = Node()
     root.position = (1, 1)
     for path in wanted.values():
         node = root
         for step in path:
             node = node.child(step)
-    (_mark_yaml if is_yaml(text, format) else _mark_json)(text, root)
+    if is_yaml(text, format):
+        from wigwag.flags.yaml_positions import mark_yaml  # YAML costs an import that most processes never need
+
+        mark_yaml(text, root)
+    else:
+        _mark_json(text, root)
     return {path: _nearest(root, parts) for path, parts in wanted.items()}
 
 
@@ -76,7 +78,7 @@ def steps(path: str) -> list[Step]:
     return found
 
 
-def _nearest(root: _Node, path: list[Step]) -> Position:
+def _nearest(root: Node, path: list[Step]) -> Position:
     node, position = root, root.position or (1, 1)
     for step in path:
         node = node.children[step]
@@ -84,13 +86,13 @@ def _nearest(root: _Node, path: list[Step]) -> Position:
     return position
 
 
-def _mark_json(text: str, root: _Node) -> None:
+def _mark_json(text: str, root: Node) -> None:
     """Follow the tokens; each open object or array has the node that it is, or none if nobody asks for it."""
     lines = [0, *(match.end() for match in re.finditer("\n", text))]
-    stack: list[tuple[_Node | None, int]] = []  # what is open around here, and how far it was read
-    inside: _Node | None = None
+    stack: list[tuple[Node | None, int]] = []  # what is open around here, and how far it was read
+    inside: Node | None = None
     index = _OUTSIDE
-    node: _Node | None = root
+    node: Node | None = root
     for match in _TOKEN.finditer(text):
         part, start = match.group(), match.start()
         if index == _NAME and part[0] == '"':
@@ -109,7 +111,7 @@ def _mark_json(text: str, root: _Node) -> None:
                 inside, index = node, _NAME if part == "{" else 0
 
 
-def _inner(node: _Node | None, step: Step) -> _Node | None:
+def _inner(node: Node | None, step: Step) -> Node | None:
     return node.children.get(step) if node is not None else None
 
 
@@ -122,41 +124,7 @@ def _text(token: str) -> str:
         return token
 
 
-def _place(node: _Node | None, lines: list[int], offset: int) -> None:
+def _place(node: Node | None, lines: list[int], offset: int) -> None:
     if node is not None:
         line = bisect_right(lines, offset)
         node.position = line, offset - lines[line - 1] + 1
-
-
-def _mark_yaml(text: str, root: _Node) -> None:
-    try:
-        stream = yaml.parse(text, Loader=LOADER)
-        for event in stream:
-            if isinstance(event, yaml.DocumentStartEvent):
-                _yaml_value(next(stream), root, stream)
-                return
-    except (yaml.YAMLError, RecursionError, StopIteration):
-        return  # what could be read has its place
-
-
-def _yaml_value(event: yaml.Event, node: _Node | None, stream: Iterator[yaml.Event]) -> None:
-    """Go through one value; nobody asks for what is in it if there is no node."""
-    if isinstance(event, yaml.MappingStartEvent):
-        while not isinstance(key := next(stream), yaml.MappingEndEvent):
-            inner = node.children.get(key.value) if node and isinstance(key, yaml.ScalarEvent) else None
-            if not isinstance(key, yaml.ScalarEvent):
-                _yaml_value(key, None, stream)
-            _place_mark(inner, key)
-            _yaml_value(next(stream), inner, stream)
-    elif isinstance(event, yaml.SequenceStartEvent):
-        index = 0
-        while not isinstance(item := next(stream), yaml.SequenceEndEvent):
-            inner = node.children.get(index) if node else None
-            _place_mark(inner, item)
-            _yaml_value(item, inner, stream)
-            index += 1
-
-
-def _place_mark(node: _Node | None, event: yaml.Event) -> None:
-    if node is not None and event.start_mark is not None:
-        node.position = event.start_mark.line + 1, event.start_mark.column + 1

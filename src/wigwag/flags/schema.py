@@ -170,7 +170,9 @@ def _ambiguous(found: Ambiguous) -> Iterator[Finding]:
         if found.decides:
             message += ", and a condition like this holds for everybody"
             hint += ', and combine conditions with {"and": [...]}'
-        yield finding("operator-ambiguous" if found.decides else "operator-data", found.where, message, hint)
+            yield finding("operator-ambiguous", found.where, message, hint)
+        else:
+            yield finding("operator-data", found.where, message, hint)
 
 
 def _reference(found: Operation, evaluators: Mapping[str, Json]) -> Iterator[Finding]:
