@@ -175,7 +175,7 @@ async def _findings(flags: FlagSet) -> tuple[Finding, ...]:
 
 
 def _in_words(problem: Finding, *, served: bool) -> str:
-    """Return a problem with what to do about it, and what the agent does; of a flag in quarantine, it says so itself."""
+    """Return a problem with what to do about it, and what the agent does; one of a flag in quarantine says that."""
     hint = f"; {problem.hint}" if problem.hint else ""
     if served and problem.severity == "error":
         hint += "; there is no last good definition, so the flag is served as it is"
