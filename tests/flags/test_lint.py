@@ -294,11 +294,16 @@ def test_a_branch_is_unreachable_once() -> None:
     [
         ({"or": [{"var": "a"}, "pink", "blue"]}, ["or[1]"]),
         ({"or": [{"if": [EMAIL, "pink"]}, "rose"]}, ["or[0].if[1]", "or[1]"]),
-        ({"and": ["pink", EMAIL, "rose"]}, ["and[2]"]),
+        ({"and": ["pink", EMAIL, "rose"]}, ["and[1]", "and[2]"]),
         ({"==": [{"var": "a"}, 1]}, ['["=="]']),
         ({"if": [EMAIL, {"!": [EMAIL]}, {"in": ["a", {"var": "b"}]}]}, ['if[1]["!"]', "if[2].in"]),
         ({"or": [EMAIL, "red"]}, ['or[0]["=="]']),
-        ({"and": [EMAIL, "red"]}, []),
+        ({"and": [EMAIL, "red"]}, ["and[0]"]),
+        ({"if": [EMAIL, {"and": [EMAIL, "red"]}]}, ["if[1].and[0]"]),
+        ({"or": [{"and": [EMAIL, "red"]}, "blue"]}, []),
+        ({"or": [{"var": "a"}, {"and": [EMAIL, "red"]}]}, ["or[1].and[0]"]),
+        ({"or": [False, "", {"var": "a"}, "red"]}, []),
+        ({"and": [{"var": "a"}, "red"]}, []),
     ],
 )
 def test_what_or_and_and_comparisons_answer_must_be_a_variant(rule: Any, places: list[str]) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_FINDINGS = 20
 _TRUTHS = ("true", "false")
+_REFUSED = ("false",)
 _COMPARISONS = frozenset(("==", "===", "!=", "!==", "<", "<=", ">", ">=", "!", "!!", "in", "all", "some", "none"))
 _COMPARISONS |= {"sem_ver", "starts_with", "ends_with"}
 _CONDITIONALS = ("if", "?:")
@@ -40,27 +41,40 @@ _CONDITIONALS = ("if", "?:")
 class Answers:
     """The answers of one rule, without those of the rules it refers to."""
 
-    def __init__(self, rule: Json, where: Where) -> None:
+    def __init__(self, rule: Json, where: Where, *, falsy: bool) -> None:
+        """`falsy`: whether false is an answer, too. To an operand of `or`, it is not: the next one is tried."""
         self.places: dict[Names, list[Where]] = defaultdict(list)
         """Where the rule answers one of these names."""
         self.references: list[str] = []
-        pending: list[Pending] = [(rule, where)]
+        pending: list[tuple[Json, Where, bool]] = [(rule, where, falsy)]
         while pending:
-            node, where = pending.pop()
+            node, where, falsy = pending.pop()
             if node.__class__ is dict and len(node) == 1:
                 ((name, argument),) = node.items()
-                pending += reversed(self._operation(name, argument, (where, name)))
-            elif node is not None and node.__class__ not in (list, dict):
+                inner = self._operation(name, argument, (where, name), falsy)
+                last = len(inner) - 1
+                pending += reversed(
+                    [(*each, falsy and (name != "or" or index == last)) for index, each in enumerate(inner)]
+                )
+            elif node is not None and node.__class__ not in (list, dict) and (node or falsy):
                 self._constant(node, where)
 
-    def _operation(self, name: str, argument: Json, where: Where) -> list[Pending]:
+    def _operation(self, name: str, argument: Json, where: Where, falsy: bool) -> list[Pending]:
         if name in _COMPARISONS:
             self.places[_TRUTHS].append(where)
         elif name == REF and argument.__class__ is str:
             self.references.append(argument)
         elif argument.__class__ is list and name in _CHOICES:
+            if name == "and" and falsy:
+                self._refusals(argument, where)
             return _CHOICES[name](argument, where)
         return []
+
+    def _refusals(self, operands: list[Json], where: Where) -> None:
+        """`and` answers the first operand that is not truthy: of a comparison, false."""
+        for index, operand in enumerate(operands[:-1]):
+            if operand.__class__ is dict and len(operand) == 1 and not _COMPARISONS.isdisjoint(operand):
+                self.places[_REFUSED].append((where, index))
 
     def _constant(self, value: Json, where: Where) -> None:
         try:
@@ -81,7 +95,7 @@ class Library:
         if name not in self._rules:
             return None
         if name not in self._read:
-            self._read[name] = Answers(self._rules[name], (ROOT, name))
+            self._read[name] = Answers(self._rules[name], (ROOT, name), falsy=False)
         return self._read[name]
 
     def reached(self, first: Answers) -> Iterator[Answers]:
@@ -107,7 +121,7 @@ def answer_findings(flag: Flag) -> Iterator[Finding]:
     left, variants = _MOST_FINDINGS, flag.variants
     if _fine(flag.rule, variants):
         return
-    own = Answers(flag.rule, (flag.where, "targeting"))
+    own = Answers(flag.rule, (flag.where, "targeting"), falsy=True)
     for answers in _library(Key(flag.setting)).reached(own) if own.references else (own,):
         whose = "the variants" if answers is own else f"the variants of flag {flag.key!r}"
         for names, places in answers.places.items():
@@ -151,6 +165,9 @@ def _unknown(names: Names, where: Where, variants: Mapping[str, Json], whose: st
         message = f"the rule can answer true or false, and neither is one of {whose}"
         hint = f"use it as the condition of an `if`; the variants are: {listed(variants)}"
         return finding("variant-unknown", where, message, hint)
+    if names == _REFUSED:
+        message = f"where this does not hold, the rule answers false, which is not one of {whose}"
+        return finding("variant-unknown", where, message, 'write {"if": [condition, variant]} instead of `and`')
     message = f"the rule can answer {names[0]!r}, which is not one of {whose}"
     hint = suggest(names[0], variants) or f"the variants are: {listed(variants)}"
     return finding("variant-unknown", where, message, hint)
