@@ -71,7 +71,7 @@ def load(
     >>> flags.keys()
     ('good',)
     >>> print(flags.problems[0])
-    $.flags.bad.variants: error: expected `object | null`, got `array`; the flag is not loaded (flag-shape)
+    $.flags.bad.variants: error: must be an object, not an array; the flag is not loaded (flag-shape)
     """
     if fractional not in ("v2", "v3"):
         raise UsageError(f"unknown fractional version {fractional!r}: use v2 or v3")

@@ -43,9 +43,11 @@ class DocumentError(WigwagError, ValueError):
 
     code = "PARSE_ERROR"
 
-    def __init__(self, message: str, findings: Sequence[Any] = ()) -> None:
+    def __init__(self, message: str, findings: Sequence[Any] = (), position: tuple[int, int] | None = None) -> None:
         super().__init__(message)
         self.findings = tuple(findings)
+        self.position = position
+        """Line and column of the fault in the text, counted from 1, where they are known."""
 
 
 class SelectorError(WigwagError, ValueError):

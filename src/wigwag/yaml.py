@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Json: TypeAlias = Any
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _INTEGER = re.compile(r"([-+]?)(?:(0b[01]+)|(0o[0-7]+)|(0x[0-9a-fA-F]+)|(0[0-7]+)|(0|[1-9][0-9]*))")
 _LONGEST_NUMBER = 4000
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -67,9 +67,9 @@ def load(text: bytes, bounds: Bounds, *, leaves: bool = False) -> Json:
     {'a': Leaf(text='1.10', value=1.1)}
     """
     try:
-        return _Builder(yaml.parse(text, Loader=_LOADER), bounds, leaves).document()
+        return _Builder(yaml.parse(text, Loader=LOADER), bounds, leaves).document()
     except yaml.YAMLError as error:
-        raise DocumentError(f"not valid YAML: {_summary(error)}") from error
+        raise _invalid(error, text) from error
     except UnicodeDecodeError as error:
         raise DocumentError("not valid YAML: text that is not UTF-8") from error
     except RecursionError as error:
@@ -241,11 +241,27 @@ def _merge(event: yaml.Event, value: Json) -> dict[str, Json]:
 def _fault(event: yaml.Event, message: str) -> DocumentError:
     mark = event.start_mark
     where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    return DocumentError(f"not valid YAML: {message}{where}")
+    return DocumentError(f"not valid YAML: {message}{where}", position=_position(mark))
 
 
-def _summary(error: yaml.YAMLError) -> str:
+def _invalid(error: yaml.YAMLError, text: bytes) -> DocumentError:
     problem, mark = getattr(error, "problem", None), getattr(error, "problem_mark", None)
-    if problem and mark:
-        return f"{problem} at line {mark.line + 1}, column {mark.column + 1}"
-    return " ".join(str(error).split())
+    if not problem or not mark:
+        return DocumentError(f"not valid YAML: {' '.join(str(error).split())}")
+    where = f"line {mark.line + 1}, column {mark.column + 1}"
+    if "cannot start any token" in problem:
+        problem = _strange_start(text, mark)
+    return DocumentError(f"not valid YAML: {problem} at {where}", position=_position(mark))
+
+
+def _strange_start(text: bytes, mark: Any) -> str:
+    """Say which character stands where none may: a tab is invisible, and the others have a meaning at the start."""
+    lines = text.decode("utf-8", "replace").splitlines()
+    rest = lines[mark.line][mark.column :] if mark.line < len(lines) else ""
+    if rest.startswith("\t"):
+        return "a tab; YAML is indented with spaces, so replace it by spaces"
+    return f"a value cannot start with {rest[:1]!r}; put it in quotes"
+
+
+def _position(mark: Any) -> tuple[int, int] | None:
+    return (mark.line + 1, mark.column + 1) if mark else None

@@ -60,11 +60,13 @@ def test_a_file_that_is_missing_at_the_start_is_picked_up_when_it_comes(tmp_path
     with AgentProcess(f"--uri=file:{path}", ready=False) as agent:
         assert agent.fetch("management", "/healthz")[0] == 200
         assert agent.fetch("management", "/readyz")[0] == 412
+        agent.wait_for_log(lambda line: line["msg"] == f"not ready: waiting for the first flags of {path}")
         assert value(agent, "x") == "not_found"
         path.parent.mkdir()
         write(path, {"flags": {"x": ON}})
         changed(agent, 0)
         assert value(agent, "x") is True
+        agent.wait_for_log(lambda line: line["msg"] == "ready: every required source has answered")
         assert agent.fetch("management", "/readyz")[0] == 200
 
 
@@ -218,6 +220,36 @@ def test_a_flag_that_goes_bad_on_its_own_is_reported(tmp_path: Path) -> None:
         assert value(agent, "x") is False
         (source,) = json.loads(agent.fetch("management", "/debug/sources")[1])
         assert [problem["path"] for problem in source["problems"]] == ["$.flags.x.variants"]
+
+
+def test_a_rule_that_answers_no_variant_keeps_the_flag_as_it_was_and_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    write(path, {"flags": {"x": FLAG}})
+    with AgentProcess(f"--uri=file:{path}") as agent:
+        seen = len(agent.lines)
+        write(path, {"flags": {"x": {**ON, "targeting": {"if": [{"!": [{"var": "group"}]}, "onn"]}}, "y": ON}})
+        line = agent.wait_for_log(lambda line: "variant-unknown" in line["msg"], seen)
+        assert "its last good definition stays in force" in line["msg"]
+        assert "did you mean `on`?" in line["msg"]
+        assert (value(agent, "x"), value(agent, "y")) == (False, True)
+        (source,) = json.loads(agent.fetch("management", "/debug/sources")[1])
+        (problem,) = source["problems"]
+        assert (problem["code"], problem["severity"]) == ("variant-unknown", "error")
+        metrics = agent.fetch("management", "/metrics")[1].decode()
+        assert f'wigwag_flags_quarantined{{source="{path}",priority="0"}} 1' in metrics
+        assert f'wigwag_findings{{source="{path}",priority="0",severity="error"}} 1' in metrics
+        seen = len(agent.lines)
+        write(path, {"flags": {"x": {**ON, "targeting": {"if": [{"!": [{"var": "group"}]}, "on"]}}}})
+        changed(agent, seen)
+        assert value(agent, "x") is True
+
+
+def test_a_new_flag_whose_rule_answers_no_variant_is_served_and_says_so(tmp_path: Path) -> None:
+    write(tmp_path / "f.json", {"flags": {"x": {**ON, "targeting": {"if": [{"var": "group"}, "onn"]}}}})
+    with AgentProcess(f"--uri=file:{tmp_path / 'f.json'}") as agent:
+        line = agent.wait_for_log(lambda line: "variant-unknown" in line["msg"])
+        assert "there is no last good definition, so the flag is served as it is" in line["msg"]
+        assert value(agent, "x") is True
 
 
 def test_a_body_that_is_too_large_is_refused_in_the_words_of_each_protocol(tmp_path: Path) -> None:

@@ -85,7 +85,22 @@ class TestSources:
         code, out, _ = check(capsys, "--uri", good, "--uri", bad)
         assert code == 1
         assert out.splitlines()[2].split()[2:5] == ["ok", "1", "1"]
-        assert f"{bad.removeprefix('file:')}: $.flags.b.variants: error: " in out
+        assert f"{bad.removeprefix('file:')}:1:95: error: $.flags.b.variants: " in out
+
+    def test_a_rule_that_answers_no_variant_is_an_error_here_as_it_is_to_lint(
+        self, capsys: Any, tmp_path: Path
+    ) -> None:
+        rule = {"if": [{"var": "beta"}, "onn"]}
+        path = written(tmp_path / "x.json", {"flags": {"a": {**FLAG, "targeting": rule}}})
+        code, told = as_json(capsys, "--uri", path)
+        (problem,) = told["sources"][0]["problems"]
+        assert (code, problem["code"], problem["severity"], problem["line"]) == (1, "variant-unknown", "error", 1)
+        _, out, err = check(capsys, "--uri", path)
+        assert "did you mean `on`?" in out
+        assert err == "1 of 1 source answered, with 1 flag: not ready to start\n"
+        assert main(["lint", "-o", "json", path]) == 1
+        (found,) = json.loads(capsys.readouterr().out)
+        assert {**found, "source": ""} == {**problem, "source": ""}
 
     def test_with_strict_it_is_the_document_that_fails(self, capsys: Any, bad: str) -> None:
         code, told = as_json(capsys, "--uri", bad, "--strict")
@@ -225,7 +240,7 @@ class TestOptions:
         code, told = as_json(capsys, "--uri", good, f"--server-cert-path={path}", f"--server-key-path={path}")
         assert code == 1
         (error,) = told["errors"]
-        assert error.startswith("the TLS files cannot be used: they are not in PEM; check --server-cert-path, ")
+        assert error.startswith(f"{path} holds no certificate in PEM; check --server-cert-path, ")
 
     def test_a_state_directory_is_looked_at_and_not_made(self, capsys: Any, good: str, tmp_path: Path) -> None:
         assert check(capsys, "--uri", good, f"--state-dir={tmp_path / 'new' / 'dir'}")[0] == 0

@@ -80,17 +80,19 @@ class TestEval:
             (["no-such-file", "x"], "cannot read no-such-file: no such file or directory"),
             (["demo", "checkout", "-c", "{"], "the context is not valid JSON"),
             (["demo", "checkout", "-c", "[]"], "must be a JSON object"),
-            (["demo", "checkout", "-c", "@no-such-file"], "cannot read the context"),
+            (["demo", "checkout", "-c", "@no-such-file"], "cannot read the context no-such-file: no such file"),
             (["demo", "checkout", "--now", "noon"], "Unix seconds"),
             (["demo", "checkout", "--now", "nan"], "Unix seconds"),
             (["demo", "checkout", "--now=-inf"], "Unix seconds"),
             (["demo", "checkout", "--now", "1e999"], "Unix seconds"),
             (["demo", "checkout", "-c", "[" * 100_000], "the context is nested too deeply"),
             (["demo", "checkout", "-c", '{"a": ' + "1" * 5000 + "}"], "the context is not valid JSON"),
-            (["demo", "checkout", "-c", "@/dev/zero"], "the context is not valid JSON"),
+            (["demo", "checkout", "-c", "@/dev/zero"], "the context in /dev/zero is not valid JSON"),
             (["demo", "checkout", "--selector", "colour=red"], "invalid selector key"),
             (["demo", "checkout", "--type", "number"], "invalid choice"),
-            (["demo", "checkout", "--nope"], "unrecognized arguments"),
+            (["demo", "checkout", "--slector", "x"], "unknown option --slector; did you mean --selector?"),
+            (["demo", "checkout", "--zzz=1"], "unknown option --zzz; see `wigwag eval --help`"),
+            (["demo", "checkout", "more"], "unexpected argument 'more'"),
             ([], "required"),
         ],
     )
@@ -101,12 +103,13 @@ class TestEval:
         assert (code, out) == (2, "")
         assert message in err
         assert "Traceback" not in err
+        assert err.count("\n") == 1
 
-    def test_a_broken_document_is_2(self, capsys: Any, tmp_path: Path) -> None:
+    def test_a_broken_document_is_2_and_named(self, capsys: Any, tmp_path: Path) -> None:
         (tmp_path / "broken.yaml").write_text("flags: [")
         code, _, err = run(capsys, "eval", str(tmp_path / "broken.yaml"), "x")
         assert code == 2
-        assert "not valid YAML" in err
+        assert f"{tmp_path}/broken.yaml: not valid YAML" in err
 
     def test_the_demo_and_the_prompt_work_in_a_pipe(self, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         lines = [
@@ -144,7 +147,7 @@ class TestLint:
     def test_findings_are_listed_with_hints_and_errors_are_1(self, capsys: Any, document: str) -> None:
         code, out, err = run(capsys, "lint", document)
         assert code == 1
-        assert f"{document}: $.flags.bad.variants: error: expected `object | null`, got `int`" in out
+        assert f"{document}:1:176: error: $.flags.bad.variants: must be an object, not a number" in out
         assert err == "1 file checked: 1 error\n"
 
     def test_warnings_are_1_only_when_strict(self, capsys: Any, tmp_path: Path) -> None:
@@ -163,13 +166,43 @@ class TestLint:
         assert (code, err) == (1, "")
         assert {finding["code"] for finding in json.loads(out)} == {"flag-shape", "document-rejected"}
 
-    def test_several_files_are_sources_on_top_of_each_other(self, capsys: Any, document: str, tmp_path: Path) -> None:
+    def test_several_files_are_independent_unless_they_are_merged(
+        self, capsys: Any, document: str, tmp_path: Path
+    ) -> None:
         above = tmp_path / "above.json"
         above.write_text(json.dumps({"flags": {"x": FLAG}}))
-        assert f"flag 'x' is hidden by the one of {above}" in run(capsys, "lint", document, str(above))[1]
+        assert "flag-shadowed" not in run(capsys, "lint", document, str(above))[1]
+        assert f"flag 'x' is hidden by the one of {above}" in run(capsys, "lint", "--merge", document, str(above))[1]
+
+    def test_directories_and_patterns_are_expanded(self, capsys: Any, tmp_path: Path) -> None:
+        (tmp_path / "teams" / "..data").mkdir(parents=True)
+        for name in ("a.json", "teams/b.yaml", "teams/notes.txt", "teams/..data/c.json"):
+            (tmp_path / name).write_text('{"flags": {}}')
+        assert run(capsys, "lint", str(tmp_path))[2] == "2 files checked: nothing to complain about\n"
+        assert run(capsys, "lint", f"{tmp_path}/**/*.yaml", f"{tmp_path}/teams/")[2].startswith("1 file checked")
+        for name in (f"{tmp_path}/*.toml", str(tmp_path / "empty")):
+            (tmp_path / "empty").mkdir(exist_ok=True)
+            code, _, err = run(capsys, "lint", name)
+            assert (code, name in err) == (2, True)
 
     def test_a_file_that_cannot_be_read_is_2(self, capsys: Any) -> None:
         assert run(capsys, "lint", "no-such-file")[0] == 2
+
+
+def test_an_unknown_command_is_one_line_with_a_suggestion(capsys: Any) -> None:
+    assert run(capsys, "lnt", "x") == (2, "", "wigwag: unknown command 'lnt'; did you mean `wigwag lint`?\n")
+    code, out, err = run(capsys, "zzz")
+    assert (code, out, err.startswith("wigwag: unknown command 'zzz'; the commands are start, ")) == (2, "", True)
+    assert run(capsys, "--zzz")[2].count("\n") == 1
+
+
+@pytest.mark.parametrize(("command", "old"), [("eval demo checkout", "--json"), ("lint demo", "--json")])
+def test_output_is_chosen_by_one_option_and_the_old_name_still_works(capsys: Any, command: str, old: str) -> None:
+    expected = run(capsys, *command.split(), "-o", "json")
+    json.loads(expected[1])
+    assert run(capsys, *command.split(), "--output=json") == expected
+    assert run(capsys, *command.split(), old) == expected
+    assert old not in run(capsys, command.split(maxsplit=1)[0], "--help")[1].replace("--json-", "")
 
 
 def test_without_a_command_the_help_is_printed(capsys: Any) -> None:
@@ -320,9 +353,10 @@ def test_explain_asks_for_the_type_too(capsys: Any, document: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_hides_no_findings_of_the_others(capsys: Any, document: str, tmp_path: Path) -> None:
-    code, out, err = run(capsys, "lint", document, str(tmp_path / "none.json"), str(tmp_path))
-    assert (code, err) == (2, "3 files checked: 3 errors\n")
-    assert f"{document}: $.flags.bad.variants: error" in out
-    assert f"{tmp_path}: $: error: cannot read {tmp_path}: is a directory document-rejected" in out
+    code, out, err = run(capsys, "lint", document, str(tmp_path / "none.json"))
+    assert (code, err) == (2, "2 files checked: 2 errors\n")
+    assert f"{document}:1:176: error: $.flags.bad.variants" in out
+    missing = f"{tmp_path}/none.json"
+    assert f"{missing}: error: $: cannot read {missing}: no such file or directory (document-rejected)" in out
     code, out, _ = run(capsys, "lint", "--json", str(tmp_path / "none.json"))
     assert (code, [finding["code"] for finding in json.loads(out)]) == (2, ["document-rejected"])

@@ -65,7 +65,7 @@ def test_a_jsonlogic_rule_gives_the_standard_answer(rule: Any, data: Any, expect
 
 
 def as_document(row: dict[str, Any]) -> dict[str, Any]:
-    """A rule stands alone in the targeting vectors; its flag knows every variant and evaluator that it names."""
+    """A rule stands alone in the targeting vectors; its flag knows every evaluator that it names."""
     if row["schema"] != "targeting":
         return row["document"]  # type: ignore[no-any-return]
     flag = {"state": "ENABLED", "variants": {"on": True}, "targeting": row["document"]}
@@ -75,6 +75,8 @@ def as_document(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("row", read("schema"), ids=lambda row: f"{row['schema']}-{row['sign']}-{row['name']}")
 def test_valid_documents_have_no_problem_and_invalid_ones_are_reported(row: dict[str, Any]) -> None:
     problems = wigwag.load(as_document(row)).problems
+    if row["schema"] == "targeting":  # a rule alone: which variants its flag has is not in the vector
+        problems = tuple(problem for problem in problems if problem.code != "variant-unknown")
     if row["sign"] == "positive":
         assert problems == ()
     else:

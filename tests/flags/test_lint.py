@@ -48,11 +48,11 @@ def lint(rule: Any = None, evaluators: Any = None, **flag: Any) -> list[tuple[st
             {"if": [{"in": [{"var": "a"}, ["x", "y"]]}, "red", {"<": [{"var": ["a", 0]}, 5]}, "blue"]},
             [("attribute-type", 'targeting.if[2]["<"]', "warning")],
         ),
-        ({"and": [EMAIL, {"ends_with": [{"var": "email"}, "x"]}]}, []),
+        ({"if": [{"and": [EMAIL, {"ends_with": [{"var": "email"}, "x"]}]}, "red"]}, []),
         ({"iff": [1]}, [("operator-unknown", "targeting.iff", "error")]),
         ({"if": [{"$ref": "gone"}, "red"]}, [("ref-unknown", "targeting.if[0].$ref", "error")]),
         ({"if": [{"==": [{"var": "a"}]}, "red"]}, [("operand-count", 'targeting.if[0]["=="]', "warning")]),
-        ({"if": [{"==": [1, 1], "var": "x"}, "red"]}, [("operator-ambiguous", "targeting.if[0]", "warning")]),
+        ({"if": [{"==": [1, 1], "var": "x"}, "red"]}, [("operator-ambiguous", "targeting.if[0]", "error")]),
         ("red", [("rule-shape", "targeting", "warning")]),
         ({"var": "$flagd.nope"}, [("flagd-property", "targeting.var", "warning")]),
         ({"fractional": [EMAIL, "red"]}, [("fractional-share", "targeting.fractional[1]", "warning")]),
@@ -294,11 +294,16 @@ def test_a_branch_is_unreachable_once() -> None:
     [
         ({"or": [{"var": "a"}, "pink", "blue"]}, ["or[1]"]),
         ({"or": [{"if": [EMAIL, "pink"]}, "rose"]}, ["or[0].if[1]", "or[1]"]),
-        ({"and": ["pink", EMAIL, "rose"]}, ["and[2]"]),
+        ({"and": ["pink", EMAIL, "rose"]}, ["and[1]", "and[2]"]),
         ({"==": [{"var": "a"}, 1]}, ['["=="]']),
         ({"if": [EMAIL, {"!": [EMAIL]}, {"in": ["a", {"var": "b"}]}]}, ['if[1]["!"]', "if[2].in"]),
         ({"or": [EMAIL, "red"]}, ['or[0]["=="]']),
-        ({"and": [EMAIL, "red"]}, []),
+        ({"and": [EMAIL, "red"]}, ["and[0]"]),
+        ({"if": [EMAIL, {"and": [EMAIL, "red"]}]}, ["if[1].and[0]"]),
+        ({"or": [{"and": [EMAIL, "red"]}, "blue"]}, []),
+        ({"or": [{"var": "a"}, {"and": [EMAIL, "red"]}]}, ["or[1].and[0]"]),
+        ({"or": [False, "", {"var": "a"}, "red"]}, []),
+        ({"and": [{"var": "a"}, "red"]}, []),
     ],
 )
 def test_what_or_and_and_comparisons_answer_must_be_a_variant(rule: Any, places: list[str]) -> None:
@@ -339,7 +344,7 @@ def test_weights_are_judged_as_the_daemon_reads_them(shares: Any, expected: Any)
         ({"some": [{"if": [{"==": [{"var": "email"}, 5]}, [1]]}, True]}, {}, ['targeting.if[2].some[0].if[0]["=="]']),
         ({"$ref": "a"}, {"a": {"==": [{"var": "email"}, 5]}}, ['$.$evaluators.a["=="]']),
         ({"in": [{"var": "email"}, [5]]}, {}, ["targeting.if[2].in"]),
-        ({"in": [{"var": "email"}, "a@b.c"]}, {}, []),
+        ({"in": [{"var": "email"}, "a@b.c d@e.f"]}, {}, []),
     ],
 )
 def test_only_attributes_of_the_context_have_a_type(condition: Any, evaluators: Any, expected: list[str]) -> None:
@@ -348,7 +353,7 @@ def test_only_attributes_of_the_context_have_a_type(condition: Any, evaluators: 
 
 
 def test_an_attribute_that_is_looked_for_in_a_text_is_text() -> None:
-    rule = {"if": [{"in": [{"var": "n"}, "text"]}, "red", {"<": [{"var": "n"}, 5]}, "blue"]}
+    rule = {"if": [{"in": [{"var": "n"}, "a text"]}, "red", {"<": [{"var": "n"}, 5]}, "blue"]}
     assert codes(rule) == [("attribute-type", 'targeting.if[2]["<"]')]
 
 

@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
+from wigwag.errors import StartError
 from wigwag.wire.http import Answer, Reply, Request
 from wigwag.wire.listen import Listener
 from wigwag.wire.server import serve
@@ -217,3 +218,29 @@ def test_client_certificates_need_somebody_to_trust(authority: Authority) -> Non
     certificate, key = authority.issue("one")
     with pytest.raises(ValueError, match="authority"):
         context(Tls(certificate=certificate, key=key, clients="required"))
+
+
+def test_a_file_that_cannot_be_used_is_named(authority: Authority, tmp_path: Path) -> None:
+    certificate, key = authority.issue("server")
+    _, other = authority.issue("other", file="unrelated")
+    (tmp_path / "junk").write_text("hush")
+    junk = str(tmp_path / "junk")
+    broken = tmp_path / "broken.pem"
+    broken.write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    cases: list[tuple[Any, str]] = [
+        ({"certificate": junk, "key": str(key)}, f"{junk} holds no certificate in PEM"),
+        ({"certificate": str(certificate), "key": junk}, f"{junk} holds no private key in PEM"),
+        ({"certificate": str(broken), "key": str(key)}, f"{broken} or {key} cannot be used: "),
+        (
+            {"certificate": str(certificate), "key": str(other)},
+            f"the private key in {other} does not belong to the certificate in {certificate}",
+        ),
+        (
+            {"certificate": str(certificate), "key": str(key), "authority": junk, "clients": "required"},
+            f"{junk} holds no certificate in PEM",
+        ),
+    ]
+    for given, message in cases:
+        with pytest.raises(StartError) as caught:
+            context(Tls(**given))
+        assert str(caught.value).startswith(message)

@@ -16,6 +16,8 @@ from wigwag.agent.facts import FACTS, Facts, watch_facts
 from wigwag.agent.freshness import too_strict
 from wigwag.agent.locate import documents
 from wigwag.errors import DocumentError, UsageError
+from wigwag.flags.lint import lint_documents
+from wigwag.flags.model import Limits
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import Trouble, describe
 from wigwag.pipeline.watch import first
@@ -109,5 +111,7 @@ def _judged(source: Source, document: Document, options: AgentOptions, seconds: 
             document.content, options.fractional, options.strict, source=source.name, format=document.format
         )
     except DocumentError as error:
-        return Reached(source, "failing", problems=error.findings, seconds=seconds, error=str(error))
-    return Reached(source, "ok", len(flags), tuple(flags.problems), seconds)
+        findings = lint_documents([(source.name, document.content, document.format)], Limits())
+        return Reached(source, "failing", problems=tuple(findings), seconds=seconds, error=str(error))
+    findings = lint_documents([(source.name, document.content, document.format)], Limits())
+    return Reached(source, "ok", len(flags), tuple(findings), seconds)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import ssl
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -89,10 +88,7 @@ def _tls(options: AgentOptions) -> str:
         if tls is not None:
             context(tls)
     except StartError as error:
-        return str(error)
-    except ssl.SSLError as error:
-        reason = error.reason.replace("_", " ").lower() if error.reason else "they are not in PEM"
-        return f"the TLS files cannot be used: {reason}; check --server-cert-path, --server-key-path, --client-ca-path"
+        return f"{error}; check --server-cert-path, --server-key-path and --client-ca-path"
     except OSError as error:
         return f"the TLS files cannot be read: {describe(error)}"
     return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from wigwag.flags.flagset import layer_problems
@@ -49,7 +50,8 @@ class Report:
         self._pipeline, self._feed, self._now = pipeline, feed, now
         self._freshness, self._required, self._only_fresh = freshness, required, only_fresh
         self._told: dict[Source, tuple[str, str | None]] = {}
-        self._ready = self._stopping = False
+        self._ready = self._stopping = self._logged_ready = False
+        self._waiting: list[str] = []
 
     def stopping(self) -> None:
         """From now on, not ready."""
@@ -90,6 +92,7 @@ class Report:
             Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._feed.current().number)]),
             Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._feed.current().flags))]),
             Gauge("wigwag_flags_quarantined", "Flags that could not be loaded.", self._quarantined, _SOURCE),
+            Gauge("wigwag_findings", "What is wrong with the documents.", self._findings, (*_SOURCE, "severity")),
         )
 
     def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
@@ -113,6 +116,32 @@ class Report:
             if layer is not None:
                 yield _labels(status), float(sum(problem.severity == "error" for problem in layer.problems))
 
+    def _findings(self) -> Iterator[tuple[tuple[str, ...], float]]:
+        """Count what was found; `log_snapshots` looks for it, soon after a snapshot is published."""
+        layers = dict(self._feed.current().layers())
+        for status in self._pipeline.statuses():
+            layer = layers.get(status.spec)
+            if layer is not None and layer.findings is not None:
+                counts = Counter(finding.severity for finding in layer.findings)
+                yield from (((*_labels(status), each), float(counts[each])) for each in ("error", "warning"))
+
+    def _log_readiness(self) -> None:
+        """Say what readiness waits for, if a required source fails before its first answer, and when the wait ends."""
+        if self._logged_ready:
+            return
+        if self.ready():
+            self._logged_ready = True
+            log.info("ready: every required source has answered")
+            return
+        waiting = [
+            status.spec.name
+            for status in self._pipeline.statuses()
+            if status.spec in self._required and status.state == "failing" and status.confirmed is None
+        ]
+        if waiting and waiting != self._waiting:
+            log.warning("not ready: waiting for the first flags of %s", ", ".join(waiting))
+        self._waiting = waiting
+
     async def log_sources(self) -> None:
         """Log each source when its state or its error changes."""
         async for _ in self._pipeline.turns:
@@ -121,6 +150,7 @@ class Report:
                 if self._told.get(status.spec) != news:
                     self._told[status.spec] = news
                     _log_status(status)
+            self._log_readiness()
 
     async def log_snapshots(self) -> None:
         """Log each snapshot, and what is wrong with it."""
@@ -130,8 +160,10 @@ class Report:
                 await asyncio.sleep(0)
             fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}
             log.info("snapshot published", extra={"fields": fields})
+            self._log_readiness()
             found = await _findings(snapshot.flags)
-            problems = {str(problem) for problem in found}
+            quarantined = {problem for layer in snapshot.flags.layers for problem in layer.problems}
+            problems = {_in_words(problem, served=problem not in quarantined) for problem in found}
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
@@ -140,6 +172,14 @@ class Report:
 async def _findings(flags: FlagSet) -> tuple[Finding, ...]:
     """Look at every flag that is new; at many of them in a thread: checking a rule costs more than loading it."""
     return await asyncio.to_thread(lambda: flags.problems) if len(flags) > MANY else flags.problems
+
+
+def _in_words(problem: Finding, *, served: bool) -> str:
+    """Return a problem with what to do about it, and what the agent does; one of a flag in quarantine says that."""
+    hint = f"; {problem.hint}" if problem.hint else ""
+    if served and problem.severity == "error":
+        hint += "; there is no last good definition, so the flag is served as it is"
+    return f"{problem}{hint}"
 
 
 def _problems(snapshot: Snapshot) -> dict[Hashable, tuple[Finding, ...]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.agent.options import AgentOptions
 from wigwag.cli.config import read_config
+from wigwag.cli.findings import in_words, plural
 from wigwag.cli.terminal import complain, remark, styled
 from wigwag.errors import UsageError
 from wigwag.options import duration, option, unknown_keys
@@ -95,7 +96,7 @@ def tell(found: Sequence[Reached], wrong: Sequence[str], remarks: Sequence[str])
         print(styled(text, "dim") if not number else text)
     for each in found:
         for problem in each.problems:
-            print(f"  {problem}")
+            print(in_words(problem))
     for fault in wrong:
         complain(fault, "error")
     for said in remarks:
@@ -128,7 +129,7 @@ def summary(found: Sequence[Reached], wrong: Sequence[str]) -> str:
     well = sum(each.state == "ok" for each in found)
     flags = sum(each.flags or 0 for each in found)
     ready = "not ready to start" if verdict(found, wrong) else "ready to start"
-    return f"{well} of {len(found)} source{'s' * (len(found) > 1)} answered, with {flags} flags: {ready}"
+    return f"{well} of {plural(len(found), 'source')} answered, with {plural(flags, 'flag')}: {ready}"
 
 
 def as_json(found: Sequence[Reached], wrong: Sequence[str], remarks: Sequence[str]) -> dict[str, Any]:

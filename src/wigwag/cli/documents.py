@@ -30,6 +30,15 @@ def read_document(source: str) -> tuple[bytes, Format | None]:
     return read_file(path, str(path)), format_of(path.name)
 
 
+def title(source: str) -> str:
+    """Return the name of a document for people.
+
+    >>> title("-"), title("file:flags.json")
+    ('standard input', 'flags.json')
+    """
+    return "standard input" if source == "-" else source.removeprefix("file:")
+
+
 def is_demo(source: str) -> bool:
     """Tell whether the flags that come with wigwag are meant; a file of that name is meant first."""
     return source == DEMO and not Path(source).exists()

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 import wigwag
-from wigwag.cli.documents import is_demo, parse_context, read_document, read_file
+from wigwag.cli.documents import is_demo, parse_context, read_document, read_file, title
 from wigwag.cli.prompt import converse
 from wigwag.cli.show import as_json, in_words
 from wigwag.cli.terminal import complain
-from wigwag.errors import UsageError
+from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.evaluate import TYPES
 from wigwag.flags.model import child
 from wigwag.options import option, positional
@@ -36,6 +36,7 @@ Evaluate a flag and print its value. Without KEY, ask for flags at a prompt.
 
 Exits with 0 on a value (or the caller's default), 1 on an evaluation error, 2 if the call or its input cannot be used.
 """
+ALIASES = {"--json": "--output=json", "--no-json": "--output=text"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +48,7 @@ class Options:
     type: str | None = option(None, "the type to ask for; without it, whatever the value is", short="-t", choices=TYPES)
     context: str = option("{}", "the evaluation context, or @FILE to read it from", metavar="JSON", short="-c")
     explain: bool = option(False, "show how the value came about", short="-e")
-    json: bool = option(False, "print JSON")
+    output: str = option("text", "what to print", choices=("text", "json"), short="-o")
     selector: str = option("", "evaluate among these flags only: flagSetId=ID or source=URI", metavar="SELECTOR")
     fractional: Fractional = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
     now: str | None = option(None, "what rules see as $flagd.timestamp, in Unix seconds", metavar="SECONDS")
@@ -56,7 +57,10 @@ class Options:
 def run(options: Options) -> int:
     """Evaluate, print, and return the exit code."""
     text, kind = read_document(options.source)
-    flags = wigwag.load(text, options.fractional, source=options.source, format=kind)
+    try:
+        flags = wigwag.load(text, options.fractional, source=options.source, format=kind)
+    except DocumentError as error:
+        raise UsageError(f"{title(options.source)}: {error}") from error
     flags = flags.select(options.selector) if options.selector else flags
     context, now = read_context(options.context), read_time(options.now)
     if options.key is None:
@@ -65,7 +69,7 @@ def run(options: Options) -> int:
         resolution = show(flags, options.key, context, now, options)
     except RecursionError as error:
         raise UsageError("the context is nested too deeply") from error
-    if resolution.error and not options.json:
+    if resolution.error and options.output == "text":
         complain(remedy(flags, options.key, resolution), resolution.error)
     return 1 if resolution.error else 0
 
@@ -76,10 +80,10 @@ def show(
     """Evaluate one flag and print what came of it, except for an error in words."""
     if options.explain:
         explanation = flags.explain(key, context, now, type=options.type)
-        print(json.dumps(explanation.to_dict(), default=str) if options.json else explanation)
+        print(json.dumps(explanation.to_dict(), default=str) if options.output == "json" else explanation)
         return explanation.resolution
     resolution = flags.resolve(key, options.type, None, context, now)
-    if options.json:
+    if options.output == "json":
         print(json.dumps(as_json(key, resolution)))
     elif resolution.error is None:
         print(in_words(resolution))
@@ -89,13 +93,13 @@ def show(
 def read_context(text: str) -> dict[str, Any]:
     """Read an evaluation context from JSON, or from the file that @ names."""
     try:
-        given = read_file(Path(text[1:]), "the context").decode() if text.startswith("@") else text
+        given = read_file(Path(text[1:]), f"the context {text[1:]}").decode() if text.startswith("@") else text
     except UnicodeDecodeError as error:
-        raise UsageError("cannot read the context: it is not UTF-8") from error
+        raise UsageError(f"cannot read the context {text[1:]}: it is not UTF-8") from error
     try:
         return parse_context(given)
     except UsageError as error:
-        raise UsageError(f"the context {error}") from error
+        raise UsageError(f"the context{f' in {text[1:]}' * text.startswith('@')} {error}") from error
 
 
 def read_time(text: str | None) -> float | None:

@@ -8,6 +8,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from wigwag.cli.arguments import Parser, check_command, renamed, unknown
 from wigwag.cli.config import read_config
 from wigwag.cli.terminal import abandon_output, complain, prepare_streams, remark
 from wigwag.errors import WigwagError
@@ -51,18 +52,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: Sequence[str]) -> int:
     try:
-        parsed = parser().parse_args(_rewritten(arguments) or ["--help"])
-    except SystemExit as stop:  # help was shown, or the arguments make no sense
+        given = _rewritten(arguments) or ["--help"]
+        check_command(given, COMMANDS)
+        parsed, extra = parser().parse_known_args(given)
+    except SystemExit as stop:  # help was shown
         return int(stop.code or 0)
     command = parsed.command
+    if extra:
+        raise unknown(extra, command.Options, given[0])
     code: int = command.run(_options(command, parsed))
     return code
 
 
 def _rewritten(arguments: Sequence[str]) -> list[str]:
-    """Let `--switch=false` mean what it means to Go programs, for the command that is called."""
+    """Let `--switch=false` mean what it means to Go programs, and old names what they meant, for this command."""
     if arguments and arguments[0] in COMMANDS:
-        return plain_booleans(arguments, module_of(arguments[0]).Options)
+        command = module_of(arguments[0])
+        return plain_booleans(renamed(arguments, getattr(command, "ALIASES", {})), command.Options)
     return list(arguments)
 
 
@@ -86,7 +92,7 @@ def module_of(command: str) -> Any:
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     formatter: Any = argparse.RawDescriptionHelpFormatter
-    top = argparse.ArgumentParser(prog="wigwag", description=DESCRIPTION, formatter_class=formatter)
+    top = Parser(prog="wigwag", description=DESCRIPTION, formatter_class=formatter)
     top.add_argument("--version", action="version", version=f"wigwag {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:

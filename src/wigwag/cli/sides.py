@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 
 import wigwag
-from wigwag.cli.documents import read_document
+from wigwag.cli.documents import read_document, title
 from wigwag.cli.terminal import remark
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.dump import Dumped, restore
@@ -81,7 +81,7 @@ def read_side(name: str) -> Side:
     if is_source(name):
         return _run(_read_once(name))
     text, kind = read_document(name)
-    return Side("standard input" if name == "-" else name.removeprefix("file:"), text, kind)
+    return Side(title(name), text, kind)
 
 
 def is_source(name: str) -> bool:

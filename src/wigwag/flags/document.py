@@ -142,14 +142,22 @@ def to_json(document: Input, limits: Limits, format: Format | None = None) -> Te
     else:
         text = _utf8(document).removeprefix(_BOM)
     _check_size(text, limits)
-    start = text.lstrip()[:1]
-    if format == "yaml" or (format is None and start not in ("{", b"{", "", b"")):
+    if not text or text.isspace():
+        raise DocumentError('the document is empty; the smallest one is {"flags": {}}', (), (1, 1))
+    if is_yaml(text, format):
         from wigwag.flags.yaml import parse_yaml  # YAML costs an import that most processes never need
 
         return _encode(parse_yaml(_utf8(text), limits), limits)
-    if not start:
-        raise DocumentError('the document is empty; the smallest one is {"flags": {}}')
     return text
+
+
+def is_yaml(text: Text, format: Format | None) -> bool:
+    """Tell whether a text is read as YAML: by its format, or because it does not start with a brace.
+
+    >>> is_yaml("flags: {}", None), is_yaml(" {}", None), is_yaml("{}", "yaml")
+    (True, False, True)
+    """
+    return format == "yaml" or (format is None and text.lstrip()[:1] not in ("{", b"{"))
 
 
 def decode(raw: Raw | bytes, path: str) -> Json:
@@ -175,7 +183,8 @@ def malformed(text: Text, error: Exception) -> DocumentError:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as better:
-        return DocumentError(f"not valid JSON: {better.msg.lower()} at line {better.lineno}, column {better.colno}")
+        where = better.lineno, better.colno
+        return DocumentError(f"not valid JSON: {better.msg.lower()} at line {where[0]}, column {where[1]}", (), where)
     except (RecursionError, ValueError):
         return DocumentError(f"not valid JSON: {reason(error)}")
     if not isinstance(value, dict):

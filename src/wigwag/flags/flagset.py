@@ -13,10 +13,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
+from wigwag.flags.catalogue import finding
 from wigwag.flags.document import duplicates
 from wigwag.flags.evaluate import TYPES, conclude, not_found, tabulate
 from wigwag.flags.explain import Explanation, explain
-from wigwag.flags.model import Finding, child
 from wigwag.flags.schema import evaluator_findings, flag_findings, metadata_findings
 from wigwag.flags.selector import Selector
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.evaluate import Table
     from wigwag.flags.flag import Flag
-    from wigwag.flags.model import Json, Resolution
+    from wigwag.flags.model import Finding, Json, Resolution
     from wigwag.flags.parse import Layer
 
 
@@ -244,10 +244,11 @@ def _layer_findings(layer: Layer) -> Iterator[Finding]:
         chain.from_iterable(map(known_findings, layer.flags())),
     )
     seen = set()
-    for finding in findings:
-        if (finding.code, finding.path) not in seen:
-            seen.add((finding.code, finding.path))
-            yield finding.of(layer.setting.source)
+    for each in findings:
+        what = each.code, each.path, each.message.partition("; ")[0]  # behind it: what becomes of a flag in quarantine
+        if what not in seen:
+            seen.add(what)
+            yield each.of(layer.setting.source)
 
 
 def known_findings(flag: Flag) -> tuple[Finding, ...]:
@@ -261,13 +262,9 @@ def _document_findings(layer: Layer) -> Iterator[Finding]:
     document = layer.document
     if document.mended:
         message = "half a surrogate pair is no character; it was replaced"
-        yield Finding("text-mended", "$", "warning", message, "write the character itself")
+        yield finding("text-mended", "$", message, "write the character itself")
     for path in duplicates(document.text):
-        yield Finding(
-            "duplicate-key", path, "warning", "appears twice in one object; the last one counts", "remove one"
-        )
+        yield finding("duplicate-key", path, "appears twice in one object; the last one counts", "remove one")
     if str(document.schema).endswith("/flags.json") and bytes(document.flags).startswith(b"["):
         hint = "name the schema flagd.json, or write `flags` as an object"
-        yield Finding(
-            "flags-array", child("$", "flags"), "warning", "the schema this document names has no arrays of flags", hint
-        )
+        yield finding("flags-array", "$.flags", "the schema this document names has no arrays of flags", hint)

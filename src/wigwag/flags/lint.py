@@ -1,33 +1,39 @@
 """What looks wrong in documents that load: beyond the schema, and across flags and sources.
 
 schema, operands   a flag or rule that is not as the schema says          (also in `FlagSet.problems`)
-answers            what a rule can answer, and which branches never do
+answers            what a rule can answer (also in `FlagSet.problems`), and which branches never do
 members            what nobody will ever read
 here               what only shows when all flags, evaluators and sources are seen together
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
-from wigwag.flags.answers import Library, answer_findings, branch_findings
+from wigwag.flags.answers import branch_findings
+from wigwag.flags.catalogue import finding
 from wigwag.flags.coerce import kind_of
 from wigwag.flags.document import read
 from wigwag.flags.evaluators import ROOT, evaluators_of
 from wigwag.flags.flag import Options
 from wigwag.flags.flagset import layer_problems
 from wigwag.flags.members import member_findings
-from wigwag.flags.model import Finding, child
+from wigwag.flags.model import child
 from wigwag.flags.parse import parse
+from wigwag.flags.positions import locate
+from wigwag.flags.refs import reachable
 from wigwag.flags.schema import walked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from wigwag.flags.document import Format, Input
-    from wigwag.flags.flag import Flag
-    from wigwag.flags.model import Json, Limits
+    from wigwag.flags.model import Finding, Json, Limits
     from wigwag.flags.parse import Layer
     from wigwag.flags.visit import Operation
 
@@ -36,23 +42,56 @@ _COMPARISONS = frozenset(("==", "!=", "===", "!==", "<", "<=", ">", ">=", "start
 _PLAIN = ("string", "number", "boolean")
 
 
-def lint_documents(documents: Iterable[tuple[str, Input, Format | None]], limits: Limits) -> list[Finding]:
-    """Lint (source, document, format)s, the last on top; one that cannot be read is a finding too. Worst first."""
-    layers, findings = [], []
-    for source, document, form in documents:
+class _Ruled(Struct):
+    """The rule of a flag that may be wrong in every other way."""
+
+    targeting: Any = None
+
+
+_ruled = msgspec.json.Decoder(_Ruled).decode
+
+
+def lint_documents(
+    documents: Iterable[tuple[str, Input, Format | None]], limits: Limits, *, merge: bool = True
+) -> list[Finding]:
+    """Lint (source, document, format)s; one that cannot be read is a finding too. Worst first, with their positions.
+
+    With `merge`, the documents are sources of one agent, the last on top; without, they have nothing to do with each
+    other.
+    """
+    given, layers, findings = list(documents), [], []
+    for source, document, form in given:
         try:
             layers.append(parse(read(document, limits, form), source, Options(limits=limits)))
         except DocumentError as error:
-            findings.append(_rejected(error, source))
+            findings.append(rejected(error, source))
     for layer in layers:
         findings += lint_layer(layer)
-    findings += shadowed(layers)
-    return in_order(findings)
+    findings += shadowed(layers) if merge else ()
+    return in_order(_located(findings, given))
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Sort findings: the worst first, those of one source together."""
-    return sorted(findings, key=lambda finding: (_ORDER[finding.severity], finding.source))
+    return sorted(findings, key=lambda each: (_ORDER[each.severity], each.source))
+
+
+def _located(findings: list[Finding], documents: list[tuple[str, Input, Format | None]]) -> list[Finding]:
+    """Add line and column to findings in texts."""
+    paths: dict[str, list[str]] = {}
+    for each in findings:
+        paths.setdefault(each.source, []).append(each.path)
+    positions = {
+        source: locate(document, form, paths[source])
+        for source, document, form in documents
+        if source in paths and isinstance(document, str | bytes)
+    }
+
+    def located(found: Finding) -> Finding:
+        position = None if found.line else positions.get(found.source, {}).get(found.path)
+        return replace(found, line=position[0], column=position[1]) if position else found
+
+    return list(map(located, findings))
 
 
 def lint_layer(layer: Layer) -> Iterator[Finding]:
@@ -60,33 +99,24 @@ def lint_layer(layer: Layer) -> Iterator[Finding]:
     yield from layer_problems(layer)
     rules = _Rules(layer)
     found = [
-        *rules.unknown_answers(),
         *rules.branches(),
         *rules.unused_evaluators(),
         *rules.two_faced_attributes(),
         *member_findings(layer),
     ]
-    for finding in dict.fromkeys(found):
-        yield finding.of(layer.setting.source)
+    for each in dict.fromkeys(found):
+        yield each.of(layer.setting.source)
 
 
 class _Rules:
     """The rules of one source: those of its flags, and the shared ones that they reach."""
 
     def __init__(self, layer: Layer) -> None:
-        self._setting, self._evaluators = layer.setting, evaluators_of(layer.setting)
-        rules = [(flag, walked(flag)) for flag in layer.flags()]
-        self._flags: list[Flag] = [flag for flag, rule in rules if rule and not rule.excess]
-        self._own = [rule for _, rule in rules if rule]
+        self._layer, self._setting, self._evaluators = layer, layer.setting, evaluators_of(layer.setting)
+        self._own = [rule for rule in map(walked, layer.flags()) if rule]
         references = [reference for rule in self._own for reference in rule.references]
         self._used = self._evaluators.reached(references)
         self._all = [*self._own, *(self._evaluators.walks[name] for name in self._used)]
-
-    def unknown_answers(self) -> Iterator[Finding]:
-        library = Library(self._setting.evaluators)
-        for flag in self._flags:
-            if flag.rule.__class__ is dict:
-                yield from answer_findings(flag, library)
 
     def branches(self) -> Iterator[Finding]:
         for rule in self._all:
@@ -94,12 +124,23 @@ class _Rules:
                 yield from branch_findings(rule, self._setting.options.limits)
 
     def unused_evaluators(self) -> Iterator[Finding]:
-        """Report shared rules that no flag refers to, directly or through another."""
-        used = set(self._used)
+        """Report shared rules that no flag refers to, directly or through another; one in quarantine is a flag, too."""
+        unused = self._setting.evaluators.keys() - set(self._used)
+        if unused:
+            unused -= set(self._used_in_quarantine())
         for name in self._setting.evaluators:
-            if name not in used:
+            if name in unused:
                 message = f"the evaluator {name!r} is not used by any flag"
-                yield Finding("evaluator-unused", child(ROOT, name), "warning", message, "remove it, or refer to it")
+                yield finding("evaluator-unused", child(ROOT, name), message, "remove it, or refer to it")
+
+    def _used_in_quarantine(self) -> Iterator[str]:
+        for place, text in self._layer.texts.items():
+            if place not in self._layer.placed:
+                try:
+                    rule = _ruled(text).targeting
+                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                    continue
+                yield from reachable(rule, self._setting.evaluators)
 
     def two_faced_attributes(self) -> Iterator[Finding]:
         """Report attributes that one rule takes for text and another for a number."""
@@ -110,7 +151,7 @@ class _Rules:
                 if kind != first:
                     message = f"the attribute {name!r} is compared with a {kind} here and with a {first} at {where}"
                     hint = "compare it with one type everywhere"
-                    yield Finding("attribute-type", operation.path, "warning", message, hint)
+                    yield finding("attribute-type", operation.where, message, hint)
 
     def _outside_loops(self) -> Iterator[Operation]:
         """Return the operations that see attributes only: not in a body, nor in a shared rule that a body refers to."""
@@ -128,9 +169,7 @@ def shadowed(layers: Sequence[Layer]) -> Iterator[Finding]:
             above = next((top for top in reversed(layers[position + 1 :]) if top.flag(flag.set_id, flag.key)), None)
             if above is not None:
                 message = f"flag {flag.key!r} is hidden by the one of {above.setting.source}"
-                yield Finding(
-                    "flag-shadowed", flag.path, "warning", message, "remove one of them", layer.setting.source
-                )
+                yield finding("flag-shadowed", flag.path, message, "remove one of them", layer.setting.source)
 
 
 def _typed_uses(operation: Operation) -> Iterator[tuple[str, str]]:
@@ -157,8 +196,10 @@ def _attribute(operand: Json) -> str | None:
     return name if name.__class__ is str and not name.startswith("$flagd") else None
 
 
-def _rejected(error: DocumentError, source: str) -> Finding:
+def rejected(error: DocumentError, source: str) -> Finding:
+    """Return what is wrong with a document that cannot be used at all."""
     path, separator, message = str(error).partition(": ")
     if not separator or not path.startswith("$"):
         path, message = "$", str(error)
-    return Finding("document-rejected", path, "error", message, "nothing of the document can be used", source)
+    found = finding("document-rejected", path, message, "nothing of the document can be used", source)
+    return replace(found, line=error.position[0], column=error.position[1]) if error.position else found

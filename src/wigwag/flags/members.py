@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Raw
 
-from wigwag.flags.model import Finding, child
-from wigwag.flags.schema import suggest
+from wigwag.flags.catalogue import finding
+from wigwag.flags.model import child
+from wigwag.flags.suggest import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from wigwag.flags.document import Text
+    from wigwag.flags.model import Finding
     from wigwag.flags.parse import Layer
 
 _OF_A_DOCUMENT = ("flags", "$evaluators", "metadata", "$schema")
@@ -37,9 +39,4 @@ def _unknown(text: Text | Raw, path: str, known: tuple[str, ...], what: str) -> 
     for name in members:
         if name not in known:
             message = f"{what} has no member `{name}`, so it is ignored"
-            yield Finding("member-unknown", child(path, name), "warning", message, _hint(name, known))
-
-
-def _hint(name: str, known: tuple[str, ...]) -> str:
-    meant = next((right for right in known if right.lower() == name.lower()), None)
-    return f"did you mean `{meant}`?" if meant else suggest(name, known)
+            yield finding("member-unknown", child(path, name), message, suggest(name, known))

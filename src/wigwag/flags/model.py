@@ -72,18 +72,27 @@ class Finding(Struct, frozen=True):
     message: str
     hint: str = ""
     source: str = ""
+    line: int = 0
+    """Where it is in the text, counted from 1; 0 where nobody has looked."""
+    column: int = 0
 
     def __str__(self) -> str:
-        where = f"{self.source}: {self.path}" if self.source else self.path
+        where = f"{self.place}: {self.path}" if self.place else self.path
         return f"{where}: {self.severity}: {self.message} ({self.code})"
+
+    @property
+    def place(self) -> str:
+        """The source, and line and column where they are known."""
+        return f"{self.source}:{self.line}:{self.column}" if self.line else self.source
 
     def of(self, source: str) -> Finding:
         """Return the finding as one about a source."""
         return self if self.source or not source else replace(self, source=source)
 
-    def to_dict(self) -> dict[str, str]:
-        """Return the finding as plain JSON."""
-        return {name: getattr(self, name) for name in self.__struct_fields__}
+    def to_dict(self) -> dict[str, str | int]:
+        """Return the finding as plain JSON; line and column only where they are known."""
+        known = self.__struct_fields__ if self.line else self.__struct_fields__[:-2]
+        return {name: getattr(self, name) for name in known}
 
 
 class Limits(Struct, frozen=True, kw_only=True):

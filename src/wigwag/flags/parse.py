@@ -1,7 +1,7 @@
 """A document becomes flags. A bad flag is put in quarantine with the reason and the path; its neighbours load.
 
     bad shape (variants that are no object, a default variant that does not exist, …)   quarantined
-    bad rule (unknown operator, `$ref` to nowhere, beyond a limit)                       loaded, answers PARSE_ERROR
+    bad rule (unknown operator, `$ref` to nowhere, an answer that is no variant, …)      loaded, fails where reached
     against the schema in any other way                                                 loaded, reported by `schema`
 
 With the previous layer at hand, a flag whose text did not change is taken over as it is, and a flag that went bad keeps
@@ -20,11 +20,13 @@ from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags import document as documents
+from wigwag.flags.catalogue import finding
 from wigwag.flags.document import Definition
 from wigwag.flags.flag import Flag, Options, Setting
-from wigwag.flags.guard import FLAT, KEYLESS, Fault, beyond, impossible
-from wigwag.flags.model import Finding, Severity, child
+from wigwag.flags.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
+from wigwag.flags.model import Finding, child
 from wigwag.flags.schema import rule_errors
+from wigwag.flags.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -164,7 +166,7 @@ class _Parser:
             try:
                 definition = _definition(bytes(text))  # a copy, or its rule would keep the whole document in memory
             except _UNDECODABLE as error:
-                self._quarantine(place, _misshapen(child("$.flags", place), error), *self._identity(place, text))
+                self._quarantine(place, misshapen(child("$.flags", place), error), *self._identity(place, text))
             else:
                 self._load(place, definition)
 
@@ -197,7 +199,7 @@ class _Parser:
         flags = self._sets.setdefault(flag.set_id, {})
         if place.__class__ is int and flag.key in flags:
             message = f"flag {flag.key!r} is defined again; the last one counts"
-            self._report("duplicate-flag", child("$.flags", place), "warning", message)
+            self._report("duplicate-flag", child("$.flags", place), message)
         flags[flag.key] = flag
         if self._placed is not None:
             self._placed[place] = flag
@@ -208,7 +210,8 @@ class _Parser:
         errors = rule_errors(flag) if old is not None and flag.targeted else []
         if old is None or not errors or rule_errors(old):
             return None
-        return errors[0].code, errors[0].path, errors[0].message
+        worst = errors[0]
+        return Fault(worst.code, worst.path, worst.message, worst.hint)
 
     def _identity(self, place: str | int, text: Raw) -> tuple[str, str]:
         """Return key and flag set of a flag whose definition makes no sense, as far as they can be made out."""
@@ -222,18 +225,22 @@ class _Parser:
 
     def _quarantine(self, place: str | int, fault: Fault, key: str, set_id: str) -> None:
         """Report a bad flag, and keep its last good definition if there is one."""
-        code, path, message = fault
+        code, path, message, hint = fault
         old = self._last_good(key, set_id)
         if old is not None:
             self._sets.setdefault(set_id, {})[key] = old
+        own = child("$.flags", place)
+        path = path if path.startswith("$") else own + path
         kept = "; its last good definition stays in force" if old else "; the flag is not loaded"
-        self._report(code, path if path.startswith("$") else child("$.flags", place) + path, "error", message + kept)
+        if old is not None and not path.startswith(own):  # in a shared rule: reported once for all who use it
+            kept = "; the last good definition of each flag that uses it stays in force"
+        self._report(code, path, message + kept, hint)
 
     def _last_good(self, key: str, set_id: str) -> Flag | None:
         return self._previous.flag(set_id, key) if self._previous else None
 
-    def _report(self, code: str, path: str, severity: Severity, message: str) -> None:
-        self._problems.append(Finding(code, path, severity, message, source=self._setting.source))
+    def _report(self, code: str, path: str, message: str, hint: str = "") -> None:
+        self._problems.append(finding(code, path, message, hint, self._setting.source))
 
 
 def _may_refer(text: Raw) -> bool:
@@ -257,7 +264,7 @@ def _texts_of(document: Document) -> dict[str | int, Raw]:
     raw = document.flags
     start = bytes(raw)[:1]
     if not start:
-        raise DocumentError('$: no `flags`; a document without flags says {"flags": {}}')
+        raise _without_flags(document)
     if start not in _texts:
         if start != b"n":
             raise DocumentError("$.flags: must be an object or an array of flags")
@@ -269,6 +276,13 @@ def _texts_of(document: Document) -> dict[str | int, Raw]:
     return decoded if start == b"{" else dict(enumerate(decoded))
 
 
+def _without_flags(document: Document) -> DocumentError:
+    meant = closest("flags", msgspec.json.decode(document.text, type=dict[str, Raw]))
+    if meant:
+        return DocumentError(f"{child('$', meant)}: no `flags`; did you mean `flags` instead of `{meant}`?")
+    return DocumentError('$: no `flags`; a document without flags says {"flags": {}}')
+
+
 def _object(raw: Raw, path: str, options: Options) -> dict[str, Any]:
     value = documents.decode(raw, path)
     if value is not None and value.__class__ is not dict:
@@ -277,13 +291,3 @@ def _object(raw: Raw, path: str, options: Options) -> dict[str, Any]:
     if message is not None:
         raise DocumentError(f"{path}: {message}")
     return value or {}
-
-
-def _misshapen(path: str, error: Exception) -> Fault:
-    _, _, where = str(error).partition(" - at `$")
-    message = documents.reason(error)
-    return (
-        "flag-shape",
-        path + where.rstrip("`").replace("[...]", ""),
-        message.partition(" at ")[0] if where else message,
-    )

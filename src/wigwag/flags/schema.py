@@ -2,27 +2,29 @@
 
 flagd only logs such violations, and so these are findings, not failures. Errors are the ones that make a rule fail when
 it is evaluated: an unknown operator, a `$ref` to nowhere or in a circle, a constant that cannot be computed, a rule
-beyond the limits.
+beyond the limits, an answer that is no variant; and a condition that is data, because it holds for everybody.
 """
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wigwag.errors import DocumentError
+from wigwag.flags.answers import answer_findings
+from wigwag.flags.catalogue import finding
 from wigwag.flags.coerce import describe, kind_of
 from wigwag.flags.constants import outcome
 from wigwag.flags.evaluators import Key, evaluators_of
-from wigwag.flags.model import Finding, render
+from wigwag.flags.model import Finding
 from wigwag.flags.operands import operand_findings
 from wigwag.flags.operators.table import OPERATORS
 from wigwag.flags.refs import REF
+from wigwag.flags.suggest import suggest
 from wigwag.flags.visit import Ambiguous, Operation, walk
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from wigwag.flags.flag import Flag, Setting
     from wigwag.flags.model import Json, Limits, Where
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 
 STATES = ("ENABLED", "DISABLED")
 _PLAIN = ("boolean", "string", "number")
-_MOST_CANDIDATES, _LONGEST_NAME = 200, 100
-_MOST_LISTED = 8
 
 
 def rule_errors(flag: Flag) -> list[Finding]:
@@ -52,7 +52,7 @@ def flag_findings(flag: Flag) -> Iterator[Finding]:
         known = " or ".join(STATES)
         given = "there is no state" if definition.state is None else f"the state is {definition.state!r}"
         message = f"{given}; anything but DISABLED counts as enabled"
-        yield Finding("state-unknown", render((path, "state")), "warning", message, f"say {known}")
+        yield finding("state-unknown", (path, "state"), message, f"say {known}")
     yield from variant_findings(flag)
     own = definition.metadata or {}
     yield from metadata_findings(own, (path, "metadata"))
@@ -63,20 +63,16 @@ def variant_findings(flag: Flag) -> Iterator[Finding]:
     """Check that there are variants, all of one type that a client can ask for."""
     path = (flag.where, "variants")
     if not flag.variants:
-        yield Finding(
-            "variants-missing", render(path), "warning", "there are no variants, so the flag has no value to give"
-        )
+        yield finding("variants-missing", path, "there are no variants, so the flag has no value to give")
     for name, value in flag.variants.items():
         if kind_of(value) in ("array", "null"):
             message = f"{named(value)} cannot be asked for by type"
             hint = "use a boolean, a string, a number or an object"
-            yield Finding("variant-type", render((path, name)), "warning", message, hint)
+            yield finding("variant-type", (path, name), message, hint)
     kinds = set(map(kind_of, flag.variants.values()))
     if len(kinds) > 1:
         message = f"variants are of several types: {', '.join(sorted(kinds))}"
-        yield Finding(
-            "variants-mixed", render(path), "warning", message, "clients ask for one type; the others will mismatch"
-        )
+        yield finding("variants-mixed", path, message, "clients ask for one type; the others will mismatch")
 
 
 def metadata_findings(metadata: Mapping[str, Json], path: Where) -> Iterator[Finding]:
@@ -84,13 +80,9 @@ def metadata_findings(metadata: Mapping[str, Json], path: Where) -> Iterator[Fin
     for name, value in metadata.items():
         if kind_of(value) not in _PLAIN:
             hint = "use a string, a number or a boolean"
-            yield Finding(
-                "metadata-value", render((path, name)), "warning", f"a metadata value cannot be {named(value)}", hint
-            )
+            yield finding("metadata-value", (path, name), f"a metadata value cannot be {named(value)}", hint)
         elif name in ("flagSetId", "version") and value.__class__ is not str:
-            yield Finding(
-                "metadata-value", render((path, name)), "warning", f"`{name}` must be a string, so it is not used"
-            )
+            yield finding("metadata-value", (path, name), f"`{name}` must be a string, so it is not used")
 
 
 def rule_findings(flag: Flag) -> list[Finding]:
@@ -101,16 +93,17 @@ def rule_findings(flag: Flag) -> list[Finding]:
     try:
         rule = flag.rule
     except DocumentError as error:
-        return [Finding("rule-undecodable", render(path), "error", str(error))]
+        return [finding("rule-undecodable", path, str(error))]
     found = []
     if rule is not None and rule.__class__ is not dict:
         message = f"the rule is {named(rule)}, not an object; it is taken for the name of a variant"
         hint = "write the rule as an object with one operator"
-        found = [Finding("rule-shape", render(path), "warning", message, hint)]
+        found = [finding("rule-shape", path, message, hint)]
     parts, evaluators = walk(rule, path, flag.setting.options.limits), evaluators_of(flag.setting)
     found += checked(parts, flag.setting)
     excess = evaluators.excess(parts)
-    return [*found, Finding("limit-rule", render(path), "error", excess)] if excess else found
+    found += [finding("limit-rule", path, excess)] if excess else []
+    return found if parts.excess else [*found, *answer_findings(flag)]
 
 
 def walked(flag: Flag) -> Walk | None:
@@ -131,7 +124,7 @@ def checked(rule: Walk, setting: Setting) -> Iterator[Finding]:
             yield from _reference(found, setting.evaluators)
         elif found.name not in OPERATORS:
             message = f"unknown operator `{found.name}`"
-            yield Finding("operator-unknown", found.path, "error", message, suggest(found.name, OPERATORS))
+            yield finding("operator-unknown", found.path, message, suggest(found.name, OPERATORS))
         else:
             yield from operand_findings(found)
             if found.outermost and not rule.excess:
@@ -151,30 +144,11 @@ def _shared_findings(key: Key) -> dict[str, list[Finding]]:
     found = {name: list(checked(rule, key.setting)) for name, rule in evaluators.walks.items()}
     for name, rule in evaluators.walks.items():
         if rule.excess:
-            found[name].append(Finding("limit-rule", render(rule.where), "error", rule.excess))
+            found[name].append(finding("limit-rule", rule.where, rule.excess))
         for circle in evaluators.circles.get(name, ()):
             message = f"`$ref` in a circle: {circle}"
-            found[name].append(Finding("ref-circular", circle.reference.path, "error", message, "break the circle"))
+            found[name].append(finding("ref-circular", circle.reference.path, message, "break the circle"))
     return found
-
-
-def suggest(name: str, known: Collection[str]) -> str:
-    """Return a hint with the closest known name, or none; among very many, looking for it would take too long."""
-    if len(known) > _MOST_CANDIDATES or len(name) > _LONGEST_NAME:
-        return ""
-    close = get_close_matches(name, list(known), n=1)
-    return f"did you mean `{close[0]}`?" if close else ""
-
-
-def listed(names: Collection[str]) -> str:
-    """Return names for a hint: a few of them, and how many more there are.
-
-    >>> listed("abc"), listed("abcdefghijkl"), listed([])
-    ('a, b, c', 'a, b, c, d, e, f, g, h, and 4 more', 'none')
-    """
-    more = len(names) - _MOST_LISTED
-    few = ", ".join(list(names)[:_MOST_LISTED]) or "none"
-    return f"{few}, and {more} more" if more > 0 else few
 
 
 def named(value: Json) -> str:
@@ -185,7 +159,7 @@ def named(value: Json) -> str:
 def _failing(constant: Operation, limits: Limits) -> Iterator[Finding]:
     error = outcome(constant, limits).error
     if error:
-        yield Finding("operation-fails", constant.path, "error", f"this always fails: {error}")
+        yield finding("operation-fails", constant.path, f"this always fails: {error}")
 
 
 def _ambiguous(found: Ambiguous) -> Iterator[Finding]:
@@ -193,13 +167,18 @@ def _ambiguous(found: Ambiguous) -> Iterator[Finding]:
     if meant:
         message = f"an object with several members is data, so `{meant[0]}` is not evaluated"
         hint = "give each operator an object of its own"
-        yield Finding("operator-ambiguous", render(found.where), "warning", message, hint)
+        if found.decides:
+            message += ", and a condition like this holds for everybody"
+            hint += ', and combine conditions with {"and": [...]}'
+            yield finding("operator-ambiguous", found.where, message, hint)
+        else:
+            yield finding("operator-data", found.where, message, hint)
 
 
 def _reference(found: Operation, evaluators: Mapping[str, Json]) -> Iterator[Finding]:
     name = found.argument
     if name.__class__ is not str:
-        yield Finding("ref-unknown", found.path, "error", f"`$ref` needs the name of an evaluator, not {named(name)}")
+        yield finding("ref-unknown", found.path, f"`$ref` needs the name of an evaluator, not {named(name)}")
     elif name not in evaluators:
         hint = suggest(name, evaluators) or "define it under `$evaluators`"
-        yield Finding("ref-unknown", found.path, "error", f"`$ref` to an evaluator that does not exist: {name!r}", hint)
+        yield finding("ref-unknown", found.path, f"`$ref` to an evaluator that does not exist: {name!r}", hint)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 LOOPS = frozenset(("map", "filter", "all", "some", "none", "reduce"))
 """Operators with a body, their second operand, in which names are those of an element."""
+DECIDING = frozenset(("if", "?:", "and", "or", "!", "!!"))
+"""Operators whose operands are conditions or answers."""
 _FIXED = OPERATORS - {"var", "missing", "missing_some", "fractional"}
 
 
@@ -68,6 +70,16 @@ class Ambiguous(NamedTuple):
 
     where: Where
     names: list[str]
+    parent: Operation | None
+
+    @property
+    def decides(self) -> bool:
+        """Whether it stands where a condition or an answer does, and not where data may."""
+        parent = self.parent
+        if parent is None or parent.name == "fractional":
+            return True
+        direct = self.where is parent.where or self.where[0] is parent.where
+        return direct and (parent.name in DECIDING or (parent.name in LOOPS and self.where[1] == 1))
 
 
 class Walk(NamedTuple):
@@ -105,7 +117,7 @@ def walk(rule: Json, path: Where, limits: Limits) -> Walk:
         if node.__class__ is list:
             stack.extend(reversed(_items(node, where, depth, parent, element)))
         elif node.__class__ is dict and len(node) > 1:
-            found.append(Ambiguous(where, list(node)))
+            found.append(Ambiguous(where, list(node), parent))
         elif node.__class__ is dict and node:
             ((name, argument),) = node.items()
             operation = Operation((where, name), name, argument, depth, parent, element)

@@ -59,7 +59,7 @@ class Opening:
     async def __aenter__(self) -> Server:
         try:
             return await self._serving.__aenter__()
-        except* (OSError, UnicodeError) as group:  # a host may be no name at all
+        except* (OSError, UnicodeError, StartError) as group:  # a host may be no name at all
             raise StartError(why(self._port, group)) from None
 
     async def __aexit__(self, *exc: object) -> bool | None:

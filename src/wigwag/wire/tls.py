@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
+from wigwag.errors import StartError
+
 if TYPE_CHECKING:
     from ssl import SSLContext, SSLObject
 
@@ -52,7 +54,7 @@ class Certificates:
             if found != self._stamp:
                 self._current, self._stamp = context(self._tls), found
                 log.info("certificate loaded: %s", self._tls.certificate)
-        except (OSError, ssl.SSLError) as error:
+        except (OSError, StartError) as error:
             log.warning("certificate not loaded, the last one stays: %s: %s", self._tls.certificate, error)
 
 
@@ -69,13 +71,33 @@ def context(tls: Tls) -> SSLContext:
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     made.set_alpn_protocols(["h2", "http/1.1"])
-    made.load_cert_chain(tls.certificate, tls.key)
+    try:
+        made.load_cert_chain(tls.certificate, tls.key)
+    except ssl.SSLError as error:
+        raise StartError(_unusable(error, tls.certificate, tls.key)) from error
     if tls.clients != "none":
         if tls.authority is None:
             raise ValueError("client certificates need an authority that signs them")
-        made.load_verify_locations(tls.authority)
+        try:
+            made.load_verify_locations(tls.authority)
+        except ssl.SSLError as error:
+            raise StartError(_unusable(error, tls.authority)) from error
         made.verify_mode = ssl.CERT_REQUIRED if tls.clients == "required" else ssl.CERT_OPTIONAL
     return made
+
+
+def _unusable(error: ssl.SSLError, certificate: str, key: str = "") -> str:
+    """Say which file is to blame: OpenSSL does not."""
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"the private key in {key} does not belong to the certificate in {certificate}"
+    for path, what, mark in (
+        (certificate, "certificate", b"CERTIFICATE-----"),
+        (key, "private key", b"PRIVATE KEY-----"),
+    ):
+        if path and mark not in Path(path).read_bytes():
+            return f"{path} holds no {what} in PEM"
+    reason = error.reason.replace("_", " ").lower() if error.reason else "it is not in PEM"
+    return f"{' or '.join(filter(None, (certificate, key)))} cannot be used: {reason}"
 
 
 def identity(connection: SSLObject) -> str | None:

@@ -1,0 +1,51 @@
+"""The words of a command line: old names of options, and a line with a suggestion for those that nobody knows."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+from typing import TYPE_CHECKING, NoReturn
+
+from wigwag.errors import UsageError
+from wigwag.flags.suggest import closest
+from wigwag.options import long_name
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that raises `UsageError` with one line, where argparse would print the usage and exit."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and where to read more."""
+        raise UsageError(f"{message}; see `{self.prog} --help`")
+
+
+def check_command(arguments: Sequence[str], commands: Collection[str]) -> None:
+    """Raise `UsageError` if the first argument is no command."""
+    name = arguments[0]
+    if not name.startswith("-") and name not in commands:
+        meant = closest(name, commands)
+        hint = f"did you mean `wigwag {meant}`?" if meant else f"the commands are {', '.join(commands)}"
+        raise UsageError(f"unknown command {name!r}; {hint}")
+
+
+def unknown(extra: Sequence[str], record: type, command: str) -> UsageError:
+    """Return the error for arguments that a command does not take."""
+    name = extra[0].partition("=")[0]
+    if not name.startswith("-"):
+        return UsageError(f"{command}: unexpected argument {extra[0]!r}; see `wigwag {command} --help`")
+    meant = closest(name, [f"--{long_name(field.name)}" for field in fields(record)])
+    hint = f"did you mean {meant}?" if meant else f"see `wigwag {command} --help`"
+    return UsageError(f"{command}: unknown option {name}; {hint}")
+
+
+def renamed(arguments: Sequence[str], aliases: Mapping[str, str]) -> list[str]:
+    """Replace old names of options, up to `--`.
+
+    >>> renamed(["lint", "--json", "a", "--", "--json"], {"--json": "--output=json"})
+    ['lint', '--output=json', 'a', '--', '--json']
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [aliases.get(argument, argument) for argument in arguments[:end]] + list(arguments[end:])
