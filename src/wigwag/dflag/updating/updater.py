@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from wigwag.background import Background
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updating.background import Background
     from wigwag.dflag.updating.contents import Contents
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
@@ -132,7 +132,7 @@ class Updater:
 
     def start(self) -> None:
         """Watch, in a thread of its own. Return when all places were read; raise if a required one cannot be."""
-        from wigwag.dflag.updating.background import Background
+        from wigwag.background import Background
 
         fork.remember(self)  # once more: somebody may have taken uWSGI's hook since
         with self._guard:
@@ -273,7 +273,7 @@ class Updater:
         self._deferred = False
 
     def _go_on(self) -> threading.Event:
-        from wigwag.dflag.updating.background import Background
+        from wigwag.background import Background
 
         ready = threading.Event()
         self._background = Background(lambda: self._main(ready.set, required=False), _THREAD)
