@@ -121,6 +121,7 @@ class Updater:
             raise UsageError("the updater is started already: initialize() comes before start()")
 
     def _begin(self, found: Mapping[Place, Contents | Trouble | None]) -> None:
+        self.flags.updater = self
         self._record.note_mounts(self.places)
         self._record.note_failing({place: read.reason for place, read in found.items() if isinstance(read, Trouble)})
         self._record.apply(_picture(found), static=not self.flags.frozen)
@@ -139,6 +140,7 @@ class Updater:
             if self.running:
                 raise UsageError("the updater is started already")
             self.flags.freeze()
+            self.flags.updater = self
             self._record.note_mounts(self.places)
             self._deferred = fork.deferred()
             if self._deferred:
@@ -190,6 +192,7 @@ class Updater:
             assert task is not None
             self._cancel = partial(loop.call_soon_threadsafe, task.cancel)
         self.flags.freeze()
+        self.flags.updater = self
         self._record.note_mounts(self.places)
         try:
             await self._main(ready)
