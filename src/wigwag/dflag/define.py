@@ -49,7 +49,7 @@ class FlagOptions(TypedDict, Generic[T], total=False):
     aliases: Sequence[str]
     """More names for the same value."""
     validators: Sequence[Callable[[T], object]] | Callable[[T], object]
-    """One or many. Each may refuse a value, by raising ValueError or returning False; the default must pass them, too."""
+    """One or many. Each may refuse a value, by raising ValueError or returning False; the default must pass, too."""
     input_mutator: Callable[[str], str] | None
     """Changes a text before it is read; unless given it takes off white space, and None takes the text verbatim."""
     mutator: Callable[[T], T] | None

@@ -95,7 +95,7 @@ def service(
     """Read the flags from wherever they are, follow the ConfigMaps, serve the page; until the end of the block.
 
     With a prefix, variables that begin with it are read: `prefix="SHOP_"`, from `os.environ` or from the `environment`
-    that is given. So are the files that flags with a `path_flag` name. `policy` is for the ConfigMaps (and its `unknown`
+    that is given. So are the files that flags with a `path_flag` name. `policy` is for the ConfigMaps (its `unknown`
     for variables that have the prefix), `access` for the page, instead of a file with a token. If it cannot start it
     raises `StartError`; but if the options are what a parser has returned, the program ends with one line. What is
     logged goes to stderr, unless the program has a handler for it.
