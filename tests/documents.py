@@ -1,7 +1,7 @@
 """What documents tell people to type: shell blocks taken apart, and a place to run them in.
 
-A block of `sh` is a list of steps: a server (`wigwag start …`) that runs on while what follows talks to it, or a piece of
-script. In a block of `console`, `$ ` begins a command, and the lines after it are what it prints.
+A block of `sh` is a list of steps: a server (`wigwag start …`) that runs on while what follows talks to it, or a piece
+of script. In a block of `console`, `$ ` begins a command, and the lines after it are what it prints.
 """
 
 from __future__ import annotations

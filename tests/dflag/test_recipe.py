@@ -44,7 +44,7 @@ class Serving:
 
     async def __aexit__(self, *exc: object) -> None:
         await self._say("shutdown")
-        await self._tasks.__aexit__(*exc)
+        await self._tasks.__aexit__(None, None, None)
 
     async def _say(self, what: str) -> None:
         await self._messages.put({"type": f"lifespan.{what}"})
