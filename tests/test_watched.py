@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from queue import SimpleQueue
@@ -146,12 +147,22 @@ def test_a_callback_that_raises_is_logged_and_called_again(path: Path, caplog: p
     assert [str(record.exc_info and record.exc_info[1]) for record in errors] == ["mine", "mine"]
 
 
-def test_a_forked_child_knows_that_nobody_follows_the_file_there(path: Path) -> None:
-    with wigwag.watch_file(path) as watched:
-        watched._process -= 1  # what a child sees: another process than the one that began
-        assert "forked" in (watched.error or "")
-        watched._process = os.getpid()
-        assert watched.error is None
+FORK = """
+import os, sys, wigwag
+with wigwag.watch_file(sys.argv[1]) as watched:
+    if os.fork() == 0:
+        print(watched.flags.integer("size", 0), watched.error, flush=True)
+        os._exit(0)
+    os.wait()
+    print(watched.error)
+"""
+
+
+def test_a_forked_child_keeps_the_flags_and_knows_that_nobody_follows_the_file_there(path: Path) -> None:
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORK, str(path)]
+    child, parent = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert child.startswith("1 the process has forked since: the flags stay as they were")
+    assert parent == "None"
 
 
 def save(path: Path, text: str) -> None:
