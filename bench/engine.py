@@ -82,9 +82,10 @@ def compare_resolve(calls: int) -> bool:
     print(f"{'resolve':24}{'wigwag':>10}{'core':>10}{'ratio':>9}   µs of CPU per evaluation")
     for fractional in ("v2", "v3"):
         ours = wigwag.load(text, fractional=fractional)
-        for name, (type, _) in CASES.items():
+        for name, (kind, _) in CASES.items():
             if fractional == "v3" and "fractional" not in name:
                 continue
+            type: Any = kind
             default, theirs = DEFAULTS[type], getattr(core, f"resolve_{type}_value")
             fast = microseconds(lambda: ours.resolve(name, type, default, context), calls)
             slow = microseconds(lambda: theirs(name, default, core_context), calls // 10)

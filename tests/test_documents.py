@@ -71,6 +71,24 @@ def test_the_readme_is_short_and_its_first_screen_has_the_two_commands() -> None
     assert len(lines) <= 150
     commands = [line.split()[0] for line in lines[:40] if line.startswith("./scripts/")]
     assert commands == ["./scripts/run", "./scripts/test"]
+    assert not [line for line in lines[:40] if line.startswith(("pip ", "uv ", "docker ", "podman "))]
+
+
+def test_the_readme_promises_only_what_is_there_and_says_how_to_install_it() -> None:
+    text = (ROOT / "README.md").read_text()
+    headline = text.partition("```sh")[0]
+    assert not [name for name in ("operator", "watt") if name in headline.lower()]
+    assert re.search(r"open-feature-operator and Ambassador's watt are planned and not built yet", text)
+    install = text.partition("## Install")[2].partition("\n## ")[0]
+    assert "pip install ." in install
+    assert "uv tool install ." in install
+    assert ".venv/bin/wigwag" in text
+
+
+def test_the_page_for_users_of_flagd_is_one_page_with_five_differences() -> None:
+    text = (ROOT / "docs/from-flagd.md").read_text()
+    assert re.findall(r"^\*\*(\d)\. ", text, re.MULTILINE) == ["1", "2", "3", "4", "5"]
+    assert len(text.splitlines()) <= 60
 
 
 def test_the_example_of_the_readme_prints_what_it_says(tmp_path: Path) -> None:

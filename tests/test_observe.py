@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
 from wigwag.observe import MOST_LABEL_SETS, Counter, Gauge, Histogram, Reading, Registry, View
 
 
@@ -63,3 +71,43 @@ def test_label_sets_are_bounded() -> None:
     samples = dict(counter.read().samples)
     assert len(samples) == MOST_LABEL_SETS + 1
     assert samples["otel_metric_overflow",] == 10
+
+
+LOG = """
+import logging, sys
+from wigwag.observe import set_up_logging
+set_up_logging(sys.argv[1], debug=False)
+logging.getLogger("wigwag.x").warning("no answer", extra={"fields": {"source": "a"}})
+"""
+
+
+def logged(format: str, **environment: str) -> str:
+    """Return what a process logs when its standard error is a terminal."""
+    terminal, end = pty.openpty()
+    try:
+        variables = {"PATH": os.environ["PATH"], "TERM": "xterm"} | environment
+        subprocess.run([sys.executable, "-c", LOG, format], stderr=end, env=variables, check=True)
+        return os.read(terminal, 10_000).decode()
+    finally:
+        os.close(terminal)
+        os.close(end)
+
+
+def test_a_log_is_coloured_in_a_terminal() -> None:
+    assert logged("console").partition(" ")[2] == (
+        "\x1b[33mWARNING\x1b[0m \x1b[2mwigwag.x:\x1b[0m no answer \x1b[36msource=\x1b[0ma\r\n"
+    )
+
+
+@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_a_log_has_no_colours_for_those_who_want_none(environment: dict[str, str]) -> None:
+    assert logged("console", **environment).partition(" ")[2] == "WARNING wigwag.x: no answer source=a\r\n"
+
+
+def test_a_log_in_json_has_no_colours_in_a_terminal_either() -> None:
+    assert json.loads(logged("json"))["source"] == "a"
+
+
+def test_a_log_has_no_colours_in_a_pipe() -> None:
+    done = subprocess.run([sys.executable, "-c", LOG, "console"], capture_output=True, text=True, check=True)
+    assert done.stderr.partition(" ")[2] == "WARNING wigwag.x: no answer source=a\n"

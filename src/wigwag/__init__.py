@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from wigwag.errors import DocumentError, RuleError, SelectorError, UsageError, WigwagError
 from wigwag.flags import store
@@ -20,12 +20,15 @@ from wigwag.flags.flagset import FlagSet
 from wigwag.flags.model import Finding, Limits, Resolution
 from wigwag.flags.store import Diff, diff
 from wigwag.version import __version__
+from wigwag.watched import WatchedFile
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable
 
     from wigwag.flags.document import Format, Input
     from wigwag.flags.model import Fractional, Numbers
+    from wigwag.watched import LoadOptions, State
 
 __all__ = [
     "Diff",
@@ -38,12 +41,15 @@ __all__ = [
     "RuleError",
     "SelectorError",
     "UsageError",
+    "WatchedFile",
     "WigwagError",
     "__version__",
     "diff",
     "lint",
     "load",
+    "load_file",
     "merge",
+    "watch_file",
 ]
 
 
@@ -81,6 +87,50 @@ def load(
     return store.load(
         document, source=source, options=options, strict=strict, format=format, previous=previous, clock=clock
     )
+
+
+def load_file(path: str | os.PathLike[str], **options: Unpack[LoadOptions]) -> FlagSet:
+    """Load a flag document from a file; its extension (.json, .yaml, .yml) says what it is, without one its text.
+
+    The options are those of `load`. `OSError` if the file cannot be read, `DocumentError` if it cannot be used.
+
+    >>> import tempfile, pathlib, wigwag
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "flags.yaml")
+    >>> _ = path.write_text("flags: {new-ui: {state: ENABLED, variants: {on: true}, defaultVariant: on}}")
+    >>> wigwag.load_file(path).boolean("new-ui", False)
+    True
+    """
+    from wigwag import watched
+
+    return watched.load_file(path, **options)
+
+
+def watch_file(
+    path: str | os.PathLike[str],
+    on_change: Callable[[State], object] | None = None,
+    **options: Unpack[LoadOptions],
+) -> WatchedFile:
+    """Watch a flag document on disk: `flags` of the result is always the newest good set.
+
+    Use it as a context manager: `with` watches in a thread that ends with the block, `async with` in the running loop.
+    It starts as `load_file` does, and raises what that raises. A later edit that cannot be used leaves the last good
+    set in force; `error` says why, and so does the log. `on_change` is called with each new state, in that thread or
+    loop; a coroutine reads `changes()` instead.
+
+    >>> import queue, tempfile, pathlib, wigwag
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "flags.yaml")
+    >>> def save(value):
+    ...     _ = path.write_text(f"flags: {{size: {{state: ENABLED, variants: {{a: {value}}}, defaultVariant: a}}}}")
+    >>> states = queue.SimpleQueue()
+    >>> save(1)
+    >>> with wigwag.watch_file(path, on_change=states.put) as watched:
+    ...     before = watched.flags.integer("size", 0)
+    ...     save(2)
+    ...     _ = states.get(timeout=10)
+    ...     before, watched.flags.integer("size", 0)
+    (1, 2)
+    """
+    return WatchedFile(path, on_change, options)
 
 
 def merge(sets: Iterable[FlagSet]) -> FlagSet:

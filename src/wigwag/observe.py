@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from wigwag.colour import painted, wanted
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -202,9 +204,9 @@ def _rendered(names: Labels, values: Labels) -> str:
 
 
 def set_up_logging(format: str, *, debug: bool) -> None:
-    """Log to standard error, as lines for people (`console`) or as one JSON object each (`json`)."""
+    """Log to standard error: lines for people (`console`, coloured in a terminal) or JSON objects (`json`)."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if format == "json" else _ConsoleFormatter())
+    handler.setFormatter(_JsonFormatter() if format == "json" else _ConsoleFormatter(colours=wanted(sys.stderr)))
     logging.basicConfig(level=logging.DEBUG if debug else logging.INFO, handlers=[handler], force=True)
 
 
@@ -222,11 +224,23 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(told, default=str)
 
 
+_LEVEL_STYLES = {"DEBUG": "dim", "INFO": "green", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}
+
+
 class _ConsoleFormatter(logging.Formatter):
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s", "%H:%M:%S")
+    def __init__(self, *, colours: bool = False) -> None:
+        line = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+        if colours:
+            line = f"{painted('%(asctime)s', 'dim')} %(style)s {painted('%(name)s:', 'dim')} %(message)s"
+        super().__init__(line, "%H:%M:%S")
+        self._colours = colours
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, "fields", {})
+        if self._colours:
+            record.style = painted(f"{record.levelname:7}", _LEVEL_STYLES.get(record.levelname, "bold"))
         text = super().format(record)
-        return text + "".join(f" {name}={value}" for name, value in fields.items())
+        return text + "".join(f" {self._name(name)}{value}" for name, value in fields.items())
+
+    def _name(self, name: str) -> str:
+        return painted(f"{name}=", "cyan") if self._colours else f"{name}="

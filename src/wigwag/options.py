@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from wigwag.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
@@ -31,6 +31,8 @@ class Setting:
     """What an option is besides its name and default."""
 
     help: str
+    group: str = ""
+    """The heading in the help that begins with this option; the options after it belong to it, up to the next."""
     short: str = ""
     metavar: str | None = None
     choices: Sequence[str] | None = None
@@ -56,38 +58,107 @@ def option(
     default: Any,
     help: str,
     *,
+    group: str = "",
     short: str = "",
     metavar: str | None = None,
     choices: Sequence[str] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Declare an option; its name is the field's. What turns text into the value follows from the default."""
+    """Declare an option; its name is the field's. What turns text into the value follows from the default.
+
+    `group` begins a group in the help, for this option and those after it.
+    """
     known: dict[type, Callable[[Any], Any]] = {bool: boolean, int: integer, tuple: words, dict: pairs}
     chosen = convert or known.get(type(default), str)
-    setting = Setting(help=help, short=short, metavar=metavar, choices=choices, convert=chosen)
+    setting = Setting(help=help, group=group, short=short, metavar=metavar, choices=choices, convert=chosen)
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: dict(default), metadata={_KEY: setting})
     return dataclasses.field(default=default, metadata={_KEY: setting})
 
 
-def add_options(parser: argparse.ArgumentParser, record: type) -> None:
-    """Give a parser the arguments that a record declares."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Declared:
+    """An option or argument as its record declares it: what help, completion and documentation are made of."""
+
+    name: str
+    default: Any
+    group: str
+    setting: Setting
+
+    @property
+    def long(self) -> str:
+        """How it is written on the command line."""
+        return f"--{long_name(self.name)}"
+
+    @property
+    def switch(self) -> bool:
+        """Whether it takes no value."""
+        return self.setting.convert is boolean
+
+    @property
+    def placeholder(self) -> str:
+        """What stands for its value in the help; empty for a switch, and where the choices are shown."""
+        if self.switch or (self.setting.choices and not self.setting.positional):
+            return ""
+        return self.setting.metavar or ("K=V" if self.setting.convert is pairs else "TEXT")
+
+
+def declared(record: type) -> Iterator[Declared]:
+    """Yield what a record declares, in its order."""
+    group = ""
     for field in dataclasses.fields(record):
         setting: Setting = field.metadata[_KEY]
+        group = setting.group or group
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
+        yield Declared(name=field.name, default=default, group=group, setting=setting)
+
+
+def add_options(parser: argparse.ArgumentParser, record: type, prefix: str = "") -> None:
+    """Give a parser the arguments that a record declares; with a prefix, the help names the variables, too."""
+    groups: dict[str, Any] = {"": parser}
+    for each in declared(record):
+        setting = each.setting
         if setting.positional:
             keywords = {name: getattr(setting, name) for name in ("metavar", "help", "nargs", "choices")}
-            parser.add_argument(field.name, **{name: value for name, value in keywords.items() if value is not None})
+            parser.add_argument(each.name, **{name: value for name, value in keywords.items() if value is not None})
         else:
-            _add_option(parser, field, setting)
+            if each.group not in groups:
+                groups[each.group] = parser.add_argument_group(each.group)
+            _add_option(groups[each.group], each, prefix)
 
 
-def _add_option(parser: argparse.ArgumentParser, field: dataclasses.Field[Any], setting: Setting) -> None:
-    names = [name for name in (setting.short, f"--{long_name(field.name)}") if name]
-    keywords: dict[str, Any] = {"dest": field.name, "help": setting.help, "default": None}
+def help_of(each: Declared, prefix: str = "") -> str:
+    """Return the help of an option: what it does, its default, and its variable in the environment.
+
+    >>> help_of(Declared(name="port", default=8013, group="", setting=Setting(help="where")), "FLAGD_")
+    'where (default 8013, FLAGD_PORT)'
+    """
+    default = default_text(each)
+    remarks = [f"default {default}"] * bool(default) + [f"{prefix}{each.name.upper()}"] * bool(prefix)
+    return f"{each.setting.help} ({', '.join(remarks)})" if remarks else each.setting.help
+
+
+def default_text(each: Declared) -> str:
+    """Return the default as it would be written; empty if there is none."""
+    default = each.default
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, float) and each.setting.convert is duration:
+        return duration_text(default)
+    if default is None or default == "" or isinstance(default, tuple | dict):
+        return ""
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _add_option(parser: Any, each: Declared, prefix: str) -> None:
+    setting = each.setting
+    names = [name for name in (setting.short, each.long) if name]
+    keywords: dict[str, Any] = {"dest": each.name, "help": help_of(each, prefix), "default": None}
     if setting.convert is boolean:
         keywords |= {"action": argparse.BooleanOptionalAction}
     elif setting.convert in (words, pairs):
-        keywords |= {"action": "append", "metavar": setting.metavar or ("K=V" if setting.convert is pairs else "TEXT")}
+        keywords |= {"action": "append", "metavar": each.placeholder}
     else:
         keywords |= {"metavar": setting.metavar, "choices": setting.choices}
     parser.add_argument(
@@ -212,6 +283,20 @@ def duration(value: Any) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != digits:
         raise ValueError(f"{value!r} is not a duration such as 30s, 5m or 1h30m")
     return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
+
+
+def duration_text(seconds: float) -> str:
+    """Write a duration as Go does, in the units that people use.
+
+    >>> duration_text(30), duration_text(5400), duration_text(0.25), duration_text(0)
+    ('30s', '1h30m', '250ms', '0')
+    """
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:g}ms"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = (f"{value:g}{unit}" for value, unit in ((hours, "h"), (minutes, "m"), (rest, "s")) if value)
+    return "".join(parts) or "0"
 
 
 def words(value: Any) -> tuple[str, ...]:

@@ -29,14 +29,18 @@ class AgentProcess:
         self.lines: list[dict[str, Any]] = []
         self._news = threading.Condition()
 
-    def __enter__(self) -> Self:
+    def spawn(self) -> subprocess.Popen[str]:
+        """Start the process."""
         ports = dict.fromkeys(self.ports, 0) | self._ports
         options = [f"--{name}={number}" for name, number in ports.items()]
         command = [*self.program, *self.command, "--log-format=json", "--bind=127.0.0.1", *options]
         environment = {name: value for name, value in os.environ.items() if not name.startswith("FLAGD_")}
-        self.process = subprocess.Popen(
+        return subprocess.Popen(
             [*command, *self._arguments], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
         )
+
+    def __enter__(self) -> Self:
+        self.process = self.spawn()
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         try:

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from pathlib import Path
 
-from wigwag.dflag.updating.background import Background
-from wigwag.dflag.updating.ending import PATIENCE, note_threads, wait_for_end
+from wigwag.background import Background
+from wigwag.ending import PATIENCE, note_threads, wait_for_end
 
 
 def test_a_thread_that_is_still_there_is_waited_for(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -217,6 +219,35 @@ def test_a_flag_is_neither_true_nor_false() -> None:
         TypeError, match=re.escape("flag 'debug' is neither true nor false: ask for its value with .get()")
     ):
         assert flag
+
+
+@pytest.mark.parametrize("compare", [operator.eq, operator.ne])
+@pytest.mark.parametrize("value", [10, "10", None, object()])
+def test_a_flag_is_not_compared_with_a_value(compare: Callable[[object, object], bool], value: object) -> None:
+    """It would be false for ever, and nobody would notice; a type checker says so, too."""
+    flag = flags().int("rate", 10)
+    wanted = re.escape("flag 'rate' is compared, and not its value: ask for that with .get()")
+    for first, second in ((flag, value), (value, flag)):
+        with pytest.raises(TypeError, match=wanted):
+            compare(first, second)
+
+
+def test_flags_can_be_compared_with_each_other_and_be_keys() -> None:
+    found = flags()
+    rate, size = found.int("rate", 10), found.int("size", 10)
+    other: object = size
+    assert rate == rate
+    assert rate != other
+    assert {rate: 1, size: 2}[size] == 2
+    assert [rate, size].index(size) == 1
+
+
+def test_one_validator_and_one_alias_need_no_list() -> None:
+    found = flags()
+    rate = found.int("rate", 10, validators=dflag.in_range(1, 20), aliases="speed")
+    with pytest.raises(dflag.FlagError, match="must be from 1 to 20, got 21"):
+        rate.set("21")
+    assert rate.names == ("rate", "speed")
 
 
 def test_a_value_that_is_given_for_a_text_is_told_where_it_belongs() -> None:

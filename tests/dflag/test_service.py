@@ -123,6 +123,20 @@ def test_the_environment_and_files_are_read_if_asked_for(tmp_path: Path, caplog:
     assert "going on without" in caplog.text
 
 
+def test_with_a_prefix_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHOP_RATE", "61")
+    flags, parser = shop()
+    with dflag.service(flags, parser.parse_args([]), prefix="SHOP_"):
+        assert (flags["rate"].get(), str(flags["rate"].held)) == (61, "environment SHOP_RATE")
+
+
+def test_without_a_prefix_and_an_environment_no_variable_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RATE", "61")
+    flags, parser = shop()
+    with dflag.service(flags, parser.parse_args([])):
+        assert flags["rate"].get() == 10
+
+
 def test_who_is_strict_starts_with_no_wrong_variable_or_file(tmp_path: Path) -> None:
     flags, parser = shop()
     strict = ServiceOptions(config_strict=True)

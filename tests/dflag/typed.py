@@ -55,6 +55,7 @@ flags = dflag.FlagSet("example")
 rate = flags.int("rate", 10, "requests per second", validators=[dflag.in_range(0, 100)])
 name = flags.str("name", "x", dynamic=False, validators=[dflag.matches("^x"), dflag.length(1), dflag.not_blank])
 share = flags.float("share", 0.5, validators=[dflag.in_range(0.0, 1.0)])
+one = flags.int("one", 10, validators=dflag.in_range(0, 100))
 pause = flags.duration("pause", timedelta(seconds=1), validators=[dflag.in_range(timedelta(0), timedelta(hours=1))])
 hosts = flags.list("hosts", ["a"], validators=[dflag.length(1), dflag.each(dflag.not_blank)])
 ports = flags.list("ports", [80], item=int)
@@ -102,6 +103,8 @@ def wrong() -> None:
     """What must not pass. Nobody calls this."""
     flags.int("a", "1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     flags.int("b", 1, dynamc=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    flags.str("d", "", validators=dflag.in_range(0, 1))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    _ = rate == 10  # type: ignore[comparison-overlap]  # pyright: ignore[reportUnnecessaryComparison]
     flags.str("c", "", validators=[dflag.in_range(0, 1)])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
     flags.enum("d", "red")  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     rate.set_value("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -21,7 +21,7 @@ VARIANTS = {
     "z": None,
     "big": 2**60,
 }
-TYPES = ("boolean", "string", "integer", "float", "object", None)
+TYPES: tuple[Any, ...] = ("boolean", "string", "integer", "float", "object", None)
 
 
 def one(**flag: Any) -> wigwag.FlagSet:
@@ -117,7 +117,7 @@ def test_an_unknown_flag_is_not_found_and_says_so() -> None:
 
 def test_an_unknown_type_is_refused_with_the_known_ones() -> None:
     with pytest.raises(wigwag.UsageError, match="boolean, string, integer, float, object"):
-        one(variants={"t": True}).resolve("x", "number", 1)
+        one(variants={"t": True}).resolve("x", "number", 1)  # type: ignore[call-overload]
 
 
 def test_metadata_of_the_set_is_overlaid_by_the_flags_own_and_nulls_are_dropped() -> None:
@@ -173,7 +173,7 @@ def test_explain_and_resolve_agree_on_contexts_that_are_not_plain_json() -> None
 def test_a_context_that_is_no_mapping_is_bad_usage() -> None:
     flags = one(variants={"t": 1}, targeting={"if": [{"var": "a"}, "t"]})
     with pytest.raises(wigwag.UsageError, match="mapping of attributes, not list"):
-        flags.resolve("x", context=[1])  # type: ignore[arg-type]
+        flags.resolve("x", context=[1])  # type: ignore[call-overload]
     assert flags.resolve("x", context=MappingProxyType({"a": 1})).variant == "t"
 
 
@@ -181,7 +181,7 @@ def test_an_explanation_may_ask_for_a_type() -> None:
     flags = one(variants={"t": 1}, defaultVariant="t", targeting={"if": [False, "t"]})
     assert flags.explain("x", type="string").resolution.error == "TYPE_MISMATCH"
     with pytest.raises(wigwag.UsageError, match="unknown flag type"):
-        flags.explain("x", type="number")
+        flags.explain("x", type="number")  # type: ignore[arg-type]
 
 
 def test_equal_evaluations_share_one_resolution() -> None:

@@ -122,8 +122,9 @@ def test_both_answer_the_same(
     if isinstance(rule, dict):
         flag["targeting"] = rule
     document = {"flags": {"x": flag}, "$evaluators": {"shared": {"in": ["a", {"var": "name"}]}}}
+    kind: Any = wants
     ours = wigwag.load(document, fractional="v3").resolve(
-        "x", wants, DEFAULTS[wants], {**attributes, "targetingKey": key}
+        "x", kind, DEFAULTS[wants], {**attributes, "targetingKey": key}
     )
     core = FlagdCore()
     core.set_flags(document)

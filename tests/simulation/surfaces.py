@@ -162,7 +162,7 @@ class Surfaces:
             "ResolveAll, Connect": told if told is None else {key: _any_json(flag) for key, flag in told.items()},
         }
 
-    def in_process(self, document: str, key: str, kind: str, context: Mapping[str, Any]) -> Answer:
+    def in_process(self, document: str, key: str, kind: Any, context: Mapping[str, Any]) -> Answer:
         """Evaluate a flag of a sync document, as a provider that holds it does."""
         if document != self._loaded[0]:
             self._loaded = document, wigwag.load(document)

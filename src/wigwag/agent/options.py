@@ -16,12 +16,14 @@ class AgentOptions:
     """What the agent is told."""
 
     uri: tuple[str, ...] = option(
-        (), "a source of flags, such as file:flags.json; may be repeated", short="-f", metavar="URI"
+        (), "a source of flags, such as file:flags.json; may be repeated", short="-f", metavar="URI", group="flags"
     )
     sources: Any = option(
         "", "sources as a JSON array of objects with uri and provider", short="-s", metavar="JSON", convert=as_it_is
     )
-    port: int = option(8013, "evaluation: gRPC, gRPC-Web and Connect", short="-p", metavar="PORT", convert=port_number)
+    port: int = option(
+        8013, "evaluation: gRPC, gRPC-Web and Connect", short="-p", metavar="PORT", convert=port_number, group="ports"
+    )
     management_port: int = option(
         8014, "probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
     )
@@ -33,12 +35,20 @@ class AgentOptions:
     sync_socket_path: str = option("", "sync on this unix socket instead of a port", short="-e", metavar="PATH")
     bind: str = option("", "the address to listen on; without it, all of them", metavar="ADDRESS")
     server_cert_path: str = option(
-        "", "certificate of evaluation and sync, in PEM; read again when it changes", short="-c", metavar="PATH"
+        "",
+        "certificate of evaluation and sync, in PEM; read again when it changes",
+        short="-c",
+        metavar="PATH",
+        group="TLS",
     )
     server_key_path: str = option("", "its private key", short="-k", metavar="PATH")
     client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
     context_value: dict[str, str] = option(
-        {}, "an attribute laid over every evaluation context", short="-X", metavar="KEY=VALUE"
+        {},
+        "an attribute laid over every evaluation context",
+        short="-X",
+        metavar="KEY=VALUE",
+        group="evaluation context",
     )
     context_from_header: dict[str, str] = option(
         {}, "an attribute taken from a request header", short="-H", metavar="HEADER=KEY"
@@ -49,7 +59,11 @@ class AgentOptions:
         (), "how a service of Consul is doing, as `consul.SERVICE`; may be repeated", metavar="SERVICE"
     )
     cors_origin: tuple[str, ...] = option(
-        (), "an origin that browsers may call from; * for all, none by default", short="-C", metavar="ORIGIN"
+        (),
+        "an origin that browsers may call from; * for all, none by default",
+        short="-C",
+        metavar="ORIGIN",
+        group="clients and their limits",
     )
     require_selector: bool = option(False, "refuse requests that do not select flags")
     auth_tokens: str = option(
@@ -60,7 +74,9 @@ class AgentOptions:
         0, "requests at once of one client; 0 for as many as --rate-limit", metavar="N", convert=natural
     )
     max_streams_per_client: int = option(0, "open streams of one client; 0 for no limit", metavar="N", convert=natural)
-    strict: bool = option(False, "reject a document with a bad flag instead of quarantining the flag")
+    strict: bool = option(
+        False, "reject a document with a bad flag instead of quarantining the flag", group="documents and freshness"
+    )
     fractional: Fractional = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
     stale_after: float = option(
         0.0,
@@ -77,7 +93,11 @@ class AgentOptions:
     response_metadata: bool = option(False, "tell the snapshot's id and age with every evaluation")
     state_dir: str = option("", "keep the last good flags here, and start with them", metavar="DIR")
     stream_deadline: float = option(
-        0.0, "end event and sync streams after this long; 0 for never", metavar="DURATION", convert=duration
+        0.0,
+        "end event and sync streams after this long; 0 for never",
+        metavar="DURATION",
+        convert=duration,
+        group="requests and streams",
     )
     disable_sync_metadata: bool = option(False, "do not serve GetMetadata on the sync port")
     max_request_body: int = option(
@@ -95,13 +115,23 @@ class AgentOptions:
         120, "seconds after which an inactive client refetches", metavar="SECONDS", convert=positive
     )
     ofrep_sse_public_url: str = option("", "where clients reach the event stream, if not here", metavar="URL")
-    snapshots: int = option(10, "how many snapshots to keep, the current one among them", metavar="N", convert=positive)
+    snapshots: int = option(
+        10,
+        "how many snapshots to keep, the current one among them",
+        metavar="N",
+        convert=positive,
+        group="diagnostics and configuration",
+    )
     debug_endpoints: bool = option(False, "serve /debug on the management port to other machines, too")
     log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
     debug: bool = option(False, "log more", short="-x")
     config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
     metrics_exporter: str = option(
-        "", "otel to push metrics, too, and not only serve them on the management port", short="-t", metavar="NAME"
+        "",
+        "otel to push metrics, too, and not only serve them on the management port",
+        short="-t",
+        metavar="NAME",
+        group="telemetry",
     )
     otel_collector_uri: str = option("", "push traces there, and metrics if so told", short="-o", metavar="URI")
     otel_cert_path: str = option("", "certificate to show to the collector, in PEM", short="-D", metavar="PATH")

@@ -25,7 +25,7 @@ from wigwag.pipeline.spec import Wanted
 from wigwag.serve.feed import Feed
 from wigwag.serve.history import History
 from wigwag.serve.metrics import Metrics
-from wigwag.serve.opening import Opening
+from wigwag.serve.opening import Opening, protection
 from wigwag.serve.process import run_until_told
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.vitals import vitals
@@ -35,10 +35,15 @@ from wigwag.sources.source import DEMO
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wigwag.agent.facts import Value
     from wigwag.agent.options import AgentOptions
+    from wigwag.serve.opening import Port
     from wigwag.sources.source import Source
 
+MANAGEMENT = "management"
+"""The port that asks for no token: probes and metrics have none."""
 GRACE_SECONDS = 5.0
 LEAST_GRACE_SECONDS = 1.0
 """What is left of it to deliver the last telemetry, at least."""
@@ -147,11 +152,12 @@ class Agent:
             parts = Parts(
                 self.sources, self.feed, self.metrics, self.freshness, self.report, self.tenancy, self.telemetry
             )
-            for port in ports(self._options, parts):
+            opened = ports(self._options, parts)
+            for port in opened:
                 server = await stack.enter_async_context(Opening(port, self._means.serve))
                 servers.append(server)
                 self.addresses[port.name] = server.addresses
-            self._announce()
+            self._announce(opened)
             self.started.set()
             await stop.wait()
             log.info("stopping")
@@ -161,9 +167,12 @@ class Agent:
             await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in servers))
             await self.telemetry.finish(max(end - self._clock.now(), LEAST_GRACE_SECONDS))
 
-    def _announce(self) -> None:
+    def _announce(self, opened: Sequence[Port]) -> None:
         fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
         log.info("wigwag %s serves", __version__, extra={"fields": fields})
+        for port in opened:
+            auth = "tokens" if self._options.auth_tokens and port.name != MANAGEMENT else ""
+            log.info("%s at %s", port.name, fields[port.name], extra={"fields": protection(port, auth)})
         if self.sources[0].provider == DEMO and not self._options.socket_path:
             numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}

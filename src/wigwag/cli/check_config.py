@@ -42,7 +42,9 @@ _HEADINGS = ("SOURCE", "PROVIDER", "STATE", "FLAGS", "PROBLEMS", "TIME", "ERROR"
 class Options(AgentOptions):
     """The options of `wigwag start`, and what is done with the answer."""
 
-    timeout: float = option(10.0, "how long to wait for a source", metavar="DURATION", convert=duration)
+    timeout: float = option(
+        10.0, "how long to wait for a source", metavar="DURATION", convert=duration, group="the check"
+    )
     output: str = option("text", "what to print", choices=("text", "json"))
 
 

@@ -24,7 +24,7 @@ from wigwag.options import option, positional
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wigwag.flags.model import Finding, Fractional, Resolution
+    from wigwag.flags.model import Finding, FlagType, Fractional, Resolution
 
 HELP = "evaluate a flag of a document, once or at a prompt"
 DESCRIPTION = """\
@@ -45,7 +45,9 @@ class Options:
 
     source: str = positional("SOURCE", "a JSON or YAML file, - for standard input, or demo for the embedded flags")
     key: str | None = positional("KEY", "the flag to evaluate; without it a prompt opens", nargs="?", default=None)
-    type: str | None = option(None, "the type to ask for; without it, whatever the value is", short="-t", choices=TYPES)
+    type: FlagType | None = option(
+        None, "the type to ask for; without it, whatever the value is", short="-t", choices=TYPES
+    )
     context: str = option("{}", "the evaluation context, or @FILE to read it from", metavar="JSON", short="-c")
     explain: bool = option(False, "show how the value came about", short="-e")
     output: str = option("text", "what to print", choices=("text", "json"), short="-o")

@@ -12,20 +12,21 @@ from wigwag.cli.arguments import Parser, check_command, renamed, unknown
 from wigwag.cli.config import read_config
 from wigwag.cli.terminal import abandon_output, complain, prepare_streams, remark
 from wigwag.errors import WigwagError
-from wigwag.options import add_options, collect, plain_booleans, unknown_keys
+from wigwag.options import add_options, collect, declared, plain_booleans, unknown_keys
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _BROKEN_PIPE = 141
-COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "version")
+COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "help", "completion", "version")
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 
 Start here:
   wigwag start         serve the flags that come with wigwag, as flagd would
   wigwag eval demo     play with them at a prompt
+  wigwag help start    the options of a command
 """
 
 
@@ -98,8 +99,27 @@ def parser() -> argparse.ArgumentParser:
     for name in COMMANDS:
         module = module_of(name)
         sub = commands.add_parser(
-            name, help=module.HELP, description=module.DESCRIPTION, formatter_class=formatter, allow_abbrev=False
+            name,
+            help=module.HELP,
+            usage=usage(name, module.Options),
+            description=module.DESCRIPTION,
+            formatter_class=formatter,
+            allow_abbrev=False,
         )
-        add_options(sub, module.Options)
+        add_options(sub, module.Options, getattr(module, "ENVIRONMENT", ""))
         sub.set_defaults(command=module)
     return top
+
+
+def usage(command: str, record: type) -> str:
+    """Return the first line of a command's help: its arguments, and that there are options.
+
+    >>> from wigwag.cli.eval import Options
+    >>> usage("eval", Options)
+    'wigwag eval [OPTION]... SOURCE [KEY]'
+    """
+    shapes = {None: "{0}", "?": "[{0}]", "+": "{0} [{0} ...]"}
+    each = list(declared(record))
+    arguments = [shapes[one.setting.nargs].format(one.setting.metavar) for one in each if one.setting.positional]
+    options = ["[OPTION]..."] * any(not one.setting.positional for one in each)
+    return " ".join(["wigwag", command, *options, *arguments])

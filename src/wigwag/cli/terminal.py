@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
-_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+from wigwag.colour import painted, wanted
 
 
 class _Closed(io.TextIOBase):
@@ -38,10 +38,7 @@ def abandon_output() -> None:
 
 def styled(text: str, style: str, stream: TextIO | None = None) -> str:
     """Return the text in a style, where the stream is a terminal that wants colours."""
-    stream = sys.stdout if stream is None else stream
-    if not stream.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
-        return text
-    return f"\x1b[{_CODES[style]}m{text}\x1b[0m"
+    return painted(text, style) if wanted(sys.stdout if stream is None else stream) else text
 
 
 def complain(message: str, subject: str = "wigwag") -> None:

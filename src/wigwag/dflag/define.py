@@ -48,8 +48,8 @@ class FlagOptions(TypedDict, Generic[T], total=False):
     """Whether it may change while the program runs; True unless said otherwise."""
     aliases: Sequence[str]
     """More names for the same value."""
-    validators: Sequence[Callable[[T], object]]
-    """Each may refuse a value, by raising ValueError or returning False; the default must pass them, too."""
+    validators: Sequence[Callable[[T], object]] | Callable[[T], object]
+    """One or many. Each may refuse a value, by raising ValueError or returning False; the default must pass, too."""
     input_mutator: Callable[[str], str] | None
     """Changes a text before it is read; unless given it takes off white space, and None takes the text verbatim."""
     mutator: Callable[[T], T] | None
@@ -62,7 +62,7 @@ class FlagOptions(TypedDict, Generic[T], total=False):
 
 _OPTIONS = """
 Options that all flags have:
-    validators     functions of the value; one refuses it by raising ValueError or returning False
+    validators     a function of the value, or a list of them; one refuses it by raising ValueError or returning False
     dynamic        False: it changes only before start()
     aliases        more names for it
     secret         True: its value is shown nowhere

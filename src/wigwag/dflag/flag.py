@@ -92,6 +92,16 @@ class DynFlag(Generic[T]):
         """Refuse: who writes `if debug:` means `if debug.get():`, and a flag itself would always be true."""
         raise TypeError(f"flag {self.name!r} is neither true nor false: ask for its value with .get()")
 
+    if not TYPE_CHECKING:  # a type checker says so beforehand, as long as it sees no comparison of our own
+
+        def __eq__(self, other: object) -> bool:
+            """Refuse: `rate == 10` means `rate.get() == 10`, and would be false for ever. Two flags may be compared."""
+            if isinstance(other, DynFlag):
+                return self is other
+            raise TypeError(f"flag {self.name!r} is compared, and not its value: ask for that with .get()")
+
+        __hash__ = object.__hash__
+
     @property
     def name(self) -> str:
         """Its first name."""

@@ -22,6 +22,7 @@ from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.updating.updater import Updater
 
 T = TypeVar("T")
 
@@ -55,6 +56,8 @@ class Home:
         """How often a notifier has raised."""
         self.frozen = False
         """Whether static flags can no longer change."""
+        self.updater: Updater | None = None
+        """What keeps these flags up to date: the updater that was started last. A page shows how it is doing."""
         fork.remember(self)
 
     def __iter__(self) -> Iterator[DynFlag[Any]]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -93,11 +94,11 @@ def service(
 ) -> Iterator[Running]:
     """Read the flags from wherever they are, follow the ConfigMaps, serve the page; until the end of the block.
 
-    The environment is read if it is given: `environment=os.environ, prefix="SHOP_"`. So are the files that flags with
-    a `path_flag` name. `policy` is for the ConfigMaps (and its `unknown` for variables that have the prefix), `access`
-    for the page, instead of a file with a token. If it cannot start it raises `StartError`; but if the options are what
-    a parser has returned, the program ends with one line. What is logged goes to stderr, unless the program has a
-    handler for it.
+    With a prefix, variables that begin with it are read: `prefix="SHOP_"`, from `os.environ` or from the `environment`
+    that is given. So are the files that flags with a `path_flag` name. `policy` is for the ConfigMaps (its `unknown`
+    for variables that have the prefix), `access` for the page, instead of a file with a token. If it cannot start it
+    raises `StartError`; but if the options are what a parser has returned, the program ends with one line. What is
+    logged goes to stderr, unless the program has a handler for it.
 
     >>> import tempfile, pathlib
     >>> from wigwag import dflag
@@ -139,6 +140,8 @@ def _ending(command_line: bool) -> Iterator[None]:
 def _load(
     flags: FlagSet, options: ServiceOptions, environment: Mapping[str, str] | None, prefix: str, policy: Policy
 ) -> None:
+    if environment is None and prefix:
+        environment = os.environ
     if environment is not None:
         task = partial(load_environment, flags, environment, prefix, unknown=policy.unknown)
         _attempt(options.config_strict, task)

@@ -14,6 +14,11 @@ def stripped(text: str) -> str:
     return text.strip()
 
 
+def one_or_many(validators: Sequence[Callable[[T], object]] | Callable[[T], object]) -> Sequence[Callable[[T], object]]:
+    """Return validators as a list, though it is one that was given."""
+    return (validators,) if callable(validators) else validators
+
+
 @dataclass(frozen=True, slots=True)
 class Traits(Generic[T]):
     """What a flag is besides its kind and default."""
@@ -32,3 +37,9 @@ class Traits(Generic[T]):
     """Whether its value must not be shown."""
     path_flag: str | None = None
     """The default of a companion flag `<name>_path` that names a file to read the value from."""
+
+    def __post_init__(self) -> None:
+        """Take one validator, or one alias, for a list of one: a text would be taken for a list of letters."""
+        object.__setattr__(self, "validators", one_or_many(self.validators))
+        if isinstance(self.aliases, str):
+            object.__setattr__(self, "aliases", (self.aliases,))

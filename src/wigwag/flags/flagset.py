@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import cached_property
 from hashlib import blake2b
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from wigwag.errors import UsageError
 from wigwag.flags.catalogue import finding
@@ -25,8 +25,14 @@ if TYPE_CHECKING:
 
     from wigwag.flags.evaluate import Table
     from wigwag.flags.flag import Flag
-    from wigwag.flags.model import Finding, Json, Resolution
+    from wigwag.flags.model import Finding, FlagType, Json, Resolution
     from wigwag.flags.parse import Layer
+
+    Context = Mapping[str, Json]
+
+D = TypeVar("D")
+Float: TypeAlias = float  # a `FlagSet` has methods with the names of these two
+Anything: TypeAlias = object
 
 
 class FlagSet:
@@ -42,7 +48,7 @@ class FlagSet:
     def __init__(
         self,
         layers: Iterable[Layer],
-        clock: Callable[[], float],
+        clock: Callable[[], Float],
         reflected: dict[str, Json] | None = None,
         whole: FlagSet | None = None,
     ) -> None:
@@ -56,13 +62,42 @@ class FlagSet:
         """What answers say about the selection that this set is, if it is one."""
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
 
+    @overload
+    def resolve(
+        self, key: str, type: Literal["boolean"], default: D, context: Context | None = None, now: Float | None = None
+    ) -> Resolution[bool | D]: ...
+    @overload
+    def resolve(
+        self, key: str, type: Literal["string"], default: D, context: Context | None = None, now: Float | None = None
+    ) -> Resolution[str | D]: ...
+    @overload
+    def resolve(
+        self, key: str, type: Literal["integer"], default: D, context: Context | None = None, now: Float | None = None
+    ) -> Resolution[int | D]: ...
+    @overload
+    def resolve(
+        self, key: str, type: Literal["float"], default: D, context: Context | None = None, now: Float | None = None
+    ) -> Resolution[Float | D]: ...
+    @overload
+    def resolve(
+        self, key: str, type: Literal["object"], default: D, context: Context | None = None, now: Float | None = None
+    ) -> Resolution[dict[str, Json] | D]: ...
+    @overload
     def resolve(
         self,
         key: str,
-        type: str | None = None,
+        type: FlagType | None = None,
         default: Json = None,
-        context: Mapping[str, Json] | None = None,
-        now: float | None = None,
+        context: Context | None = None,
+        now: Float | None = None,
+    ) -> Resolution: ...
+    def resolve(
+        self,
+        key: str,
+        type: FlagType | None = None,
+        default: Json = None,
+        context: Context | None = None,
+        now: Float | None = None,
     ) -> Resolution:
         """Evaluate one flag.
 
@@ -97,12 +132,41 @@ class FlagSet:
             return settled
         return conclude(table, default, context, now, self.clock)
 
+    def boolean(self, key: str, default: bool, context: Context | None = None) -> bool:
+        """Return the value of a boolean flag, or the default: if there is no such flag, or no value of that type.
+
+        There is one such method for each type. `resolve` also tells the variant, the reason and the error.
+
+        >>> import wigwag
+        >>> flag = {"state": "ENABLED", "variants": {"a": 3.5}, "defaultVariant": "a"}
+        >>> flags = wigwag.load({"flags": {"size": flag}})
+        >>> flags.float("size", 1.0), flags.integer("size", 1), flags.string("size", "S"), flags.boolean("new", False)
+        (3.5, 3, 'S', False)
+        """
+        return self.resolve(key, "boolean", default, context).value
+
+    def string(self, key: str, default: str, context: Context | None = None) -> str:
+        """Return the value of a string flag, or the default."""
+        return self.resolve(key, "string", default, context).value
+
+    def integer(self, key: str, default: int, context: Context | None = None) -> int:
+        """Return the value of a flag as a whole number, or the default."""
+        return self.resolve(key, "integer", default, context).value
+
+    def float(self, key: str, default: Float, context: Context | None = None) -> Float:
+        """Return the value of a flag as a number, or the default."""
+        return self.resolve(key, "float", default, context).value
+
+    def object(self, key: str, default: Mapping[str, Json], context: Context | None = None) -> Mapping[str, Json]:
+        """Return the value of an object flag, or the default. Do not change it: it is shared between calls."""
+        return self.resolve(key, "object", default, context).value
+
     def explain(
         self,
         key: str,
-        context: Mapping[str, Json] | None = None,
-        now: float | None = None,
-        type: str | None = None,
+        context: Context | None = None,
+        now: Float | None = None,
+        type: FlagType | None = None,
     ) -> Explanation:
         """Evaluate one flag and tell how: a tree of what each operator got and answered.
 
@@ -190,13 +254,13 @@ class FlagSet:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def __contains__(self, key: object) -> bool:
+    def __contains__(self, key: Anything) -> bool:
         return key in self._by_key
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: Anything) -> bool:
         return isinstance(other, FlagSet) and self.id == other.id
 
     def __hash__(self) -> int:

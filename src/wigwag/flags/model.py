@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # a type variable with a default: Python itself has that since 3.13
+
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
 
 Json: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, list or dict with string keys."""
@@ -30,8 +39,8 @@ TYPE_MISMATCH = "TYPE_MISMATCH"
 GENERAL = "GENERAL"
 
 
-class Resolution(Struct, frozen=True, gc=False):
-    """What one evaluation came to.
+class Resolution(Struct, Generic[T_co], frozen=True, gc=False):
+    """What one evaluation came to; `Resolution[bool]` for a type checker, if a boolean was asked for.
 
     Resolutions and the values in them are shared between calls: read them, do not change them.
 
@@ -42,7 +51,7 @@ class Resolution(Struct, frozen=True, gc=False):
     Resolution(value=True, variant='on', reason='STATIC', error=None, metadata={}, message='')
     """
 
-    value: Json
+    value: T_co
     """The variant's value, or the caller's default where no variant applies."""
     variant: str | None
     reason: str

@@ -33,7 +33,12 @@ class ProxyOptions:
 
     action: str = positional("start", "start the proxy", default="start", choices=("start",))
     port: int = option(
-        8015, "flag documents: flagd.sync.v1 and sync.v1", short="-p", metavar="PORT", convert=port_number
+        8015,
+        "flag documents: flagd.sync.v1 and sync.v1",
+        short="-p",
+        metavar="PORT",
+        convert=port_number,
+        group="ports",
     )
     management_port: int = option(
         MANAGEMENT_PORT, "probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
@@ -43,7 +48,11 @@ class ProxyOptions:
     )
     bind: str = option("", "the address to listen on; without it, all of them", metavar="ADDRESS")
     server_cert_path: str = option(
-        "", "certificate of the document port, in PEM; read again when it changes", short="-c", metavar="PATH"
+        "",
+        "certificate of the document port, in PEM; read again when it changes",
+        short="-c",
+        metavar="PATH",
+        group="TLS",
     )
     server_key_path: str = option("", "its private key", short="-k", metavar="PATH")
     client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
@@ -51,6 +60,7 @@ class ProxyOptions:
         "none",
         "whom to let subscribe: everybody, or whose token Kubernetes lets `get` the FeatureFlag",
         choices=("none", "kubernetes"),
+        group="subscribers and targets",
     )
     allow: tuple[str, ...] = option(
         (),
@@ -65,10 +75,16 @@ class ProxyOptions:
     max_subscribers: int = option(20_000, "open streams at once", metavar="N", convert=positive)
     max_document: int = option(16 << 20, "bytes in a document", metavar="BYTES", convert=positive)
     keep_alive_min_time: float = option(
-        30.0, "the shortest interval of a client's keep-alive pings", metavar="DURATION", convert=duration
+        30.0,
+        "the shortest interval of a client's keep-alive pings",
+        metavar="DURATION",
+        convert=duration,
+        group="connections",
     )
     keep_alive_permit_without_stream: bool = option(True, "allow such pings without a request under way")
-    debug_endpoints: bool = option(False, "serve /debug on the management port to other machines, too")
+    debug_endpoints: bool = option(
+        False, "serve /debug on the management port to other machines, too", group="diagnostics and configuration"
+    )
     log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
     debug: bool = option(False, "log more", short="-x")
     config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")

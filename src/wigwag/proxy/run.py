@@ -18,7 +18,7 @@ from wigwag.proxy.selectors import Selectors
 from wigwag.proxy.targets import Targets
 from wigwag.serve.health import Health
 from wigwag.serve.manage import Management
-from wigwag.serve.opening import Opening, Port, read_tls
+from wigwag.serve.opening import Opening, Port, protection, read_tls
 from wigwag.serve.process import run_until_told
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.relay import Relay
@@ -109,12 +109,16 @@ class Proxy:
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             servers = []
-            for port in self._ports():
+            opened = self._ports()
+            for port in opened:
                 server = await stack.enter_async_context(Opening(port, serve))
                 servers.append(server)
                 self.addresses[port.name] = server.addresses
             fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
             log.info("wigwag proxy %s serves", __version__, extra={"fields": fields})
+            for port in opened:
+                auth = "Kubernetes tokens" if self._options.auth == "kubernetes" and port.name == "sync" else ""
+                log.info("%s at %s", port.name, fields[port.name], extra={"fields": protection(port, auth)})
             self.started.set()
             await stop.wait()
             log.info("stopping")

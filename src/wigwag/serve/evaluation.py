@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.flags.flagset import FlagSet
-    from wigwag.flags.model import Resolution
+    from wigwag.flags.model import FlagType, Resolution
     from wigwag.serve.context import Enrichment
     from wigwag.serve.events import Changes
     from wigwag.serve.resolve import Resolver
@@ -32,14 +32,20 @@ if TYPE_CHECKING:
     from wigwag.wire.rpc import Call, Unary
 
 V2, V1, OLD = "flagd.evaluation.v2.Service", "flagd.evaluation.v1.Service", "schema.v1.Service"
-_METHODS = {"Boolean": "boolean", "String": "string", "Int": "integer", "Float": "float", "Object": "object"}
+_METHODS: dict[str, FlagType] = {
+    "Boolean": "boolean",
+    "String": "string",
+    "Int": "integer",
+    "Float": "float",
+    "Object": "object",
+}
 _ERRORS = {
     "FLAG_NOT_FOUND": (Code.NOT_FOUND, "Flag not found"),
     "TYPE_MISMATCH": (Code.INVALID_ARGUMENT, "Type mismatch error"),
     "PARSE_ERROR": (Code.DATA_LOSS, "Error parsing input or configuration"),
 }
 _OTHER = (Code.UNKNOWN, "General error")
-_ANY_TYPES = {bool: "boolean", str: "string", int: "float", float: "float", dict: "object"}
+_ANY_TYPES: dict[type, FlagType] = {bool: "boolean", str: "string", int: "float", float: "float", dict: "object"}
 _ZEROS = {"boolean": False, "string": "", "float": 0.0, "object": {}}
 
 
@@ -64,7 +70,7 @@ class Evaluation:
             )
         return found
 
-    def _resolving(self, service: str, type: str) -> Unary:
+    def _resolving(self, service: str, type: FlagType) -> Unary:
         current, enrich, resolver = self._current, self._enrichment.apply, self._resolver
         optional, with_headers = service == V2, service != OLD
         read, forms = messages.read_resolve, (f"{service} {type}", f"{service} {type} json")

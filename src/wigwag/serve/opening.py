@@ -76,6 +76,16 @@ def why(port: Port, failed: BaseException) -> str:
     return f"cannot serve {port.name} at {where}: {error}"
 
 
+def protection(port: Port, auth: str = "") -> dict[str, str]:
+    """Return for the log how an open port is protected: whether TLS is on, and what clients have to show.
+
+    `auth` is what the service itself asks for, such as tokens; a certificate that TLS demands is added to it.
+    """
+    tls = port.listener.tls
+    shown = ["client certificates"] * (tls is not None and tls.clients == "required") + [auth] * bool(auth)
+    return {"tls": "on" if tls else "off", "auth": " and ".join(shown) or "off"}
+
+
 def read_tls(options: TlsOptions) -> Tls | None:
     """Return what the options say about TLS; None: it is not wanted."""
     if bool(options.server_cert_path) != bool(options.server_key_path):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from wigwag.flags.flagset import FlagSet
-    from wigwag.flags.model import Resolution
+    from wigwag.flags.model import FlagType, Resolution
     from wigwag.serve.metrics import Recorder
     from wigwag.serve.snapshot import Snapshot
 
@@ -49,14 +49,14 @@ class Resolver:
         self._evaluated, self._freshness, self._metadata = metrics.evaluated, freshness or AlwaysFresh(), metadata
 
     def resolve(
-        self, snapshot: Snapshot, flags: FlagSet, key: str, type: str | None, context: Mapping[str, Any]
+        self, snapshot: Snapshot, flags: FlagSet, key: str, type: FlagType | None, context: Mapping[str, Any]
     ) -> Resolution:
         """Evaluate a flag of a selection of a snapshot, and tell of the snapshot if asked to."""
         found = self.judge(snapshot, flags, key, type, context)
         return self._dated(snapshot, flags, key, found) if self._metadata else found
 
     def judge(
-        self, snapshot: Snapshot, flags: FlagSet, key: str, type: str | None, context: Mapping[str, Any]
+        self, snapshot: Snapshot, flags: FlagSet, key: str, type: FlagType | None, context: Mapping[str, Any]
     ) -> Resolution:
         """Evaluate a flag of a selection of a snapshot."""
         found = flags.resolve(key, type, None, context)

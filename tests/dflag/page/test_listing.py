@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.dflag.page.asking import OPEN, ask, example, names, put
+from tests.pipeline.fakes import run
 from wigwag import dflag
 from wigwag.dflag import Origin, Policy
 from wigwag.dflag.page.site import Access, Site
@@ -159,7 +160,31 @@ def test_the_updater_is_reported(tmp_path: Path) -> None:
         ],
     }
     assert [flag["restart_required"] for flag in told["flags"]] == [True, False]
-    assert ask(Site(flags), "GET", "/").json["updater"] is None
+    assert ask(Site(dflag.FlagSet("other")), "GET", "/").json["updater"] is None
+
+
+def test_a_page_that_was_made_before_the_updater_finds_it(tmp_path: Path) -> None:
+    flags = dflag.FlagSet("test")
+    flags.int("rate", 10)
+    (tmp_path / "rate").write_text("many")
+    site = Site(flags)
+    assert ask(site, "GET", "/").json["updater"] is None
+    with dflag.setup(flags, tmp_path, policy=Policy(tolerant=True)):
+        told = ask(site, "GET", "/").json["updater"]
+        assert (told["running"], told["problem_count"]) == (True, 1)
+        assert "dflag_updater_running 1" in ask(site, "GET", "/metrics").text
+    assert ask(site, "GET", "/").json["updater"]["running"] is False
+
+
+def test_a_page_finds_the_updater_of_a_loop(tmp_path: Path) -> None:
+    flags = dflag.FlagSet("test")
+    site = Site(flags)
+
+    async def main() -> bool:
+        async with dflag.watching(flags, tmp_path):
+            return bool(ask(site, "GET", "/").json["updater"]["running"])
+
+    assert run(main)
 
 
 def test_of_many_problems_the_first_are_listed_and_all_are_counted(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from wigwag.dflag.frontends.given import COMMAND_LINE, Given, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, is_switch
 from wigwag.dflag.origin import HIDDEN, Origin, Slot, strongest
+from wigwag.dflag.traits import one_or_many
 from wigwag.dflag.values.containers import list_kind
 from wigwag.dflag.values.frozen import FrozenDict, FrozenList, freeze
 from wigwag.dflag.values.kinds import STR, Kind
@@ -164,7 +165,7 @@ def dynamic(
     theirs = values[holder.name]
     default: Any = _frozen(theirs.default)
     bridge = _Bridge(theirs, values, default)
-    judges = [bridge.judge, *options.pop("validators", ())]
+    judges = [bridge.judge, *one_or_many(options.pop("validators", ()))]
     ours: DynFlag[T] = flags.define(holder.name, _kind(theirs), default, theirs.help, {**options, "validators": judges})
     bridge.join(ours)
     if ours.secret:

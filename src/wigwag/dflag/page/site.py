@@ -66,11 +66,19 @@ class Site:
         limits: Limits = Limits(),  # noqa: B008 - a frozen value
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Without `access`, nothing can be set. `clock` is that of the flags."""
-        self.flags, self.updater, self.access, self.limits = flags, updater, access or Access(), limits
+        """Without `access`, nothing can be set. `clock` is that of the flags.
+
+        Without `updater`, the page shows the one that the flags have when somebody asks: it may be started later.
+        """
+        self.flags, self._updater, self.access, self.limits = flags, updater, access or Access(), limits
         self._camera = Camera(flags)
-        self._view = View(flags.name, self._camera, updater, self.access, clock)
+        self._view = View(flags.name, self._camera, lambda: self.updater, self.access, clock)
         self._writing = Writing(flags, self._view, Changer(flags, self._camera, clock), self.access, limits)
+
+    @property
+    def updater(self) -> Updater | None:
+        """The updater that the page tells of."""
+        return self._updater or self.flags.updater
 
     def __call__(self, request: Request) -> Response:
         """Answer a request; it never raises."""

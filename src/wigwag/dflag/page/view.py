@@ -27,7 +27,12 @@ class View:
     """The flags as JSON and as HTML."""
 
     def __init__(
-        self, title: str, camera: Camera, updater: Updater | None, access: Access, clock: Callable[[], float]
+        self,
+        title: str,
+        camera: Camera,
+        updater: Callable[[], Updater | None],
+        access: Access,
+        clock: Callable[[], float],
     ) -> None:
         self._title, self._camera, self._updater = title, camera, updater
         self._access, self._clock, self._division = access, clock, Division()
@@ -60,12 +65,13 @@ class View:
 
     def described(self, flag: AnyFlag) -> dict[str, Any]:
         """Return a flag as it is in a list."""
-        restart = self._updater.restart_required if self._updater is not None else ()
+        updater = self._updater()
+        restart = updater.restart_required if updater is not None else ()
         return described(self._camera.state().find(flag), self._clock(), restart)
 
     def _listed(self, request: Request, wanted: Filter) -> dict[str, Any]:
         set_url = f"{request.root}/set" if self._access.enabled else ""
-        listing = listed(self._camera.state(), wanted, self._clock(), set_url, self._updater)
+        listing = listed(self._camera.state(), wanted, self._clock(), set_url, self._updater())
         return {**listing, "warning": self.warning(request)}
 
     def _page(

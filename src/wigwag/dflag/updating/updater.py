@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from wigwag.background import Background
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updating.background import Background
     from wigwag.dflag.updating.contents import Contents
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
@@ -121,6 +121,7 @@ class Updater:
             raise UsageError("the updater is started already: initialize() comes before start()")
 
     def _begin(self, found: Mapping[Place, Contents | Trouble | None]) -> None:
+        self.flags.updater = self
         self._record.note_mounts(self.places)
         self._record.note_failing({place: read.reason for place, read in found.items() if isinstance(read, Trouble)})
         self._record.apply(_picture(found), static=not self.flags.frozen)
@@ -132,13 +133,14 @@ class Updater:
 
     def start(self) -> None:
         """Watch, in a thread of its own. Return when all places were read; raise if a required one cannot be."""
-        from wigwag.dflag.updating.background import Background
+        from wigwag.background import Background
 
         fork.remember(self)  # once more: somebody may have taken uWSGI's hook since
         with self._guard:
             if self.running:
                 raise UsageError("the updater is started already")
             self.flags.freeze()
+            self.flags.updater = self
             self._record.note_mounts(self.places)
             self._deferred = fork.deferred()
             if self._deferred:
@@ -190,6 +192,7 @@ class Updater:
             assert task is not None
             self._cancel = partial(loop.call_soon_threadsafe, task.cancel)
         self.flags.freeze()
+        self.flags.updater = self
         self._record.note_mounts(self.places)
         try:
             await self._main(ready)
@@ -273,7 +276,7 @@ class Updater:
         self._deferred = False
 
     def _go_on(self) -> threading.Event:
-        from wigwag.dflag.updating.background import Background
+        from wigwag.background import Background
 
         ready = threading.Event()
         self._background = Background(lambda: self._main(ready.set, required=False), _THREAD)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-from wigwag.dflag.updating.ending import note_threads, wait_for_end
+from wigwag.ending import note_threads, wait_for_end
 
-log = logging.getLogger("wigwag.dflag")
+log = logging.getLogger("wigwag.background")
 _LAST_PATIENCE = 2.0
 """Seconds that the end of the program waits for it; one that takes longer is in a notifier of the user."""
 

@@ -1,0 +1,221 @@
+"""A flag document on disk, for programs that use wigwag as a library: loaded once, or watched.
+
+    file ─▶ sources.file ─▶ parse with the set before ─▶ State ─▶ `flags`, `error`, `changes()`, `on_change`
+
+The watch is the one of the agent (`sources.file` and `pipeline.watch`). A state is one immutable pair, the newest good
+set and what is wrong since; it is replaced as a whole, so a reader in any thread sees both of the same moment and takes
+no lock.
+
+Importing this module loads no event loop: `asyncio` comes with the first watch.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
+
+from wigwag.errors import DocumentError, UsageError
+
+if TYPE_CHECKING:
+    from asyncio import Task, TaskGroup
+    from collections.abc import AsyncIterator, Callable
+    from typing import Self, TypeAlias
+
+    from wigwag.background import Background
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.flags.model import Fractional, Limits, Numbers
+    from wigwag.pipeline.publish import Topic
+    from wigwag.pipeline.watch import Watch
+    from wigwag.sources.file import FileWatch
+
+    StrPath: TypeAlias = str | os.PathLike[str]
+
+_FORKED = "the process has forked since: the flags stay as they were; open the file again in the child"
+_CLOSED = "nobody watches the file any more: the flags stay as they were"
+
+
+class LoadOptions(TypedDict, total=False):
+    """How a file is loaded: the options of `wigwag.load`."""
+
+    fractional: Fractional
+    strict: bool
+    numbers: Numbers
+    limits: Limits
+    clock: Callable[[], float]
+
+
+class State(NamedTuple):
+    """The newest good set of flags, and why a newer content of the file is not in force."""
+
+    flags: FlagSet
+    error: str | None = None
+
+
+def load_file(path: StrPath, previous: FlagSet | None = None, **options: Unpack[LoadOptions]) -> FlagSet:
+    """Load a flag document from a file; see `wigwag.load_file`."""
+    from wigwag.sources.read import read
+
+    name, most = os.fspath(path), _largest(options)
+    return _parse(name, read(name, most), previous, options)
+
+
+def _parse(name: str, content: bytes, previous: FlagSet | None, options: LoadOptions) -> FlagSet:
+    import wigwag
+    from wigwag.flags.document import format_of
+
+    try:
+        return wigwag.load(content, source=name, format=format_of(name), previous=previous, **options)
+    except DocumentError as error:
+        raise DocumentError(f"{name}: {error}", error.findings) from error
+
+
+def _largest(options: LoadOptions) -> int:
+    from wigwag.flags.model import Limits
+
+    return options.get("limits", Limits()).document_bytes
+
+
+class WatchedFile:
+    """A file of flags that is followed while the block runs; what `wigwag.watch_file` returns.
+
+    >>> import tempfile, pathlib, wigwag
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "flags.yaml")
+    >>> _ = path.write_text("flags: {new-ui: {state: ENABLED, variants: {on: true}, defaultVariant: on}}")
+    >>> with wigwag.watch_file(path) as watched:
+    ...     watched.flags.boolean("new-ui", False), watched.error
+    (True, None)
+    """
+
+    def __init__(self, path: StrPath, on_change: Callable[[State], object] | None, options: LoadOptions) -> None:
+        self.path = os.fspath(path)
+        self._options, self._on_change = options, on_change
+        self._state: State | None = None
+        self._topic: Topic[State] | None = None
+        self._watch: Watch[FileWatch, FlagSet] | None = None
+        self._process = os.getpid()
+        self._background: Background | None = None
+        self._tasks: TaskGroup | None = None
+        self._following: Task[None] | None = None
+
+    @property
+    def state(self) -> State:
+        """The flags and the error of one moment."""
+        if self._state is None:
+            raise UsageError(f"{self.path} is not watched yet: read it inside `with wigwag.watch_file(…) as watched:`")
+        return self._state
+
+    @property
+    def flags(self) -> FlagSet:
+        """The newest good set. It never changes: take it once for what must agree, ask again for what is new."""
+        return self.state.flags
+
+    @property
+    def error(self) -> str | None:
+        """Why the newest content of the file is not in force; None: it is."""
+        if self._process != os.getpid():
+            return _FORKED
+        return self.state.error if self.watching else _CLOSED
+
+    @property
+    def watching(self) -> bool:
+        """Whether the file is watched: inside the block."""
+        return self._background is not None or self._tasks is not None
+
+    def start(self) -> Self:
+        """Load the file, and watch it in a thread until `close`: for a program that has no block to do it in."""
+        from wigwag.background import Background
+
+        self._load()
+        self._background = Background(self._follow, f"wigwag watch {self.path}")
+        return self
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Watch no more, and wait for the end of the thread. A second time does nothing."""
+        background, self._background = self._background, None
+        if background is not None:
+            background.stop()
+
+    async def __aenter__(self) -> Self:
+        import asyncio
+
+        self._load()
+        self._tasks = asyncio.TaskGroup()
+        await self._tasks.__aenter__()
+        self._following = self._tasks.create_task(self._follow(), name=f"watch {self.path}")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        tasks, self._tasks = self._tasks, None
+        if tasks is not None and self._following is not None:
+            self._following.cancel()
+            await tasks.__aexit__(None, None, None)  # what the block raises is raised as it is, and not in a group
+
+    async def changes(self) -> AsyncIterator[State]:
+        """Yield the state of now, and each that follows; a slow reader may skip states, but never ends on an old one.
+
+        It is for a program that watches with `async with`.
+        """
+        if self._topic is None or self._tasks is None:
+            raise UsageError("changes() is for `async with wigwag.watch_file(…)`; in a thread, give it `on_change`")
+        async for state in self._topic:
+            yield state
+
+    def _load(self) -> None:
+        """Load what is there now, in the caller: a file that cannot be used raises where it is opened."""
+        if self.watching:
+            raise UsageError(f"{self.path} is watched already; call wigwag.watch_file once more for a second watch")
+        from wigwag.pipeline.publish import Topic
+
+        self._process, self._topic = os.getpid(), Topic()
+        self._state = State(load_file(self.path, **self._options))
+        self._topic.set(self._state)
+
+    async def _follow(self) -> None:
+        from wigwag.pipeline.parse import parsed
+        from wigwag.pipeline.watch import Manners, Watch
+        from wigwag.sources.file import FileWatch, watch_file
+
+        spec = FileWatch(self.path, _largest(self._options))
+        self._watch = Watch(spec, parsed(watch_file, self._parse), self._take, self._turned, Manners())
+        await self._watch.run()
+
+    def _parse(self, spec: FileWatch, content: bytes) -> FlagSet:
+        return _parse(spec.path, content, self.flags, self._options)
+
+    def _take(self, _: FileWatch, flags: FlagSet) -> None:
+        self._become(State(flags))
+
+    def _turned(self) -> None:
+        """Called when the watch fails or recovers; a recovery comes with flags, and is published with them."""
+        status = self._watch.status if self._watch else None
+        if status is not None and status.state == "failing":
+            self._become(State(self.flags, status.error))
+
+    def _become(self, state: State) -> None:
+        if _content(state) == _content(self.state):
+            return
+        self._state = state
+        if self._topic is not None:
+            self._topic.set(state)
+        if self._on_change is not None:
+            try:
+                self._on_change(state)
+            except Exception:
+                import logging
+
+                log = logging.getLogger("wigwag.watched")
+                log.exception("on_change of %s has failed; the flags are in force, and it is called again", self.path)
+
+    def __repr__(self) -> str:
+        return f"<WatchedFile {self.path!r}: {self.error or 'watching'}>"
+
+
+def _content(state: State) -> tuple[object, ...]:
+    """Return what makes a state worth publishing: its flags, those in quarantine, and the error."""
+    return state.flags.id, [layer.problems for layer in state.flags.layers], state.error
