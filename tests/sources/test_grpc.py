@@ -209,7 +209,7 @@ def test_a_server_that_ends_old_streams_is_asked_again_at_once_and_has_not_faile
 
 
 @pytest.mark.parametrize("status", ["0", "4"])
-def test_a_server_that_ends_every_stream_soon_is_asked_less_and_less_often(tmp_path: Path, status: str) -> None:
+def test_a_server_that_ends_every_stream_soon_is_asked_a_few_times_per_minute(tmp_path: Path, status: str) -> None:
     connections = []
 
     async def script(link: Scripted) -> None:
@@ -225,7 +225,8 @@ def test_a_server_that_ends_every_stream_soon_is_asked_less_and_less_often(tmp_p
                 await until(lambda: reader.clock.pending())
                 pauses += reader.clock.pending()
                 await reader.clock.advance(pauses[-1])
-            assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2] + [5.0] * 54)
+            assert pauses[:6] == pytest.approx([0.15] * 6)
+            assert sum(pauses[6:]) > 9.0 * 54
 
     run(main)
 

@@ -10,7 +10,7 @@ that a server may send beside a document (`sync_context`) is meant for in-proces
 The hard case is how a stream ends. Servers end streams that are old (`--stream-deadline`), and load balancers
 connections that are; nothing has failed then, and asking again at once is right. A stream that ends soon after it began
 is another matter: asked again at once, such a server would be asked for ever. So one that lived long enough is followed
-by another one at once; one that the server ended in good order by another one after a pause that grows; and anything
+by another one at once; so is one that the server ended in good order, but only a few times per minute; and anything
 else is raised: how to go on then is decided where all sources are started.
 """
 
@@ -24,7 +24,7 @@ from random import random
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
-from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
@@ -48,8 +48,8 @@ DELTAS, PING = (2, 3, 4), 5
 """States of a message of the old service: ADD, UPDATE and DELETE; and a message that says nothing."""
 LONG = 10.0
 """Seconds after which the end of a stream is nothing unusual."""
-PAUSES = Backoff(first=0.2, most=LONG)
-"""Between streams that end well, but soon."""
+PAUSES = Backoff(most=LONG)
+"""Between streams of which each delivered a document."""
 FETCH_SECONDS = 30.0
 HIDDEN = "***"
 _TELLING = 4
@@ -122,7 +122,7 @@ async def watch_grpc(
     means: Means = Means(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Document | Trouble | Unchanged]:
     """Yield every document that the server sends, and UNCHANGED when a ping shows that the last one holds."""
-    source, clock, short = _Source(spec, means), means.clock, 0
+    source, clock, retry = _Source(spec, means), means.clock, Retry(PAUSES, means.random)
     while True:
         began, answered, error = clock.now(), False, None
         try:
@@ -136,8 +136,8 @@ async def watch_grpc(
         if not answered or (lived < LONG and error is not None and error.code is not Code.DEADLINE_EXCEEDED):
             raise error or RpcError(Code.UNAVAILABLE, "the server ended the stream without sending a document")
         log.info("%s: the stream ended after %.1f s (%s); asking again", spec, lived, error or "OK")
-        short = short + 1 if lived < LONG else 0
-        await sleep_until(clock, clock.now() + PAUSES.pause(max(0, short - 1), means.random))
+        retry.succeeded()
+        await sleep_until(clock, retry.next(clock.now()))
 
 
 def _shown(message: str, spec: GrpcWatch) -> str:
