@@ -2,9 +2,9 @@
 
 With `--auth=kubernetes` a subscriber shows the token of its service account. The API server tells whose it is
 (TokenReview) and whether that account may `get` the object itself (SubjectAccessReview), or `list` them all where the
-target is what labels choose. Answers are kept for a short time, so that pods that start or reconnect together do not
-ask twice; a refusal is kept for a shorter one, because somebody may be about to mend it. If the API server cannot be
-asked nobody new is let in; streams go on.
+target is what labels choose. Answers are cached for a short time, so that pods that start or reconnect together do not
+ask twice; a refusal for a shorter one, because somebody may be about to mend it. Equal questions that come while one is
+under way share its answer. If the API server cannot be asked nobody new is let in; open streams go on (`permissions`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from wigwag.kube.kinds import Kind
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.serve.relay import Authorize
     from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.kubernetes.place import Place
     from wigwag.sources.source import Source
@@ -53,7 +52,7 @@ class Reviews(Protocol):
         ...
 
 
-def authorizer(options: ProxyOptions, hub: Hub) -> Authorize[Source] | None:
+def authorizer(options: ProxyOptions, hub: Hub) -> Review | None:
     """Return what the options ask for; None: nobody is asked."""
     return None if options.auth == "none" else Review(hub.kube)
 
@@ -70,35 +69,60 @@ class User(Struct, frozen=True):
 class Review:
     """Asks an API server, and remembers what it said."""
 
-    def __init__(self, reviews: Reviews, clock: Clock = LoopClock()) -> None:  # noqa: B008 - it has no state
-        self._reviews, self._clock = reviews, clock
+    def __init__(self, reviews: Reviews, clock: Clock = LoopClock(), most: int = MOST_KEPT) -> None:  # noqa: B008 - no state
+        self._reviews, self._clock, self._most = reviews, clock, most
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._users: dict[bytes, tuple[float, User | None]] = {}
         self._rights: dict[tuple[bytes, Place], tuple[float, bool]] = {}
+        self._asking: dict[object, asyncio.Future[Any]] = {}
 
-    async def __call__(self, token: str | None, source: Source) -> None:
+    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> None:
+        """Return if a token may have a source, or raise `RpcError`. Without `cached`, the answer is asked for anew."""
         if source.provider not in _OBJECTS:
             raise RpcError(Code.PERMISSION_DENIED, ONLY_FLAGS)
         if token is None or len(token) > LONGEST_TOKEN:
             raise RpcError(Code.UNAUTHENTICATED, NO_TOKEN)
-        digest = sha256(token.encode()).digest()  # a token itself is kept nowhere
+        digest = sha256(token.encode()).digest()  # the cache holds no token
+        place = read_place(source.name, source.provider)
+        if not cached:
+            self._users.pop(digest, None)
+            self._rights.pop((digest, place), None)
         user = await self._kept(self._users, digest, lambda: self._user(token))
         if user is None:
             raise RpcError(Code.UNAUTHENTICATED, STRANGER)
-        place = read_place(source.name, source.provider)
         if not await self._kept(self._rights, (digest, place), lambda: self._may(user, place)):
             raise RpcError(Code.PERMISSION_DENIED, NOT_ALLOWED)
 
+    @property
+    def cached(self) -> int:
+        """How many answers are cached."""
+        return len(self._users) + len(self._rights)
+
     async def _kept(self, kept: dict[Any, tuple[float, Any]], key: object, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return an answer that is not too old, or a new one."""
-        if (found := self._known(kept, key)) is not None:
-            return found[1]
-        async with self._slots:
-            if (found := self._known(kept, key)) is not None:  # somebody else has asked meanwhile
+        """Return an answer that is not too old, or a new one: that of a question under way, or of one of our own."""
+        while True:
+            if (found := self._known(kept, key)) is not None:
                 return found[1]
-            answer = await self._asked(ask)
+            if (asking := self._asking.get(key)) is None:
+                break
+            await asyncio.wait([asking])
+            if not asking.cancelled():
+                return asking.result()
+        asking = self._asking[key] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._slots:
+                answer = await self._asked(ask)
+        except RpcError as error:
+            asking.set_exception(error)
+            asking.exception()  # nobody may be waiting for it
+            raise
+        else:
+            asking.set_result(answer)
+        finally:
+            asking.cancel()  # if it is not done, whoever waits asks by himself
+            del self._asking[key]
         kept[key] = self._clock.now() + (ALLOWED_SECONDS if answer else REFUSED_SECONDS), answer
-        if len(kept) > MOST_KEPT:
+        if len(kept) > self._most:
             del kept[next(iter(kept))]
         return answer
 
