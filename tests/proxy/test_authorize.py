@@ -189,6 +189,24 @@ def test_a_review_that_must_not_be_cached_asks_again_and_replaces_what_was_cache
     run(main)
 
 
+@pytest.mark.parametrize("audiences", [["flags-proxy"], ["other"], None])
+def test_a_token_must_be_meant_for_the_audience(audiences: list[str] | None) -> None:
+    class Aware(Server):
+        def _status(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+            return super()._status(spec) | ({} if audiences is None else {"audiences": audiences})
+
+    async def main() -> None:
+        server = Aware()
+        review = Review(server, FakeClock(), audience="flags-proxy")
+        if audiences == ["flags-proxy"]:
+            await review("good", FLAG)
+        else:
+            assert await refused(review, "good", FLAG) is Code.UNAUTHENTICATED
+        assert server.asked[0][1] == {"token": "good", "audiences": ["flags-proxy"]}
+
+    run(main)
+
+
 def test_the_cache_has_a_limit() -> None:
     async def main() -> None:
         server = Server()

@@ -37,7 +37,7 @@ AT_ONCE = 16
 """Questions to the API server at one time."""
 LONGEST_TOKEN = 16 * 1024
 NO_TOKEN = "say who subscribes, by the metadata authorization: Bearer TOKEN of a service account"  # noqa: S105 - a message
-STRANGER = "Kubernetes does not know this token, or it has expired; send the one that is mounted now"
+STRANGER = "Kubernetes does not know this token, it has expired, or is meant for another audience; send the current one"
 NOT_ALLOWED = "this service account may not read that; bind it to a role that lets it"
 ONLY_FLAGS = "with --auth=kubernetes only objects of Kubernetes can be subscribed to"
 _OBJECTS = ("kubernetes", "configmap")
@@ -54,7 +54,7 @@ class Reviews(Protocol):
 
 def authorizer(options: ProxyOptions, hub: Hub) -> Review | None:
     """Return what the options ask for; None: nobody is asked."""
-    return None if options.auth == "none" else Review(hub.kube)
+    return None if options.auth == "none" else Review(hub.kube, audience=options.auth_audience)
 
 
 class User(Struct, frozen=True):
@@ -69,8 +69,15 @@ class User(Struct, frozen=True):
 class Review:
     """Asks an API server, and remembers what it said."""
 
-    def __init__(self, reviews: Reviews, clock: Clock = LoopClock(), most: int = MOST_KEPT) -> None:  # noqa: B008 - no state
-        self._reviews, self._clock, self._most = reviews, clock, most
+    def __init__(
+        self,
+        reviews: Reviews,
+        clock: Clock = LoopClock(),  # noqa: B008 - it has no state
+        most: int = MOST_KEPT,
+        audience: str = "",
+    ) -> None:
+        """`most`: answers of each kind in the cache. `audience`: for whom tokens are issued; empty: the API server."""
+        self._reviews, self._clock, self._most, self._audience = reviews, clock, most, audience
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._users: dict[bytes, tuple[float, User | None]] = {}
         self._rights: dict[tuple[bytes, Place], tuple[float, bool]] = {}
@@ -140,8 +147,13 @@ class Review:
             raise RpcError(Code.UNAVAILABLE, CANNOT_ASK) from error
 
     async def _user(self, token: str) -> User | None:
-        status = await self._answer(TOKEN_REVIEW, "TokenReview", {"token": token})
-        return msgspec.convert(status.get("user") or {}, User) if status.get("authenticated") is True else None
+        """Return whose token it is; None if it is not known, has expired, or is meant for somebody else."""
+        audience = self._audience
+        spec = {"token": token, "audiences": [audience]} if audience else {"token": token}
+        status = await self._answer(TOKEN_REVIEW, "TokenReview", spec)
+        if status.get("authenticated") is not True or (audience and audience not in (status.get("audiences") or ())):
+            return None
+        return msgspec.convert(status.get("user") or {}, User)
 
     async def _may(self, user: User, place: Place) -> bool:
         wanted = {

@@ -64,6 +64,11 @@ class ProxyOptions:
         "whom to let subscribe: everybody, or whose token Kubernetes lets `get` the FeatureFlag",
         choices=("none", "kubernetes"),
     )
+    auth_audience: str = option(
+        "",
+        "with --auth=kubernetes: the audience that tokens must be issued for; without it, that of the API server",
+        metavar="NAME",
+    )
     auth_review: float = option(
         240.0,
         "with --auth=kubernetes: the longest time between two reviews of an open stream's token and right, 1 to 300",
