@@ -653,12 +653,16 @@ def checking(tokens: list[str], over: asyncio.Event) -> Script:
         tokens.append(token.decode())
         stream = await link.asked()
         link.say(stream, document(str(len(tokens))))
-        await over.wait()
+        gone, told = asyncio.ensure_future(link.gone()), asyncio.ensure_future(over.wait())
+        await asyncio.wait([gone, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if gone.done():
+            return
         over.clear()
         message = b"unknown token " + token.removeprefix(b"Bearer ")
         link.h2.send_headers(stream, [("grpc-status", "16"), ("grpc-message", message.decode())], end_stream=True)
         link.flush()
-        await link.gone()
+        await gone
 
     return script
 
