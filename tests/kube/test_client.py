@@ -135,7 +135,7 @@ def test_reads_wait_for_a_busy_server_and_writes_do_not() -> None:
                     paused.append(round(pause, 3))
                     await clock.advance(pause)
             assert (await task)["kind"] == "ConfigMap"
-            assert paused == [3.2, 0.4]
+            assert paused == [3.3, 0.6]
         async with cluster(busy) as api:
             with pytest.raises(ApiError) as caught:
                 await api.kube(clock=clock).create(CONFIG_MAP, MAP)

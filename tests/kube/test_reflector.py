@@ -557,9 +557,9 @@ def test_a_server_that_asks_for_time_gets_it_within_reason() -> None:
     driven = Driven()
     driven.ask()
     driven.failed(status(429, retry_after=60.0))
-    assert driven.ask().when == pytest.approx(60.4)
+    assert driven.ask().when == pytest.approx(60.6)
     driven.failed(status(503, retry_after=9e9))
-    assert driven.ask().when == pytest.approx(60.4 + 300 + 0.8)
+    assert driven.ask().when == pytest.approx(60.6 + 300 + 1.2)
 
 
 def test_pauses_double_up_to_half_a_minute_and_lists_and_watches_have_them_in_common() -> None:
@@ -578,17 +578,39 @@ def test_pauses_double_up_to_half_a_minute_and_lists_and_watches_have_them_in_co
     assert gaps == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0]
 
 
-@pytest.mark.parametrize(("well", "pause"), [(119.0, 5.0), (121.0, 0.8)])
-def test_pauses_begin_anew_after_two_minutes_without_failure(well: float, pause: float) -> None:
+@pytest.mark.parametrize(
+    ("events", "seconds", "pause"), [((there("a", 12),), 0.1, 0.8), ((), 2.0, 0.8), ((), 0.1, 30.0)]
+)
+def test_a_watch_that_delivers_an_event_or_stays_open_ends_the_row_of_failures(
+    events: tuple[Any, ...], seconds: float, pause: float
+) -> None:
     driven = Driven(chance=1.0)
     driven.listed(obj("a", 1), version=10)
     for _ in range(8):
         driven.failed(REFUSED)
         driven.ask()
     driven.reflector.opened(driven.now)
-    driven.failed(REFUSED, after=well)
+    if events:
+        driven.heard(*events)
+    driven.reflector.waited(driven.now + seconds)
+    driven.failed(REFUSED, after=seconds)
     failed = driven.now
     assert driven.ask().when == pytest.approx(failed + pause)
+
+
+def test_a_watch_that_delivers_and_breaks_off_again_and_again_is_limited_and_reported() -> None:
+    driven, reported = Driven(), []
+    driven.listed(obj("a", 1), version=10)
+    driven.ended(after=400.0)
+    began = driven.now
+    for number in range(30):
+        driven.opened()
+        driven.heard(there("a", 20 + number))
+        reported.append(driven.failed(REFUSED, after=0.1))
+        driven.ask()
+    assert driven.now - began > (30 - 2 * 4) * 15.0
+    assert reported[:4] == [[]] * 4
+    assert all(reported[4:])
 
 
 # storms that must not be

@@ -24,7 +24,7 @@ class Bench:
     def __init__(self, *wanted: Any, limit: Callable[[], Limiter] = lambda: unlimited, **options: Any) -> None:
         self.fake, self.clock = FakeWatcher(), FakeClock()
         options.setdefault("assemble", dict)
-        backoff = Backoff(first=1.0, most=8.0, healthy=60.0)
+        backoff = Backoff(first=1.0, most=8.0)
         self.pipeline: Pipeline[Any, Any, Any] = Pipeline(
             [want if isinstance(want, Wanted) else Wanted(want) for want in wanted],
             self.fake.watch,

@@ -27,7 +27,7 @@ class Bench:
         self.got: list[tuple[str, Any]] = []
         self.turned = 0
         self.watcher = watcher or self.fake.watch
-        backoff = Backoff(first=1.0, most=8.0, healthy=60.0)
+        backoff = Backoff(first=1.0, most=8.0)
         self.manners = Manners(backoff, self.clock, random=lambda: 1.0)
         self.watches: Watches[str, Any]
 
@@ -44,13 +44,6 @@ class Bench:
             await settle()
             yield
             self.watches.want(())
-
-
-def test_the_pause_doubles_up_to_a_ceiling_and_is_drawn_evenly_below_it() -> None:
-    backoff = Backoff(first=0.5, most=30.0)
-    assert [backoff.pause(n, lambda: 1.0) for n in range(8)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert backoff.pause(3, lambda: 0.25) == 1.0
-    assert backoff.pause(10**9, lambda: 0.0) == 0.0
 
 
 def test_a_failed_watcher_is_started_again_later_and_later() -> None:
@@ -83,18 +76,28 @@ def test_a_watcher_that_ends_is_started_again_too() -> None:
     run(main)
 
 
-def test_only_staying_up_resets_the_pause() -> None:
+@pytest.mark.parametrize(("item", "pause"), [("value", 1), (UNCHANGED, 1), (Trouble("not yet"), 8)])
+def test_only_a_watcher_that_delivered_data_ends_the_row_of_failures(item: Any, pause: float) -> None:
     async def main() -> None:
         bench = Bench()
         async with bench.watching("a"):
-            for pause in (1, 2, 4):
+            for _ in range(4):
+                await bench.fake.push("a", OSError())
+                await bench.clock.advance(8)
+            await bench.fake.push("a", item, OSError())
+            assert bench.clock.pending() == [pause]
+
+    run(main)
+
+
+def test_a_watcher_that_delivers_once_and_fails_is_limited_per_minute() -> None:
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            while bench.clock.now() < 1000 + 600:
                 await bench.fake.push("a", "value", OSError())
-                assert bench.clock.pending() == [pause]
-                await bench.clock.advance(pause)
-            await bench.fake.push("a", "value")
-            await bench.clock.advance(60)
-            await bench.fake.push("a", OSError())
-            assert bench.clock.pending() == [1]
+                await bench.clock.advance(*bench.clock.pending())
+            assert len(bench.fake.started) <= 6 + 600 / 8 + 1
 
     run(main)
 

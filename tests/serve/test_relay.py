@@ -13,7 +13,7 @@ from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2 as old_sync
 
 from tests.pipeline.fakes import run
 from wigwag.errors import UsageError
-from wigwag.serve.relay import Encode, Relay
+from wigwag.serve.relay import Admit, Encode, Relay
 from wigwag.wire.board import Board, Posted
 from wigwag.wire.http import Request
 from wigwag.wire.rpc import Call, Code, RpcError
@@ -127,11 +127,12 @@ class Guard:
         self.asked: list[tuple[str | None, str]] = []
         self.open = asyncio.Event()
 
-    async def __call__(self, token: str | None, target: str) -> None:
+    async def __call__(self, token: str | None, target: str) -> Admit:
         self.asked.append((token, target))
         await self.open.wait()
         if token != "good":
             raise RpcError(Code.PERMISSION_DENIED, "not you")
+        return lambda joined: joined
 
 
 def test_who_is_let_in_is_asked_before_there_is_a_stream() -> None:

@@ -13,6 +13,7 @@ import h2.events
 import pytest
 from h2.exceptions import ProtocolError
 
+from bench.process import replace
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.disk import Reader, reading_stream
 from tests.sources.grpc_server import NEW, OLD, document, one
@@ -209,7 +210,7 @@ def test_a_server_that_ends_old_streams_is_asked_again_at_once_and_has_not_faile
 
 
 @pytest.mark.parametrize("status", ["0", "4"])
-def test_a_server_that_ends_every_stream_soon_is_asked_less_and_less_often(tmp_path: Path, status: str) -> None:
+def test_a_server_that_ends_every_stream_soon_is_asked_a_few_times_per_minute(tmp_path: Path, status: str) -> None:
     connections = []
 
     async def script(link: Scripted) -> None:
@@ -225,7 +226,8 @@ def test_a_server_that_ends_every_stream_soon_is_asked_less_and_less_often(tmp_p
                 await until(lambda: reader.clock.pending())
                 pauses += reader.clock.pending()
                 await reader.clock.advance(pauses[-1])
-            assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2] + [5.0] * 54)
+            assert pauses[:6] == pytest.approx([0.15] * 6)
+            assert sum(pauses[6:]) > 9.0 * 54
 
     run(main)
 
@@ -639,3 +641,83 @@ def test_a_spec_leads_to_an_endpoint_and_shows_no_secrets() -> None:
     assert (endpoint.tls, endpoint.roots) == (True, "ca.pem")
     assert "secret" not in repr(spec) + str(spec)
     assert str(GrpcWatch("flags:1", selector="a=b")) == "grpc:flags:1 (a=b)"
+
+
+def checking(tokens: list[str], over: asyncio.Event) -> Script:
+    """Make a server that notes tokens, sends a document, and refuses the token when it is told so, quoting it."""
+
+    async def script(link: Scripted) -> None:
+        link.greet()
+        head = await link.until(h2.events.RequestReceived)
+        token = dict(head.headers or ())[b"authorization"]
+        tokens.append(token.decode())
+        stream = await link.asked()
+        link.say(stream, document(str(len(tokens))))
+        gone, told = asyncio.ensure_future(link.gone()), asyncio.ensure_future(over.wait())
+        await asyncio.wait([gone, told], return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if gone.done():
+            return
+        over.clear()
+        message = b"unknown token " + token.removeprefix(b"Bearer ")
+        link.h2.send_headers(stream, [("grpc-status", "16"), ("grpc-message", message.decode())], end_stream=True)
+        link.flush()
+        await gone
+
+    return script
+
+
+def test_a_token_that_was_replaced_is_sent_when_the_old_one_is_refused(tmp_path: Path) -> None:
+    token, tokens = tmp_path / "token", list[str]()
+    token.write_text("first-token\n")
+
+    async def main() -> None:
+        over = asyncio.Event()
+        async with following(checking(tokens, over), tmp_path, keep_alive=0, token_file=str(token)) as reader:
+            assert await reader.next() == Document(b"1", "json")
+            for number in (2, 3):
+                replace(token, f"token-{number}")
+                over.set()
+                await until(lambda: reader.clock.pending())
+                assert reader.clock.pending() == [pytest.approx(0.15)], "almost at once"
+                await reader.clock.advance(0.2)
+                assert await reader.next() == Document(str(number).encode(), "json")
+
+    run(main)
+    assert tokens == ["Bearer first-token", "Bearer token-2", "Bearer token-3"]
+
+
+def test_a_token_that_was_not_replaced_and_is_refused_is_an_error_without_the_token(tmp_path: Path) -> None:
+    token, tokens = tmp_path / "token", list[str]()
+    token.write_text("first-token")
+
+    async def main() -> RpcError:
+        over = asyncio.Event()
+        over.set()
+        return await raised(checking(tokens, over), tmp_path, token_file=str(token))
+
+    error = run(main)
+    assert (error.code, error.message) == (Code.UNAUTHENTICATED, "UNAUTHENTICATED: unknown token ***")
+    assert tokens == ["Bearer first-token"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "No such file"), ("", "is empty"), ("two words", "cannot be sent"), ("hush\x00", "cannot be sent")],
+)
+def test_a_token_file_that_holds_no_token_is_named_and_not_quoted(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    token = tmp_path / "token"
+    if content is not None:
+        token.write_text(content)
+
+    async def main() -> None:
+        async for _ in watch_grpc(GrpcWatch("127.0.0.1:1", token_file=str(token)), Means(FakeClock())):
+            pass
+
+    with pytest.raises(UsageError) as caught:
+        run(main)
+    assert str(token) in str(caught.value)
+    assert said in str(caught.value)
+    assert not content or content not in str(caught.value)

@@ -276,7 +276,8 @@ def test_a_ca_file_is_read_again_when_it_is_mended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "pause"), [("20", 20.0), ("999999", 300.0), ("soon", 0.25), ("Tue, 14 Nov 2023 22:31:00 GMT", 60.0)]
+    ("value", "pause"),
+    [("20", 20.375), ("999999", 300.375), ("soon", 0.375), ("Tue, 14 Nov 2023 22:31:00 GMT", 60.375)],
 )
 def test_retry_after_is_honoured_within_reason(value: str, pause: float) -> None:
     async def main() -> None:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs
 import msgspec
 import pytest
 
+from bench.process import replace
 from tests.pipeline.fakes import run
 from tests.sources.faulty import FLAGS, Asked, Server, answer, redirect, serving, watching, whole
 from wigwag.errors import UsageError
@@ -169,3 +170,37 @@ def test_a_folder_without_its_files_is_trouble_until_they_are_there(tmp_path: Pa
 def test_what_cannot_work_is_refused_when_it_is_configured(wrong: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         OAuth(**{"client_id": "me", "client_secret": "s", "token_url": "https://login.example/", **wrong})  # type: ignore[arg-type]
+
+
+def test_the_token_in_a_file_is_read_for_each_request(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+
+    async def main() -> None:
+        async with serving(answer()) as server, watching(server.url, token_file=str(token)) as watched:
+            assert f"{token}: No such file" in (await watched.next()).reason
+            assert server.asked == []
+            replace(token, "one")
+            assert await watched.on() == Document(FLAGS)
+            replace(token, "two")
+            assert await watched.on() is UNCHANGED
+            assert tokens(server) == ["Bearer one", "Bearer two"]
+
+    run(main)
+
+
+def test_a_token_file_that_was_replaced_while_the_token_was_refused_is_tried_at_once(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("one")
+
+    async def picky(asked: Asked, _server: Server) -> bytes:
+        if asked.headers["authorization"] == "Bearer two":
+            return whole()
+        replace(token, "two")
+        return whole(b"", "401 Unauthorized")
+
+    async def main() -> None:
+        async with serving(picky) as server, watching(server.url, token_file=str(token)) as watched:
+            assert await watched.next() == Document(FLAGS)
+            assert tokens(server) == ["Bearer one", "Bearer two"]
+
+    run(main)

@@ -59,7 +59,7 @@ def test_trouble_is_asked_about_soon_and_then_less_often_until_it_is_over() -> N
 
 
 def test_a_remote_that_asks_to_be_left_alone_is_within_reason() -> None:
-    assert pauses((Trouble("busy"), 120.0), (Trouble("busy"), 9e9), BAD) == [120.0, 300.0, 2.0]
+    assert pauses((Trouble("busy"), 120.0), (Trouble("busy"), 9e9), BAD) == [120.5, 301.0, 2.0]
 
 
 @pytest.mark.parametrize(

@@ -214,6 +214,13 @@ class TestFields:
             headers=(("a", "b"),),
         )  # fmt: skip
 
+    def test_a_token_file_is_the_only_credential(self) -> None:
+        assert http(tokenFile="/token") == grpc(tokenFile="/token") == Settings(token_file="/token")
+        for other in ({"authHeader": "Bearer hush"}, {"oauth": OAUTH}, {"headers": {"AUTHORIZATION": "hush"}}):
+            told = refusal({"uri": "https://flags.example", "provider": "http", "tokenFile": "/token", **other})
+            assert "$.sources[0].tokenFile: is one of several credentials" in told
+            assert "hush" not in told
+
     @pytest.mark.parametrize(("provider", "scheme"), [("gcs", "gs"), ("s3", "s3"), ("azblob", "azblob")])
     def test_every_field_of_a_blob_source(self, provider: str, scheme: str) -> None:
         source = one(uri=f"{scheme}://b/o", provider=provider, interval=9, intervalSeed="x", certPath="c", maxBytes=8)
@@ -270,7 +277,7 @@ class TestFields:
 
     def test_all_of_them_are_tried_here(self) -> None:
         names = "uri provider authHeader headers interval intervalSeed timeoutS oauth tls certPath providerID selector"
-        ours = "maxMsgSize incrementalUpdates required optional maxBytes onDelete"
+        ours = "maxMsgSize incrementalUpdates required optional maxBytes onDelete tokenFile"
         assert Fields.__struct_encode_fields__ == tuple(f"{names} {ours}".split())
 
 

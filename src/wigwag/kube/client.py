@@ -14,7 +14,7 @@ import msgspec
 from wigwag.errors import UsageError
 from wigwag.kube.errors import ApiError
 from wigwag.kube.requests import JSON, Request, Requests
-from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until
 from wigwag.wire.client.errors import BrokenError, FetchError, UnreachableError
 
@@ -123,8 +123,9 @@ class Kube(Requests):
 
     async def _read(self, request: Request) -> Reply:
         """Ask, and if the server is busy or gone, ask again soon."""
-        means, backoff = self.means, Backoff(first=0.4, most=PATIENCE)
-        for failures in range(READS - 1):
+        means = self.means
+        retry = Retry(Backoff(first=0.4, most=PATIENCE), means.random)
+        for _ in range(READS - 1):
             try:
                 return await self.fetch(request)
             except ApiError as error:
@@ -133,7 +134,7 @@ class Kube(Requests):
                     raise
             except (UnreachableError, BrokenError):
                 asked = 0.0
-            await sleep_until(means.clock, means.clock.now() + asked + backoff.pause(failures, means.random))
+            await sleep_until(means.clock, retry.next(means.clock.now(), asked))
         return await self.fetch(request)
 
     def _object(self, reply: Reply) -> Object:

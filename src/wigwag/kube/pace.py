@@ -1,24 +1,18 @@
-"""How a watch behaves in time: the numbers, and the back-off that lists and watches have in common."""
+"""How a watch behaves in time: the numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from wigwag.pipeline.backoff import Backoff
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-LONGEST_RETRY = 300.0
-"""What a server may ask for with Retry-After, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     """Seconds, unless something else is said."""
 
-    backoff: Backoff = Backoff(first=0.8, most=30.0, healthy=120.0)
+    backoff: Backoff = Backoff(first=0.8, reconnects=4.0)
+    """Fewer reconnects than usual: what follows one may be a list of all objects."""
     page: int = 500
     """Objects in a page of a list."""
     shortest: float = 300.0
@@ -36,28 +30,5 @@ class Pace:
     """A watch that ends sooner, and told nothing, has failed."""
     long: float = 30.0
     """After a watch that lasted so long, the next is asked for at once."""
-    early: float = 5.0
-    """The longest pause after a watch that the server ended in good order, but sooner than that."""
     audit: float = 1800.0
     """After so long without any sign, the list is compared: a restored server may be silent for ever."""
-
-
-class Patience:
-    """How often in a row something failed, and how long to wait for that."""
-
-    def __init__(self, backoff: Backoff, random: Callable[[], float]) -> None:
-        self._backoff, self._random = backoff, random
-        self._well: float | None = None
-        self.failures = 0
-
-    def well(self, now: float) -> None:
-        """Something went well."""
-        self._well = now if self._well is None else self._well
-
-    def pause(self, now: float, asked: float = 0.0, most: float | None = None) -> float:
-        """Return until when to wait after a failure. A server that asks for time gets it, and some by lot."""
-        if self._well is not None and now - self._well >= self._backoff.healthy:
-            self.failures = 0
-        drawn = self._backoff.pause(self.failures, self._random)
-        self.failures, self._well = self.failures + 1, None
-        return now + min(max(asked, 0.0), LONGEST_RETRY) + (drawn if most is None else min(drawn, most))

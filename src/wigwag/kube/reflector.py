@@ -26,8 +26,9 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 from wigwag.kube.asks import ANY, NEWEST, Ask, Listing, Stream
 from wigwag.kube.decode import Change, Mark
 from wigwag.kube.faults import Fault
-from wigwag.kube.pace import Pace, Patience
+from wigwag.kube.pace import Pace
 from wigwag.kube.store import Store, latest, newer
+from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Reflector(Generic[T]):
     def __init__(self, abilities: Abilities, pace: Pace, random: Callable[[], float]) -> None:
         """`abilities`: of the server; what is learnt here holds for its other watches too."""
         self._abilities, self._pace, self._random = abilities, pace, random
-        self._patience = Patience(pace.backoff, random)
+        self._retry = Retry(pace.backoff, random)
         self._store = Store[T]()
         self._stage: Literal["list", "watch"] = "list"
         self._from, self._version, self._limit = ANY, NEWEST, pace.page
@@ -110,14 +111,12 @@ class Reflector(Generic[T]):
         if listing.token:
             return []
         self._listing, self._limit = None, self._pace.page
-        self._patience.well(now)
         return [self._replace(listing.records.values(), listing.version, now)]
 
     def opened(self, now: float) -> None:
         """The server has begun to answer a watch."""
         ask = self._ask
         self._stream = Stream(now, ask.seconds, now, ask.version, {} if ask.how == "stream" else None)
-        self._patience.well(now)
 
     def heard(self, events: Iterable[Heard[T]], now: float) -> list[Item[T]]:
         """Events have come, all at once: what they change together is one change."""
@@ -150,6 +149,7 @@ class Reflector(Generic[T]):
             self._audit(now)
             return self.failed(Fault("no sign of life from the server; the connection seems to be dead"), now)
         stream.confirmed = True
+        self._retry.succeeded()
         return [UNCHANGED]
 
     def ended(self, now: float) -> list[Item[T]]:
@@ -163,7 +163,7 @@ class Reflector(Generic[T]):
         self._stream = None
         self._lived(lived)
         self._audit(now)
-        self._when = now if lived >= pace.long else self._patience.pause(now, most=pace.early)
+        self._when = now if lived >= pace.long else self._retry.next(now)
         return [UNCHANGED]
 
     def failed(self, fault: Fault, now: float) -> list[Item[T]]:
@@ -176,10 +176,9 @@ class Reflector(Generic[T]):
             self._when = now
             return []
         broke = stream is not None and not fault.code
-        hiccup = broke and self._published and not self._patience.failures
-        most = self._pace.early if broke and lived >= self._pace.long else None
-        self._when = self._patience.pause(now, fault.retry_after, most)
-        return [] if hiccup else [Trouble(fault.text)]
+        first = broke and self._published and not self._retry.failures
+        self._when = self._retry.next(now, fault.retry_after)
+        return [] if first and not self._retry.limited else [Trouble(fault.text)]
 
     def _turn(self, fault: Fault) -> bool:
         """Decide what is asked instead of what failed; False if it is the same, or nothing that is worth a hurry."""
@@ -251,6 +250,7 @@ class Reflector(Generic[T]):
             return []
         records, stream.initial, stream.base = stream.initial, None, event.version
         stream.told = stream.confirmed = True
+        self._retry.succeeded()
         self._ask = replace(self._ask, how="watch", version=event.version)  # from here on it is nothing else
         return [self._replace(records.values(), event.version, now)]
 
@@ -260,6 +260,8 @@ class Reflector(Generic[T]):
         before, self._version = self._version, latest(version, self._version)
         stream.told |= before != self._version
         stream.confirmed, self._sign = True, now
+        if stream.told:
+            self._retry.succeeded()
         if isinstance(event, Mark):
             self._bookmarks = True
             return False

@@ -20,6 +20,7 @@ import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.pipeline.aggregate import Aggregate
+from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.publish import Topic
 from wigwag.pipeline.spec import S, V, describe
@@ -79,7 +80,7 @@ class Pipeline(Generic[S, V, P]):
         self._aggregate = Aggregate[S, V]()
         self._watches: Watches[S, V] | None = None
         self._ended: tuple[Status[S], ...] = ()
-        self._complete, self._failures = False, 0
+        self._complete, self._retry = False, Retry(self._manners.backoff, self._manners.random)
         self._error: str | None = None
         self._alarm: Timer | None = None
         self.topic = topic or Topic[P]()
@@ -132,7 +133,8 @@ class Pipeline(Generic[S, V, P]):
         except Exception as error:  # noqa: BLE001 - a face's own functions; the last good picture stays
             self._fail(describe(error))
             return
-        self._failures, self._error = 0, None
+        self._retry.succeeded()
+        self._error = None
         if self._held(values, set(self._aggregate.specs())):
             return
         self._complete = True
@@ -176,9 +178,7 @@ class Pipeline(Generic[S, V, P]):
             log.warning("no new picture: %s", error)
         self._error = error
         if self._derive is not None:
-            pause = self._manners.backoff.pause(self._failures, self._manners.random)
-            self._ring(self._now() + pause)
-            self._failures += 1
+            self._ring(self._retry.next(self._now()))
 
     def _now(self) -> float:
         return self._manners.clock.now()

@@ -1,7 +1,8 @@
 """Exactly one watcher for every wanted spec, started again when it fails or ends.
 
 `Watches.want` is called with all that is wanted; it starts what is new and cancels what is no longer wanted, and never
-waits for either: a watcher that is slow to close cannot hold up the others. Retry lives here and nowhere else.
+waits for either: a watcher that is slow to close cannot hold up the others. How long to wait before the next attempt is
+decided by `backoff`; a watcher that retries by itself says why.
 
 The hard case is a watcher that dies of a cancellation that nobody asked for (an inner task, a closed client): a task
 group takes that for a normal end, and the watch would be gone without a word. Here it is a failure like any other. The
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from random import random
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.limit import Limiter, unlimited
 from wigwag.pipeline.spec import UNCHANGED, S, Trouble, Unchanged, V, describe
@@ -83,22 +84,18 @@ class Watch(Generic[S, V]):
         age: float | None = None,
     ) -> None:
         self._watcher, self._deliver, self._turned, self._manners = watcher, deliver, turned, manners
-        self._well: float | None = None
+        self._retry = Retry(manners.backoff, manners.random)
         now = manners.clock.now()
         self.status = Status(spec, now, confirmed=None if age is None else now - age)
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        backoff, clock, random = self._manners.backoff, self._manners.clock, self._manners.random
-        failures = 0
+        clock = self._manners.clock
         try:
             while True:
                 reason = await self._attempt()
-                if self._well is not None and clock.now() - self._well >= backoff.healthy:
-                    failures = 0
                 self._suffer(reason)
-                await sleep_until(clock, clock.now() + backoff.pause(failures, random))
-                failures += 1
+                await sleep_until(clock, self._retry.next(clock.now()))
                 self.status = self.status.again()
         finally:
             self._become(self.status.stopped(clock.now()))
@@ -122,7 +119,7 @@ class Watch(Generic[S, V]):
             self._suffer(item.reason)
             return
         now = self._manners.clock.now()
-        self._well = now if self._well is None else self._well
+        self._retry.succeeded()
         if item is UNCHANGED:
             self._become(self.status.same(now))
             return
@@ -132,7 +129,6 @@ class Watch(Generic[S, V]):
     def _suffer(self, reason: str) -> None:
         if self.status.state != "failing" or self.status.error != reason:
             log.warning("%s: %s", self.status.spec, reason)
-        self._well = None
         self._become(self.status.bad(reason, self._manners.clock.now()))
 
     def _become(self, status: Status[S]) -> None:

@@ -2,9 +2,9 @@
 
 With `--auth=kubernetes` a subscriber shows the token of its service account. The API server tells whose it is
 (TokenReview) and whether that account may `get` the object itself (SubjectAccessReview), or `list` them all where the
-target is what labels choose. Answers are kept for a short time, so that pods that start or reconnect together do not
-ask twice; a refusal is kept for a shorter one, because somebody may be about to mend it. If the API server cannot be
-asked nobody new is let in; streams go on.
+target is what labels choose. Answers are cached for a short time, so that pods that start or reconnect together do not
+ask twice; a refusal for a shorter one, because somebody may be about to mend it. Equal questions that come while one is
+under way share its answer. If the API server cannot be asked nobody new is let in; open streams go on (`permissions`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from wigwag.kube.kinds import Kind
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.serve.relay import Authorize
     from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.kubernetes.place import Place
     from wigwag.sources.source import Source
@@ -38,7 +37,7 @@ AT_ONCE = 16
 """Questions to the API server at one time."""
 LONGEST_TOKEN = 16 * 1024
 NO_TOKEN = "say who subscribes, by the metadata authorization: Bearer TOKEN of a service account"  # noqa: S105 - a message
-STRANGER = "Kubernetes does not know this token, or it has expired; send the one that is mounted now"
+STRANGER = "Kubernetes does not know this token, it has expired, or is meant for another audience; send the current one"
 NOT_ALLOWED = "this service account may not read that; bind it to a role that lets it"
 ONLY_FLAGS = "with --auth=kubernetes only objects of Kubernetes can be subscribed to"
 _OBJECTS = ("kubernetes", "configmap")
@@ -53,9 +52,9 @@ class Reviews(Protocol):
         ...
 
 
-def authorizer(options: ProxyOptions, hub: Hub) -> Authorize[Source] | None:
+def authorizer(options: ProxyOptions, hub: Hub) -> Review | None:
     """Return what the options ask for; None: nobody is asked."""
-    return None if options.auth == "none" else Review(hub.kube)
+    return None if options.auth == "none" else Review(hub.kube, audience=options.auth_audience)
 
 
 class User(Struct, frozen=True):
@@ -70,35 +69,67 @@ class User(Struct, frozen=True):
 class Review:
     """Asks an API server, and remembers what it said."""
 
-    def __init__(self, reviews: Reviews, clock: Clock = LoopClock()) -> None:  # noqa: B008 - it has no state
-        self._reviews, self._clock = reviews, clock
+    def __init__(
+        self,
+        reviews: Reviews,
+        clock: Clock = LoopClock(),  # noqa: B008 - it has no state
+        most: int = MOST_KEPT,
+        audience: str = "",
+    ) -> None:
+        """`most`: answers of each kind in the cache. `audience`: for whom tokens are issued; empty: the API server."""
+        self._reviews, self._clock, self._most, self._audience = reviews, clock, most, audience
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._users: dict[bytes, tuple[float, User | None]] = {}
         self._rights: dict[tuple[bytes, Place], tuple[float, bool]] = {}
+        self._asking: dict[object, asyncio.Future[Any]] = {}
 
-    async def __call__(self, token: str | None, source: Source) -> None:
+    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> None:
+        """Return if a token may have a source, or raise `RpcError`. Without `cached`, the answer is asked for anew."""
         if source.provider not in _OBJECTS:
             raise RpcError(Code.PERMISSION_DENIED, ONLY_FLAGS)
         if token is None or len(token) > LONGEST_TOKEN:
             raise RpcError(Code.UNAUTHENTICATED, NO_TOKEN)
-        digest = sha256(token.encode()).digest()  # a token itself is kept nowhere
+        digest = sha256(token.encode()).digest()  # the cache holds no token
+        place = read_place(source.name, source.provider)
+        if not cached:
+            self._users.pop(digest, None)
+            self._rights.pop((digest, place), None)
         user = await self._kept(self._users, digest, lambda: self._user(token))
         if user is None:
             raise RpcError(Code.UNAUTHENTICATED, STRANGER)
-        place = read_place(source.name, source.provider)
         if not await self._kept(self._rights, (digest, place), lambda: self._may(user, place)):
             raise RpcError(Code.PERMISSION_DENIED, NOT_ALLOWED)
 
+    @property
+    def cached(self) -> int:
+        """How many answers are cached."""
+        return len(self._users) + len(self._rights)
+
     async def _kept(self, kept: dict[Any, tuple[float, Any]], key: object, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """Return an answer that is not too old, or a new one."""
-        if (found := self._known(kept, key)) is not None:
-            return found[1]
-        async with self._slots:
-            if (found := self._known(kept, key)) is not None:  # somebody else has asked meanwhile
+        """Return an answer that is not too old, or a new one: that of a question under way, or of one of our own."""
+        while True:
+            if (found := self._known(kept, key)) is not None:
                 return found[1]
-            answer = await self._asked(ask)
+            if (asking := self._asking.get(key)) is None:
+                break
+            await asyncio.wait([asking])
+            if not asking.cancelled():
+                return asking.result()
+        asking = self._asking[key] = asyncio.get_running_loop().create_future()
+        try:
+            async with self._slots:
+                answer = await self._asked(ask)
+        except RpcError as error:
+            asking.set_exception(error)
+            asking.exception()  # nobody may be waiting for it
+            raise
+        else:
+            asking.set_result(answer)
+        finally:
+            asking.cancel()  # if it is not done, whoever waits asks by himself
+            del self._asking[key]
         kept[key] = self._clock.now() + (ALLOWED_SECONDS if answer else REFUSED_SECONDS), answer
-        if len(kept) > MOST_KEPT:
+        if len(kept) > self._most:
             del kept[next(iter(kept))]
         return answer
 
@@ -116,8 +147,13 @@ class Review:
             raise RpcError(Code.UNAVAILABLE, CANNOT_ASK) from error
 
     async def _user(self, token: str) -> User | None:
-        status = await self._answer(TOKEN_REVIEW, "TokenReview", {"token": token})
-        return msgspec.convert(status.get("user") or {}, User) if status.get("authenticated") is True else None
+        """Return whose token it is; None if it is not known, has expired, or is meant for somebody else."""
+        audience = self._audience
+        spec = {"token": token, "audiences": [audience]} if audience else {"token": token}
+        status = await self._answer(TOKEN_REVIEW, "TokenReview", spec)
+        if status.get("authenticated") is not True or (audience and audience not in (status.get("audiences") or ())):
+            return None
+        return msgspec.convert(status.get("user") or {}, User)
 
     async def _may(self, user: User, place: Place) -> bool:
         wanted = {

@@ -27,6 +27,18 @@ def seconds(value: Any) -> float:
     return found
 
 
+def review_seconds(value: Any) -> float:
+    """Read how often open streams are reviewed: often enough for what docs/proxy.md promises, and not all the time.
+
+    >>> review_seconds("2m")
+    120.0
+    """
+    found = seconds(value)
+    if not 1.0 <= found <= 300.0:
+        raise ValueError(f"{value!r} is not between 1 and 300 seconds")
+    return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProxyOptions:
     """What the proxy is told."""
@@ -61,6 +73,17 @@ class ProxyOptions:
         "whom to let subscribe: everybody, or whose token Kubernetes lets `get` the FeatureFlag",
         choices=("none", "kubernetes"),
         group="subscribers and targets",
+    )
+    auth_audience: str = option(
+        "",
+        "with --auth=kubernetes: the audience that tokens must be issued for; without it, that of the API server",
+        metavar="NAME",
+    )
+    auth_review: float = option(
+        240.0,
+        "with --auth=kubernetes: the longest time between two reviews of an open stream's token and right, 1 to 300",
+        metavar="SECONDS",
+        convert=review_seconds,
     )
     allow: tuple[str, ...] = option(
         (),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from wigwag.observe import Registry, set_up_logging
 from wigwag.pipeline.watch import Manners
 from wigwag.proxy.authorize import authorizer
+from wigwag.proxy.permissions import Permissions
 from wigwag.proxy.report import Report
 from wigwag.proxy.selectors import Selectors
 from wigwag.proxy.targets import Targets
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.serve.relay import Authorize
+    from wigwag.proxy.permissions import Reviewer
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
 
@@ -54,7 +55,7 @@ class Means:
     manners: Manners = field(default_factory=Manners)
     documents: Callable[[Source], Documents] | None = None
     """None: those of the sources themselves."""
-    authorize: Callable[[ProxyOptions, Hub], Authorize[Source] | None] = authorizer
+    authorize: Callable[[ProxyOptions, Hub], Reviewer | None] = authorizer
 
 
 def run_proxy(options: ProxyOptions) -> int:
@@ -84,22 +85,28 @@ class Proxy:
         self.report = Report(self.targets, means.manners.clock.now, everybody=options.debug_endpoints)
         self.registry = Registry(vitals())
         self.report.register(self.registry)
+        review = means.authorize(options, self._hub)
+        self._permissions = None if review is None else self._reviewed(review, means.manners)
         self._relay = Relay(
             lru_cache(options.max_targets)(Selectors.of(options).read),  # a thousand pods name the same few
             self.targets.join,
-            means.authorize(options, self._hub),
+            self._permissions,
             lambda reason: self.targets.refusals.add((reason,)),
         )
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
+    def _reviewed(self, review: Reviewer, manners: Manners) -> Permissions:
+        revoked = partial(self.targets.refusals.add, ("revoked",))
+        return Permissions(review, self._options.auth_review, revoked, manners.clock, manners.random)
+
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain."""
+        parts = [self._hub.run(), self.targets.run(), self.report.log_targets()]
+        if self._permissions is not None:
+            parts.append(self._permissions.run())
         async with asyncio.TaskGroup() as tasks:
-            running = [
-                tasks.create_task(coroutine)
-                for coroutine in (self._hub.run(), self.targets.run(), self.report.log_targets())
-            ]
+            running = [tasks.create_task(each) for each in parts]
             try:
                 await self._serve(stop)
             finally:

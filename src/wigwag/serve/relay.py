@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Encode: TypeAlias = Callable[[str], bytes]
 """Writes a document as a message. There are four, and each is one object."""
-Authorize: TypeAlias = Callable[[str | None, T], Awaitable[None]]
+Joined: TypeAlias = tuple[Board, Callable[[], None]]
+"""The board of a stream, and what to call at its end."""
+Admit: TypeAlias = Callable[[Joined], Joined]
+"""Returns what a stream reads instead of what it has joined, so that it can be ended when its permission ends."""
+Authorize: TypeAlias = Callable[[str | None, T], Awaitable[Admit]]
 """Given the bearer token of a call, if it has one, and its target: returns if that is allowed, or raises `RpcError`."""
 LATE = "there is no document of this target yet; what the proxy waits for is in its log and on /debug/targets"
 
@@ -38,7 +42,7 @@ class Relay(Generic[T]):
     def __init__(
         self,
         read: Callable[[str], T],
-        join: Callable[[T, Encode], tuple[Board, Callable[[], None]]],
+        join: Callable[[T, Encode], Joined],
         authorize: Authorize[T] | None = None,
         refused: Callable[[str], None] = lambda reason: None,
         patience: float = PATIENCE,
@@ -58,14 +62,14 @@ class Relay(Generic[T]):
     def _stream(self, forms: tuple[Encode, Encode]) -> ServerStream:
         def handler(call: Call) -> AsyncIterator[bytes] | Awaitable[AsyncIterator[bytes]]:
             target = self._target(call)
-            posted = Posted(partial(self._join, target, forms[call.json]))
-            return posted if self._authorize is None else self._admitted(call, target, posted)
+            join = partial(self._join, target, forms[call.json])
+            return Posted(join) if self._authorize is None else self._admitted(call, target, join)
 
         return handler
 
-    async def _admitted(self, call: Call, target: T, posted: Posted) -> AsyncIterator[bytes]:
-        await self._check(call, target)
-        return posted
+    async def _admitted(self, call: Call, target: T, join: Callable[[], Joined]) -> AsyncIterator[bytes]:
+        admit = await self._check(call, target)
+        return Posted(lambda: admit(join()))
 
     def _fetch(self) -> Unary:
         async def fetch(call: Call) -> bytes:
@@ -93,13 +97,14 @@ class Relay(Generic[T]):
             self._refused("selector")
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error
 
-    async def _check(self, call: Call, target: T) -> None:
-        if self._authorize is not None:
-            try:
-                await self._authorize(bearer_token(call.header(b"authorization")), target)
-            except RpcError:
-                self._refused("authorization")
-                raise
+    async def _check(self, call: Call, target: T) -> Admit:
+        if self._authorize is None:
+            return lambda joined: joined
+        try:
+            return await self._authorize(bearer_token(call.header(b"authorization")), target)
+        except RpcError:
+            self._refused("authorization")
+            raise
 
 
 def bearer_token(header: bytes | None) -> str | None:

@@ -33,8 +33,8 @@ _BLOB = {"interval", "intervalSeed", "certPath", "maxBytes"}
 _OBJECTS = {"onDelete", "maxBytes"}
 _USED = {
     "file": {"maxBytes"},
-    "http": {*_BLOB, "authHeader", "headers", "timeoutS", "oauth"},
-    "grpc": {"headers", "tls", "certPath", "providerID", "selector", "maxMsgSize", "incrementalUpdates"},
+    "http": {*_BLOB, "authHeader", "headers", "timeoutS", "oauth", "tokenFile"},
+    "grpc": {"headers", "tls", "certPath", "providerID", "selector", "maxMsgSize", "incrementalUpdates", "tokenFile"},
     "s3": _BLOB,
     "gcs": _BLOB,
     "azblob": _BLOB,
@@ -94,6 +94,7 @@ class Fields(Struct, frozen=True):
     optional: bool | None = None
     max_bytes: _Natural = field(default=0, name="maxBytes")
     on_delete: Literal["", "keep", "remove"] = field(default="", name="onDelete")
+    token_file: str = field(default="", name="tokenFile")
 
     def given(self) -> list[str]:
         """Return the names of the fields that say something."""
@@ -183,6 +184,8 @@ def _contradictions(told: Fields, found: Place) -> Iterator[tuple[str, str]]:
         yield "certPath", 'needs TLS; add "tls": true'
     if found.provider == "http" and told.cert_path and not (found.address or found.name).startswith("https:"):
         yield "certPath", "needs TLS; write https:// in uri"
+    if told.token_file and (told.oauth or told.auth_header or "authorization" in map(str.lower, told.headers)):
+        yield "tokenFile", "is one of several credentials; leave out authHeader, oauth and the header Authorization"
     yield from _unsendable(told)
     if told.oauth:
         yield from _oauth_contradictions(told.oauth)

@@ -10,7 +10,7 @@ that a server may send beside a document (`sync_context`) is meant for in-proces
 The hard case is how a stream ends. Servers end streams that are old (`--stream-deadline`), and load balancers
 connections that are; nothing has failed then, and asking again at once is right. A stream that ends soon after it began
 is another matter: asked again at once, such a server would be asked for ever. So one that lived long enough is followed
-by another one at once; one that the server ended in good order by another one after a pause that grows; and anything
+by another one at once; so is one that the server ended in good order, but only a few times per minute; and anything
 else is raised: how to go on then is decided where all sources are started.
 """
 
@@ -24,11 +24,12 @@ from random import random
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
-from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
+from wigwag.sources.secret import read_authorization
 from wigwag.sources.targets import check_authority, parse_target
 from wigwag.wire.client.grpc import MAX_MESSAGE, open_channel
 from wigwag.wire.client.http2_dial import Endpoint
@@ -48,8 +49,8 @@ DELTAS, PING = (2, 3, 4), 5
 """States of a message of the old service: ADD, UPDATE and DELETE; and a message that says nothing."""
 LONG = 10.0
 """Seconds after which the end of a stream is nothing unusual."""
-PAUSES = Backoff(first=0.2, most=LONG)
-"""Between streams that end well, but soon."""
+PAUSES = Backoff(most=LONG)
+"""Between streams of which each delivered a document."""
 FETCH_SECONDS = 30.0
 HIDDEN = "***"
 _TELLING = 4
@@ -79,6 +80,8 @@ class GrpcWatch:
     """Sent as metadata. They may be secret, so they are shown nowhere."""
     keep_alive: float = 30.0
     """Seconds of silence after which the server is asked for a sign of life; 0: never."""
+    token_file: str = ""
+    """Holds the bearer token to send as metadata; read for each connection, because it may be replaced at any time."""
     authority: str = ""
     """What the server is called, if not what the target says."""
 
@@ -122,7 +125,7 @@ async def watch_grpc(
     means: Means = Means(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Document | Trouble | Unchanged]:
     """Yield every document that the server sends, and UNCHANGED when a ping shows that the last one holds."""
-    source, clock, short = _Source(spec, means), means.clock, 0
+    source, clock, retry = _Source(spec, means), means.clock, Retry(PAUSES, means.random)
     while True:
         began, answered, error = clock.now(), False, None
         try:
@@ -131,22 +134,27 @@ async def watch_grpc(
                     answered |= isinstance(item, Document)
                     yield item
         except RpcError as caught:
-            error = RpcError(caught.code, f"{caught.code.name}: {_shown(caught.message, spec)}")
+            error = RpcError(caught.code, f"{caught.code.name}: {_shown(caught.message, source.headers)}")
         lived = clock.now() - began
+        if answered:
+            retry.succeeded()
+        if error is not None and error.code is Code.UNAUTHENTICATED and source.token_replaced():
+            log.info("%s: the token was refused and has been replaced; connecting with the new one", spec)
+            await sleep_until(clock, retry.next(clock.now()))
+            continue
         if not answered or (lived < LONG and error is not None and error.code is not Code.DEADLINE_EXCEEDED):
             raise error or RpcError(Code.UNAVAILABLE, "the server ended the stream without sending a document")
         log.info("%s: the stream ended after %.1f s (%s); asking again", spec, lived, error or "OK")
-        short = short + 1 if lived < LONG else 0
-        await sleep_until(clock, clock.now() + PAUSES.pause(max(0, short - 1), means.random))
+        await sleep_until(clock, retry.next(clock.now()))
 
 
-def _shown(message: str, spec: GrpcWatch) -> str:
+def _shown(message: str, headers: tuple[tuple[str, str], ...]) -> str:
     """Return what a server says, without what we sent it: some quote the token that they do not like.
 
-    >>> _shown("unknown token 'abcd-efgh'", GrpcWatch("flags:1", headers=(("authorization", "Bearer abcd-efgh"),)))
+    >>> _shown("unknown token 'abcd-efgh'", (("authorization", "Bearer abcd-efgh"),))
     "unknown token '***'"
     """
-    for _, value in spec.headers:
+    for _, value in headers:
         for part in (value, value.rpartition(" ")[2]):
             message = message.replace(part, HIDDEN) if len(part) >= _TELLING else message
     return message
@@ -159,10 +167,15 @@ class _Source:
         self._spec, self._means = spec, means
         self._endpoint = replace(check(spec), patience=means.patience)
         self._service, self._every = SERVICES[0], spec.keep_alive
-        self._metadata, self._request = _metadata(spec), text(1, spec.provider_id) + text(2, spec.selector)
+        self._request = text(1, spec.provider_id) + text(2, spec.selector)
+        self.headers = spec.headers
+        """Those of the current connection, with the token."""
+        self._metadata: Headers = ()
 
     async def session(self) -> AsyncIterator[Document | Trouble | Unchanged]:
         """Connect and follow one stream to its end."""
+        self.headers = (*self._spec.headers, *self._authorization())
+        self._metadata = _metadata(self.headers, self._spec.selector)
         keep_alive = KeepAlive(self._every, 2 * self._means.patience)
         async with open_channel(self._endpoint, keep_alive, self._means.clock) as channel:
             try:
@@ -171,6 +184,17 @@ class _Source:
                         yield item
             finally:
                 self._every *= 2 if channel.scolded else 1
+
+    def token_replaced(self) -> bool:
+        """Return whether the token file holds another token than the one that the last connection used."""
+        try:
+            return (*self._spec.headers, *self._authorization()) != self.headers
+        except UsageError:
+            return False  # the next attempt says what is wrong with the file
+
+    def _authorization(self) -> tuple[tuple[str, str], ...]:
+        path = self._spec.token_file
+        return (("authorization", read_authorization(path)),) if path else ()
 
     async def _either(self, channel: Channel) -> AsyncIterator[Document | Trouble | Unchanged]:
         """Follow the service that worked before; if the server does not have it, the other one."""
@@ -249,9 +273,9 @@ def _still(answers: Answers, first: bool) -> Trouble | Unchanged | None:
     return None if answers.partial else UNCHANGED
 
 
-def _metadata(spec: GrpcWatch) -> Headers:
+def _metadata(headers: tuple[tuple[str, str], ...], selector: str) -> Headers:
     """Return the headers of a request; the selector is in one of them for servers of today, in the body for others."""
-    found = [(name.lower().encode(), value.encode()) for name, value in spec.headers]
-    if spec.selector and _VALUE.fullmatch(spec.selector) and SELECTOR not in dict(found):
-        found.append((SELECTOR, spec.selector.encode()))
+    found = [(name.lower().encode(), value.encode()) for name, value in headers]
+    if selector and _VALUE.fullmatch(selector) and SELECTOR not in dict(found):
+        found.append((SELECTOR, selector.encode()))
     return tuple((name, b64encode(value) if name.endswith(b"-bin") else value) for name, value in found)

@@ -22,6 +22,7 @@ from wigwag.sources.document import Document
 from wigwag.sources.oauth import OAuth, Tokens
 from wigwag.sources.polling import Answer, Times, format_of_media, poll
 from wigwag.sources.schedule import http_date, retry_after
+from wigwag.sources.secret import read_authorization
 from wigwag.version import __version__
 from wigwag.wire.client.addresses import Resolve, resolve
 from wigwag.wire.client.client import Client
@@ -69,6 +70,8 @@ class HttpWatch:
     """The largest document that is read, in bytes."""
     ca_path: str = ""
     """Trust what this signs; empty: what the system trusts."""
+    token_file: str = ""
+    """Holds the bearer token, instead of `auth_header`; read for each request."""
 
     def __post_init__(self) -> None:
         authorization = (("Authorization", self.auth_header),) if self.auth_header else ()
@@ -177,12 +180,22 @@ class Asker:
     async def _reply(self) -> Reply:
         """Ask, and if the token is refused, once more with a new one."""
         tokens = self._tokens
+        if self._spec.token_file:
+            return await self._fetch_with_file(self._spec.token_file)
         if tokens is None:
             return await self._fetch(self._spec.auth_header)
         reply = await self._fetch(await tokens.header())
         if reply.status == 401:
             tokens.refused()
             reply = await self._fetch(await tokens.header())
+        return reply
+
+    async def _fetch_with_file(self, path: str) -> Reply:
+        """Ask with the token in a file; if it is refused and has been replaced meanwhile, ask once more."""
+        header = read_authorization(path)
+        reply = await self._fetch(header)
+        if reply.status == 401 and (newer := read_authorization(path)) != header:
+            reply = await self._fetch(newer)
         return reply
 
     async def _fetch(self, authorization: str) -> Reply:

@@ -133,6 +133,7 @@ def _http_watch(source: Source) -> HttpWatch:
         oauth=None if told.oauth is None else _oauth(told.oauth),
         most=told.most,
         ca_path=told.cert_path,
+        token_file=told.token_file,
     )
 
 
@@ -155,6 +156,7 @@ def _grpc_watch(source: Source) -> GrpcWatch:
         selector=told.selector,
         max_message=told.max_message,
         headers=told.headers,
+        token_file=told.token_file,
     )
 
 

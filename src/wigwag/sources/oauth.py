@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from wigwag.errors import UsageError
-from wigwag.sources.read import read
+from wigwag.sources.secret import read_secret
 from wigwag.wire.client.errors import BrokenError, FetchError
 from wigwag.wire.client.http1 import Call, check_fields
 from wigwag.wire.client.url import parse_url
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EARLY = 10.0
 """Seconds before its end at which a token is no longer used."""
-_LARGEST_FILE = 64 << 10
+_FILES = "the folder of oauth needs the files client-id and client-secret"
 _LARGEST_TOKEN = 64 << 10
 _CODES = (
     "invalid_request",
@@ -96,7 +96,8 @@ class Tokens:
         oauth, now = self._oauth, self._now()
         if not oauth.folder or (self._read_at is not None and now < self._read_at + oauth.reload_delay):
             return
-        found = _word(f"{oauth.folder}/client-id"), _word(f"{oauth.folder}/client-secret")
+        client_id, secret = (read_secret(f"{oauth.folder}/{name}", _FILES) for name in ("client-id", "client-secret"))
+        found = client_id, secret
         if found != self._credentials:
             self._header = ""
         self._credentials, self._read_at = found, now
@@ -152,15 +153,3 @@ def lifetime(grant: Grant) -> float:
     except ValueError:
         seconds = math.inf
     return max(seconds - EARLY, seconds / 2)
-
-
-def _word(path: str) -> str:
-    """Return what a file holds, without the line's end that editors leave."""
-    try:
-        found = read(path, _LARGEST_FILE).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or "not text"
-        raise UsageError(f"{path}: {reason}; the folder of oauth needs the files client-id and client-secret") from None
-    if not found:
-        raise UsageError(f"{path}: is empty; the folder of oauth needs the files client-id and client-secret")
-    return found

@@ -9,15 +9,16 @@ tell whether a remote that has recovered has news; that is why the loop is here,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import random
 from time import time
 from typing import TYPE_CHECKING, TypeAlias
 
+from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.spec import Trouble, Unchanged
 from wigwag.sources.document import Document
-from wigwag.sources.schedule import Schedule, retry_pause
+from wigwag.sources.schedule import Schedule
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -45,17 +46,28 @@ async def poll(
 
     Without a seed, the moments are drawn by lot.
     """
-    schedule, clock, failures = Schedule.of(interval, seed, times.random), times.clock, 0
+    schedule, clock = Schedule.of(interval, seed, times.random), times.clock
+    retry = Retry(poll_backoff(interval), times.random)
     while True:
         began = clock.now()
         found, asked = await ask()
         yield found
         if isinstance(found, Trouble):
-            pause = retry_pause(failures, interval, asked, times.random)
-            failures += 1
+            when = retry.next(clock.now(), asked or 0.0)
         else:
-            pause, failures = schedule.pause(times.wall(), clock.now() - began), 0
-        await sleep_until(clock, clock.now() + pause)
+            retry.succeeded()
+            when = clock.now() + schedule.pause(times.wall(), clock.now() - began)
+        await sleep_until(clock, when)
+
+
+def poll_backoff(interval: float) -> Backoff:
+    """Return the retry policy of a remote that is polled: it is retried no more often than it is polled.
+
+    >>> poll_backoff(5.0).reconnects, poll_backoff(3600.0).most
+    (12.0, 3600.0)
+    """
+    usual = Backoff(first=0.5)
+    return replace(usual, most=max(interval, usual.most), reconnects=max(60.0 / interval, usual.reconnects))
 
 
 def format_of_media(content_type: str) -> Format | None:

@@ -15,14 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from wigwag.pipeline.backoff import Backoff
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LONGEST_RETRY = 300.0
-"""What a server may ask for with Retry-After, in seconds."""
-_SOONEST_RETRY = 0.1
 _EARLY = 0.05
 _DATE = "%a, %d %b %Y %H:%M:%S GMT"
 
@@ -63,20 +58,6 @@ class Schedule:
         early = self.interval * _EARLY
         due = early + self.interval - (wall + early - self.offset) % self.interval
         return min(max(due, self.interval / 2 - since), self.interval)
-
-
-def retry_pause(failures: int, interval: float, asked: float | None, random: Callable[[], float]) -> float:
-    """Return how long to wait after so many failures in a row before this one.
-
-    At first not long, then longer and longer, by lot; never less than a server asked for, within reason.
-
-    >>> retry_pause(0, 5.0, None, lambda: 0.5), retry_pause(20, 5.0, None, lambda: 1.0)
-    (0.25, 30.0)
-    >>> retry_pause(0, 5.0, 60.0, lambda: 0.0), retry_pause(0, 5.0, 9e9, lambda: 0.0)
-    (60.0, 300.0)
-    """
-    drawn = Backoff(first=0.5, most=max(interval, 30.0)).pause(failures, random)
-    return max(drawn, _SOONEST_RETRY, min(asked or 0.0, LONGEST_RETRY))
 
 
 def retry_after(value: str, wall: float) -> float | None:

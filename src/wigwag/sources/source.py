@@ -50,6 +50,8 @@ class Settings(Struct, frozen=True):
     """The largest document that is taken, in bytes."""
     on_delete: str = ""
     """What flags become when their object is gone: with `remove` they go, otherwise they stay."""
+    token_file: str = ""
+    """Holds the bearer token to send; read again for each connection."""
 
     def __repr__(self) -> str:
         """Show what differs from the default, and of secrets only that they are there."""
@@ -136,6 +138,7 @@ def _settings(told: Fields, found: Place) -> Settings:
         max_message=told.max_msg_size or MOST,
         most=told.max_bytes or MOST,
         on_delete=_policy(told.on_delete or found.on_delete),
+        token_file=told.token_file,
     )
 
 

@@ -79,6 +79,31 @@ class Board:
             reader.told()
 
 
+class Branch(Board):
+    """Some readers of another board, the trunk, that can be ended without the others. Frames are the trunk's."""
+
+    __slots__ = ("_trunk",)
+
+    def __init__(self, trunk: Board) -> None:
+        super().__init__()
+        self._trunk = trunk
+        trunk.join(self)
+        self.told()
+
+    def told(self) -> None:
+        """Take over what is new on the trunk, and tell the readers."""
+        self.serial, self.error = self._trunk.serial, self.error or self._trunk.error
+        self._tell()
+
+    def framed(self, frame: Frame) -> bytes:
+        """Return the message in a frame, as the trunk has it."""
+        return self._trunk.framed(frame)
+
+    def cut(self) -> None:
+        """Leave the trunk."""
+        self._trunk.leave(self)
+
+
 class Posted:
     """One stream of a board. It counts as a reader from its first pull, or from `join`: it may be dropped before."""
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted, cause
@@ -63,17 +64,20 @@ async def persist(
     failed: Callable[[BaseException], None],
     manners: Manners = Manners(),  # noqa: B008 - a frozen value
 ) -> None:
-    """Have something go on until cancelled: when it fails, tell, wait a while, and begin again."""
-    backoff, clock, failures = manners.backoff, manners.clock, 0
+    """Have something go on until cancelled: when it fails, tell, wait a while, and begin again.
+
+    An attempt has succeeded if it lasted longer than the longest pause: it delivers nothing that could be seen here.
+    """
+    clock, retry = manners.clock, Retry(manners.backoff, manners.random)
     while True:
         began = clock.now()
         try:
             await attempt()
         except Exception as error:  # noqa: BLE001 - it may fail in any way, and is told of
             failed(cause(error))
-        failures = 0 if clock.now() - began >= backoff.healthy else failures
-        await sleep_until(clock, clock.now() + backoff.pause(failures, manners.random))
-        failures += 1
+        if clock.now() - began >= manners.backoff.most:
+            retry.succeeded()
+        await sleep_until(clock, retry.next(clock.now()))
 
 
 @asynccontextmanager

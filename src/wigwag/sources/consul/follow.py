@@ -16,11 +16,11 @@ from random import random
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from wigwag.errors import WigwagError
+from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.sources.consul.access import RefusedError, index_of
 from wigwag.sources.consul.query import Cursor, Pace, Question
-from wigwag.sources.schedule import retry_pause
 from wigwag.wire.client.client import Client, Reply
 from wigwag.wire.client.http1 import Call, Limits
 from wigwag.wire.client.proxies import Proxies
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wigwag.sources.consul.access import Access
 
 V = TypeVar("V")
+BACKOFF = Backoff(first=0.5)
 _TRANSFER = 120.0
 """Seconds for the body of an answer, and for connecting."""
 
@@ -87,7 +88,7 @@ class Topic(Generic[V]):
 
 async def follow(access: Access, topic: Topic[V], means: Means) -> AsyncIterator[V | Trouble | Unchanged]:
     """Yield the value when it changes, that it has not, or why that cannot be told at present."""
-    cursor, last, pace = Cursor(), None, means.pace()
+    cursor, last, pace, retry = Cursor(), None, means.pace(), Retry(BACKOFF, means.random)
     client = means.connect(access, means.environment)
     try:
         while True:
@@ -97,11 +98,11 @@ async def follow(access: Access, topic: Topic[V], means: Means) -> AsyncIterator
                 found = topic.decode(reply, question)
             except WigwagError as error:
                 yield Trouble.of(error)
-                pause = retry_pause(cursor.failures, 0.0, None, means.random)
                 forget = isinstance(error, RefusedError) and error.forget
                 cursor = cursor.failed(means.clock.now(), forget=forget)
-                await sleep_until(means.clock, means.clock.now() + pause)
+                await sleep_until(means.clock, retry.next(means.clock.now()))
                 continue
+            retry.succeeded()
             news = found.value is not None and found.value != last
             for item in _told(found, news=news):
                 yield item

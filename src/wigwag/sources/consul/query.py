@@ -67,16 +67,14 @@ class Cursor:
     """
 
     index: int = 0
-    failures: int = 0
-    """In a row."""
-    since: float | None = None
-    """When the first of them was."""
+    failing_since: float | None = None
+    """When the first of the failures in a row was."""
 
     def question(self, wait: float) -> Question:
         """Return the next question, which may wait so many seconds if all is well."""
         if not self.index:
             return Question()
-        return Question(self.index, min(wait, SHORT_WAIT) if self.failures else wait)
+        return Question(self.index, wait if self.failing_since is None else min(wait, SHORT_WAIT))
 
     def answered(self, index: int) -> Cursor:
         """An answer came; 0 if it names no index."""
@@ -86,9 +84,9 @@ class Cursor:
 
     def failed(self, now: float, *, forget: bool) -> Cursor:
         """No answer came; `forget` if the index may mean nothing any more."""
-        since = now if self.since is None else self.since
+        since = now if self.failing_since is None else self.failing_since
         lost = forget or now - since >= LONG_OUTAGE
-        return Cursor(0 if lost else self.index, self.failures + 1, since)
+        return Cursor(0 if lost else self.index, since)
 
 
 @dataclass(frozen=True, slots=True)
