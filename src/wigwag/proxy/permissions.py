@@ -20,6 +20,7 @@ from functools import partial
 from random import random
 from typing import TYPE_CHECKING, Protocol
 
+from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.wire.board import Board, Branch
@@ -125,12 +126,12 @@ class Permissions:
     async def _again(self, permission: Permission) -> None:
         try:
             await self._review(permission.token, permission.source, cached=False)
-        except RpcError as error:
-            if error.code is not Code.UNAVAILABLE:
+        except WigwagError as error:
+            if isinstance(error, RpcError) and error.code is not Code.UNAVAILABLE:
                 self._end(permission, error)
                 return
             when: float | None = permission.retry.next(self._clock.now())
-            log.warning("%s: %s; open streams go on", permission.source.name, error.message)
+            log.warning("%s: %s; open streams go on", permission.source.name, error)
         else:
             permission.retry.succeeded()
             when = None
