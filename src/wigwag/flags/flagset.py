@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
 from wigwag.flags.document import duplicates
-from wigwag.flags.evaluate import TYPES, conclude, not_found, tabulate
+from wigwag.flags.evaluate import TYPES, Budget, conclude, not_found, tabulate
 from wigwag.flags.explain import Explanation, explain
 from wigwag.flags.model import Finding, child
 from wigwag.flags.schema import evaluator_findings, flag_findings, metadata_findings
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json, Resolution
     from wigwag.flags.parse import Layer
+
+
+_STEPS_PER_FLAG = 20
 
 
 class FlagSet:
@@ -63,11 +66,13 @@ class FlagSet:
         default: Json = None,
         context: Mapping[str, Json] | None = None,
         now: float | None = None,
+        budget: Budget | None = None,
     ) -> Resolution:
         """Evaluate one flag.
 
         `type` is boolean, string, integer, float, object, or None for any. `now` is the time in Unix seconds that rules
-        see as `$flagd.timestamp`; without it the clock given to `load` is read, and only by rules that ask.
+        see as `$flagd.timestamp`; without it the clock given to `load` is read, and only by rules that ask. A `budget`
+        is shared by several evaluations.
 
         >>> import wigwag
         >>> flags = wigwag.load('''
@@ -95,7 +100,12 @@ class FlagSet:
         settled = table.settled
         if settled is not None:
             return settled
-        return conclude(table, default, context, now, self.clock)
+        return conclude(table, default, context, now, self.clock, budget)
+
+    def budget(self) -> Budget:
+        """Return a budget for the evaluation of all flags: the limit for one, and a little for each."""
+        steps = max((layer.setting.options.limits.steps for layer in self.layers), default=0)
+        return Budget(steps + _STEPS_PER_FLAG * len(self))
 
     def explain(
         self,

@@ -104,8 +104,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Values in one targeting rule after its `$ref`s are followed."""
     string_length: int = 1024 * 1024
     """Characters in one string of a variant or of metadata, or built by a rule."""
-    steps: int = 1_000_000
-    """Array elements that one evaluation may visit."""
+    steps: int = 100_000
+    """Work that one evaluation may do: each array element visited, times the values in the rule that look at it, and each
+    32 to 64 characters of text that are read or built, is a step of about a quarter of a microsecond."""
 
 
 Where: TypeAlias = "str | tuple[Any, str | int]"
