@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
     Cost = Callable[[Json, int], int]
 
-_NUMBER, _SEARCH, _PATH, _VERSION = 5, 6, 2, 2
-"""Characters that one step reads, as powers of two: 32 of a number, 64 of a text, 4 of a path or of a version."""
+_NUMBER, _SEARCH, _PATH, _VERSION = 5, 6, 1, 2
+"""Characters that one step reads, as powers of two: 32 of a number, 64 of a text, 2 of a path, 4 of a version."""
+_TEXT = 4
+"""Steps to read any text as a number, or to hash it."""
+_BITS = 9
+"""Bits of an integer that one step encodes, as a power of two."""
 LONGEST_VERSION = 256
 _WRITTEN = 8
 """Steps to write a fraction as text, which may have hundreds of digits."""
@@ -32,8 +36,15 @@ def operands_cost(values: Json, most: int) -> int:
     if total <= most:
         for value in values:
             if value.__class__ is str:
-                total += len(value) >> _NUMBER
+                total += _TEXT + (len(value) >> _NUMBER)
     return total
+
+
+def substring_cost(values: Json, most: int) -> int:
+    """Writing the first operand as text, cutting it, and reading the others as numbers."""
+    if values.__class__ is not list:
+        return 1
+    return concatenation_cost(values[:1], most) + operands_cost(values[1:3], most)
 
 
 def text_cost(values: Json, most: int) -> int:
@@ -61,6 +72,11 @@ def concatenation_cost(values: Json, most: int) -> int:
     return total
 
 
+def conversion_cost(value: Json) -> int:
+    """Reading or writing one value as a number or a text."""
+    return _WRITTEN + (len(value) >> _NUMBER) if value.__class__ is str else _WRITTEN
+
+
 def membership_cost(values: Json, most: int) -> int:
     """Searching a text, or comparing the needle with every element of an array; ranges compare as numbers."""
     if values.__class__ is not list or len(values) < 2:
@@ -75,9 +91,9 @@ def membership_cost(values: Json, most: int) -> int:
         return total
     for element in haystack:
         if element.__class__ is str:
-            total += len(element) >> _NUMBER
+            total += _TEXT + (len(element) >> _NUMBER)
         elif element.__class__ is list:
-            total += operands_cost(element[:2], most)
+            total += _TEXT + operands_cost(element[:2], most)
     return total
 
 
@@ -90,7 +106,7 @@ def merge_cost(values: Json, most: int) -> int:
     """Copying the elements of arrays."""
     if values.__class__ is not list or len(values) > most:
         return len(values) if values.__class__ is list else 1
-    return sum([len(value) if value.__class__ is list else 1 for value in values])
+    return sum([1 + len(value) if value.__class__ is list else 1 for value in values])
 
 
 def copy_cost(values: Json, most: int) -> int:
@@ -110,7 +126,7 @@ def versions_cost(values: Json, most: int) -> int:
 
 def hash_cost(value: Json, most: int) -> int:
     """Hashing a bucketing value, which may be of any kind."""
-    return len(value) >> _SEARCH if value.__class__ is str else deep_cost(value, most)
+    return _TEXT + (len(value) >> _SEARCH) if value.__class__ is str else deep_cost(value, most)
 
 
 def path_cost(name: Json) -> int:
@@ -127,8 +143,9 @@ def paths_cost(names: list[Json], most: int) -> int:
 
 
 def fixed_path_cost(parts: tuple[str, ...]) -> int:
-    """Following a path that is part of the rule, beyond what every variable costs."""
-    return max(0, len(parts) - _WRITTEN) + (sum(map(len, parts)) >> _SEARCH)
+    """Following a path that is part of the rule, beyond what every variable costs: odd positions are numbers to read."""
+    odd = sum([part[0] in "+-0123456789" and not part.isdecimal() for part in parts[1:]])
+    return max(0, len(parts) - _TEXT + _TEXT * odd) + (sum(map(len, parts)) >> _SEARCH)
 
 
 def deep_cost(value: Json, most: int) -> int:
@@ -138,8 +155,10 @@ def deep_cost(value: Json, most: int) -> int:
         value = waiting.pop()
         if value.__class__ is str:
             total += len(value) >> _SEARCH
+        elif value.__class__ is int:
+            total += value.bit_length() >> _BITS
         elif value.__class__ is list or value.__class__ is dict:
-            total += (2 if value.__class__ is list else _WRITTEN) * len(value)
+            total += (_TEXT if value.__class__ is list else _WRITTEN) * len(value)
             if total <= most:
                 waiting += value if value.__class__ is list else (*value, *value.values())
     return total
@@ -168,7 +187,7 @@ COSTS: dict[str, Cost] = {
     "contains_none": arrays_cost,
     "merge": merge_cost,
     "cat": concatenation_cost,
-    "substr": operands_cost,
+    "substr": substring_cost,
     "starts_with": text_cost,
     "ends_with": text_cost,
     "sem_ver": versions_cost,

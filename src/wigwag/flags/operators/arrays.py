@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.coerce import describe, to_number, to_text
-from wigwag.flags.cost import concatenation_cost
+from wigwag.flags.cost import conversion_cost
 from wigwag.flags.scope import enter
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def reduce(site: Site, argument: Json) -> Fn:
             if item is not None:
                 seen = {"current": item, "accumulator": accumulator, "valueType": kind}
                 value = body(bind(data, seen), run)
-                run.spend(concatenation_cost([value], run.steps))
+                if (value.__class__ is str) is not (kind == "string"):
+                    run.spend(conversion_cost(value))
                 accumulator = convert(value)
         return accumulator
 

@@ -94,7 +94,7 @@ def examine(scope: Scope, values: Json, data: Json, run: Run | None, version: Fr
 def _cost(values: Json, shorthand: tuple[str, str] | None, most: int) -> int:
     """Hashing the bucketing value, whichever it is, and adding up the shares."""
     first = values[0] if values.__class__ is list and values else values
-    shares = 2 * len(values) if values.__class__ is list else 0
+    shares = 4 + 2 * len(values) if values.__class__ is list else 0
     return shares + hash_cost(first, most) + sum([hash_cost(name, most) for name in shorthand or ()])
 
 
@@ -185,15 +185,17 @@ def _shorthand(site: Site, shares: Shares) -> Fn:
 def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
     scope, version, pick = site.scope, site.compiler.fractional, shares.picker()
     hashed: Callable[[Json], int | None] = hash_v3 if version == "v3" else hash_v2
+    encoded: Callable[[str], bytes] = encode if version == "v3" else _utf8
     # Only v2 falls back from a null bucketing value to the shorthand.
     fallback: Hash = _by_targeting_key(site) if version == "v2" else (lambda data, run: None)
 
     def fn(data: Json, run: Run | None) -> Json:
         value = by(data, run)
+        if value.__class__ is str and len(value) <= _SHORT:
+            return pick(murmur3(encoded(value), signed=False))
         if value.__class__ is list:  # a computed share, not a bucketing value
             return examine(scope, [value, *shares.operands()], data, run, version).variant
-        if value.__class__ is not str or len(value) > _SHORT:
-            charge(run, hash_cost(value, affordable(run)))
+        charge(run, hash_cost(value, affordable(run)))
         found = fallback(data, run) if value is None else hashed(value)
         return None if found is None else pick(found)
 
@@ -207,9 +209,11 @@ def _by_targeting_key(site: Site) -> Hash:
 
     def hashed(data: Json, run: Run | None) -> int | None:
         key = data.get(TARGETING_KEY)
-        if key.__class__ is str and len(key) > _SHORT:
+        if key.__class__ is not str or not key:
+            return None
+        if len(key) > _SHORT:
             charge(run, hash_cost(key, affordable(run)))
-        return murmur3(prefix + encoded(key), signed=False) if key.__class__ is str and key else None
+        return murmur3(prefix + encoded(key), signed=False)
 
     return hashed
 

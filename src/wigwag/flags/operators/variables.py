@@ -35,6 +35,8 @@ def read(site: Site, argument: Json) -> Fn:
 def _look_up(site: Site, view: View, argument: Json) -> Fn:
     """A fixed path is resolved while compiling."""
     values = site.expr(argument)
+    if values.constant and values.value == "" and not view.is_root:
+        return view.whole  # the element itself: what most conditions are about
     if values.constant and values.value is not None:
         name, default = _name_and_default(values.value)
         parts = split(name or "")
