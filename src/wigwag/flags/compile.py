@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     Watch = Callable[[Fn, "Site", Json], Fn]
 
 
+_PLAIN = frozenset((int, float, bool, type(None)))
+_SHORT = 1_000
 _METERED_BY_SIZE = 50
 """Operators whose cost depends on the data, in a rule that is evaluated without a budget: each of them is small."""
 
@@ -187,8 +189,26 @@ def _application(site: Site, name: str, function: Callable[[Json], Json], argume
         faster = specialise_metered(name, items, apply)
         if faster is not None:
             return faster
+        if len(items) == 2:
+            return _pair(items[0].fn, items[1].fn, function, apply)
         values = listing(items)
     return lambda data, run: apply(values(data, run), run)
+
+
+def _pair(first: Fn, second: Fn, function: Callable[[Json], Json], apply: Apply) -> Fn:
+    """Two operands are by far the most frequent; without a budget, short ones need no accounting."""
+
+    def fn(data: Json, run: Run | None) -> Json:
+        a, b = first(data, run), second(data, run)
+        if (
+            run is None
+            and (a.__class__ in _PLAIN or (a.__class__ is str and len(a) <= _SHORT))
+            and (b.__class__ in _PLAIN or (b.__class__ is str and len(b) <= _SHORT))
+        ):
+            return function([a, b])
+        return apply([a, b], run)
+
+    return fn
 
 
 def _metered(name: str, function: Callable[[Json], Json]) -> Apply:

@@ -99,7 +99,9 @@ def membership_cost(values: Json, most: int) -> int:
 
 def arrays_cost(values: Json, most: int) -> int:
     """Comparing the elements of two arrays."""
-    return sum([operands_cost(value, most) for value in values[:2]]) if values.__class__ is list else 1
+    if values.__class__ is not list or len(values) != 2:
+        return 1
+    return operands_cost(values[0], most) + operands_cost(values[1], most)
 
 
 def merge_cost(values: Json, most: int) -> int:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json
 
 
-_CONTAINERS = (list, dict)
+_CONTAINERS = frozenset((list, dict))
 
 
 def contained(values: Json) -> bool:
@@ -62,7 +62,7 @@ def comparison(decide: Callable[[Iterable[bool]], bool], *, otherwise: bool) -> 
             return otherwise
         array, wanted = values
         scalars = {(kind_of(item), item) for item in array if item.__class__ not in _CONTAINERS}
-        kinds = {kind_of(item): item for item in array}
+        kinds = {} if _CONTAINERS.isdisjoint(map(type, wanted)) else {kind_of(item): item for item in array}
         return decide(
             (kind_of(want), want) in scalars if want.__class__ not in _CONTAINERS else _among(want, kinds)
             for want in wanted
