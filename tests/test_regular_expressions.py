@@ -16,12 +16,12 @@ import time
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pytest
 from re import _compiler as compiler  # type: ignore[attr-defined]
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, NamedTuple
+
+import pytest
 
 import wigwag
 from wigwag.flags.coerce import parse_number, to_comparable
@@ -175,20 +175,33 @@ def indented(tree: ast.Module, call: ast.Call) -> bool:
 def test_no_pattern_in_the_source_can_be_made_slow() -> None:
     patterns = list(found())
     assert len(patterns) > 60
-    checked = [(where, p) for where, p, searched in patterns if where not in ALLOWED and quadratic(p, searched=searched)]
+    checked = [
+        (where, p) for where, p, searched in patterns if where not in ALLOWED and quadratic(p, searched=searched)
+    ]
     assert checked == []
     assert set(ALLOWED) <= {where for where, _, _ in patterns}
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"[0-9]+\.?[0-9]*x", r"(?:[0-9]+)*x", r"\w+\d*x", r"\s*a*\s*x", r"(?:a+b?)*x", r"[0-9](?:_?[0-9])*\.?(?:_?[0-9])*x", r"[0-9]+1[0-9]+x", r".*:.*:"]
+    "pattern",
+    [
+        r"[0-9]+\.?[0-9]*x",
+        r"(?:[0-9]+)*x",
+        r"\w+\d*x",
+        r"\s*a*\s*x",
+        r"(?:a+b?)*x",
+        r"[0-9](?:_?[0-9])*\.?(?:_?[0-9])*x",
+        r"[0-9]+1[0-9]+x",
+        r".*:.*:",
+    ],
 )
 def test_the_check_knows_quadratic_patterns(pattern: str) -> None:
     assert quadratic(re.compile(pattern))
 
 
 @pytest.mark.parametrize(
-    "pattern", [r"[0-9]++\.?[0-9]*x", r"[0-9]+(?:_[0-9]+)*x", r"\w+ \d*x", r"a*b*x", r"(?:[^\"]|\\.)*x", r"[a-z]{1,64}[a-z]*x"]
+    "pattern",
+    [r"[0-9]++\.?[0-9]*x", r"[0-9]+(?:_[0-9]+)*x", r"\w+ \d*x", r"a*b*x", r"(?:[^\"]|\\.)*x", r"[a-z]{1,64}[a-z]*x"],
 )
 def test_the_check_lets_linear_patterns_pass(pattern: str) -> None:
     assert not quadratic(re.compile(pattern))
@@ -244,5 +257,3 @@ def test_a_long_text_that_is_no_version_is_not_kept() -> None:
     before = parse.cache_info().currsize
     assert all(version_of(f"{n}" + "9" * SIZE) is None for n in range(10))
     assert parse.cache_info().currsize == before
-
-

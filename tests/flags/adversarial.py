@@ -56,7 +56,11 @@ CASES = (
     Case("sum of texts", {"+": _var("xs")}, {"xs": ["0x_1_1_1_1_1_1_1_1_1_1_1p-1"] * 19_000}),
     Case("text in text", {"in": [_SEARCHED, _var("t")]}, {"t": "a" * 900_000}),
     Case("text in text, in a loop", _each({"in": [_SEARCHED, _var("t")]}), {"xs": _INTS, "t": "a" * 900_000}),
-    Case("many texts in text", {"or": [{"in": [f"{_SEARCHED}{n}", _var("t")]} for n in range(4_000)]}, {"t": "a" * 900_000}),
+    Case(
+        "many texts in text",
+        {"or": [{"in": [f"{_SEARCHED}{n}", _var("t")]} for n in range(4_000)]},
+        {"t": "a" * 900_000},
+    ),
     Case("trimming", _each({"cat": [_var("t"), _var("t")]}), {"xs": _INTS, "t": " " * 60_000}),
     Case("fractions as text", {"cat": _var("xs")}, {"xs": [1e308] * 11_000}),
     Case("fractions cut", {"map": [_var("xs"), {"substr": [_var(""), 0]}]}, {"xs": [1e308] * 6_000}),

@@ -131,9 +131,7 @@ def conclude(
     return found if found is not None else _unprepared(table, answer, default)
 
 
-def _within(
-    budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]
-) -> Json:
+def _within(budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]) -> Json:
     """Evaluate a rule as one of many that share a budget."""
     allowance = min(program.steps, budget.steps)
     run = program.run(now, clock, allowance)
