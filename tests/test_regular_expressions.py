@@ -79,18 +79,7 @@ def ways_of(item: Any, pattern: re.Pattern[Any]) -> Iterator[list[Atom]]:
     code, argument = item
     if code in (codes.MAX_REPEAT, codes.MIN_REPEAT, codes.POSSESSIVE_REPEAT):
         low, high, body = argument
-        unbounded = high is codes.MAXREPEAT or high > MANY
-        if len(body) == 1 and body[0][0] in (codes.LITERAL, codes.NOT_LITERAL, codes.ANY, codes.IN):
-            possessive = code is codes.POSSESSIVE_REPEAT
-            yield [Atom(characters(body[0], pattern), low > 0, unbounded, possessive)]
-            return
-        if low == 0:
-            yield []
-        for way in ways(body, pattern):
-            yield way
-            if unbounded:
-                yield way + way
-                yield from repeated(way, low > 0, code is codes.POSSESSIVE_REPEAT)
+        yield from ways_of_repeat(code, low, high, body, pattern)
     elif code is codes.BRANCH:
         for branch in argument[1]:
             yield from ways(branch, pattern)
@@ -98,12 +87,24 @@ def ways_of(item: Any, pattern: re.Pattern[Any]) -> Iterator[list[Atom]]:
         yield from ways(argument[-1], pattern)
     elif code is codes.ATOMIC_GROUP:
         yield from ([atom._replace(possessive=True) for atom in way] for way in ways(argument, pattern))
-    elif code is codes.ASSERT_NOT and argument[0] < 0 and len(argument[1]) == 1:
-        yield [Atom(frozenset(CHARACTERS) - characters(argument[1][0], pattern), required=True)]
     elif code in (codes.AT, codes.ASSERT, codes.ASSERT_NOT):
         yield [Atom(frozenset(), required=True)] if argument is codes.AT_BEGINNING else []
     else:
         yield [Atom(characters(item, pattern), required=True)]
+
+
+def ways_of_repeat(code: Any, low: int, high: int, body: Any, pattern: re.Pattern[Any]) -> Iterator[list[Atom]]:
+    unbounded, possessive = high is codes.MAXREPEAT or high > MANY, code is codes.POSSESSIVE_REPEAT
+    if len(body) == 1 and body[0][0] in (codes.LITERAL, codes.NOT_LITERAL, codes.ANY, codes.IN):
+        yield [Atom(characters(body[0], pattern), low > 0, unbounded, possessive)]
+        return
+    if low == 0:
+        yield []
+    for way in ways(body, pattern):
+        yield way
+        if unbounded:
+            yield way + way
+            yield from repeated(way, low > 0, possessive)
 
 
 def repeated(way: list[Atom], required: bool, possessive: bool) -> Iterator[list[Atom]]:
@@ -156,7 +157,7 @@ def found() -> Iterator[tuple[str, re.Pattern[Any], bool]]:
         for on, method, call in called(tree):
             if isinstance(on, ast.Name) and on.id == "re" and method in SEARCHING | MATCHING:
                 if isinstance(call.args[0], ast.Constant) and indented(tree, call):
-                    pattern = re.compile(call.args[0].value)
+                    pattern: re.Pattern[Any] = re.compile(ast.literal_eval(call.args[0]))
                     yield f"{short}: {shown(pattern)}", pattern, method in SEARCHING
                 elif indented(tree, call):
                     assert short in BUILT, f"{short}:{call.lineno} builds a pattern: say in BUILT why it is linear"

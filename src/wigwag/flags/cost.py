@@ -145,7 +145,7 @@ def paths_cost(names: list[Json], most: int) -> int:
 
 
 def fixed_path_cost(parts: tuple[str, ...]) -> int:
-    """Following a path that is part of the rule, beyond what every variable costs: odd positions are numbers to read."""
+    """Following a path of the rule, beyond what every variable costs; odd positions are read as numbers."""
     odd = sum([part[0] in "+-0123456789" and not part.isdecimal() for part in parts[1:]])
     return max(0, len(parts) - _TEXT + _TEXT * odd) + (sum(map(len, parts)) >> _SEARCH)
 
@@ -159,10 +159,12 @@ def deep_cost(value: Json, most: int) -> int:
             total += len(value) >> _SEARCH
         elif value.__class__ is int:
             total += value.bit_length() >> _BITS
-        elif value.__class__ is list or value.__class__ is dict:
-            total += (_TEXT if value.__class__ is list else _WRITTEN) * len(value)
-            if total <= most:
-                waiting += value if value.__class__ is list else (*value, *value.values())
+        elif value.__class__ is list:
+            total += _TEXT * len(value)
+            waiting += value if total <= most else ()
+        elif value.__class__ is dict:
+            total += _WRITTEN * len(value)
+            waiting += (*value, *value.values()) if total <= most else ()
     return total
 
 

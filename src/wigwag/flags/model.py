@@ -105,8 +105,8 @@ class Limits(Struct, frozen=True, kw_only=True):
     string_length: int = 1024 * 1024
     """Characters in one string of a variant or of metadata, or built by a rule."""
     steps: int = 100_000
-    """Work that one evaluation may do: each array element visited, times the values in the rule that look at it, and each
-    32 to 64 characters of text that are read or built, is a step of about a quarter of a microsecond."""
+    """Work that one evaluation may do. A step is about a quarter of a microsecond: an array element, for each value of
+    the rule that looks at it, or 32 to 64 characters of text that are read or built."""
 
 
 Where: TypeAlias = "str | tuple[Any, str | int]"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json
 
 
-_CONTAINERS = frozenset((list, dict))
+_CONTAINERS: frozenset[type] = frozenset((list, dict))
 
 
 def contained(values: Json) -> bool:
