@@ -76,7 +76,7 @@ CASES = (
     Case("sums", {"or": [{"+": _var("xs")}] * 4_000}, {"xs": [0.0] * 1_000}),
     # what is looked up, copied and hashed
     Case("whole context", {"or": [{"var": None}] * 9_000}, _MEMBERS),
-    Case("set", {"map": [_var("xs"), {"set": [_var("d"), "a", 1]}]}, {"xs": _INTS, "d": _MEMBERS}),
+    Case("set", _each({"!": [{"set": [_var("d"), "a", 1]}]}), {"xs": _INTS, "d": _MEMBERS}),
     Case("missing", {"missing": _var("xs")}, {"xs": ["a.0.0.0.0.0"] * 6_500, "a": [[[[[[1]]]]]]}),
     Case("names from data", _each({"var": {"cat": ["a", ""]}}), {"xs": _INTS[:8_000]}),
     Case("deep paths", {"or": [{"!": [_var("a" + ".0" * 190)]}] * 6_000}, {"a": _nested(190)}),
