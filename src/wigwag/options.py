@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _KEY = "option"
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"([0-9]*\.?[0-9]+)(ns|us|µs|ms|s|m|h)")
+_DURATION = re.compile(r"([0-9]{0,20}\.?[0-9]{1,20})(ns|us|µs|ms|s|m|h)")
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 

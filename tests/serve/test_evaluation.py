@@ -190,6 +190,17 @@ def test_resolve_all_has_disabled_and_failing_flags_with_zero_values(service: st
     assert found["flags"]["bool"]["boolValue"] is True
 
 
+def test_the_flags_of_resolve_all_share_a_budget() -> None:
+    rule = {"if": [{">=": [{"var": "age"}, 18]}, "v"]}
+    flags = {f"flag-{n}": {"variants": {"v": True}, "defaultVariant": "v", "targeting": rule} for n in range(50)}
+    body = json.dumps({"context": {"age": "1" * 900_000}}).encode()
+    told = json.loads(
+        ask(methods(wigwag.load({"flags": flags})), "/flagd.evaluation.v1.Service/ResolveAll", body, json=True)
+    )["flags"]
+    reasons = [flag["reason"] for flag in told.values()]
+    assert (len(reasons), set(reasons)) == (50, {"DEFAULT", "ERROR"})
+
+
 def test_resolve_all_evaluates_a_key_of_several_sets_as_the_flag_that_answers_for_it() -> None:
     text = {"key": "a", "variants": {"v": "t"}, "defaultVariant": "v", "metadata": {"flagSetId": "z"}}
     number = {"key": "a", "variants": {"v": 7}, "defaultVariant": "v", "metadata": {"flagSetId": "b"}}

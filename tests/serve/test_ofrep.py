@@ -241,3 +241,26 @@ def test_a_channel_that_cannot_be_is_refused_before_the_stream_begins() -> None:
     answer = handler(Request(b"GET", b"/ofrep/v1/sse", b"channels=" + b"x" * 2000))
     assert isinstance(answer, Reply)
     assert (answer.status, json.loads(answer.body)["errorCode"]) == (400, "GENERAL")
+
+
+def test_a_large_honest_set_is_answered_in_full() -> None:
+    rule = {"if": [{">=": [{"var": "age"}, 18]}, "on", {"if": [{"in": ["admin", {"var": "roles"}]}, "on", "off"]}]}
+    flags = {f"flag-{n}": {**FLAG, "targeting": rule} if n % 2 else FLAG for n in range(25_000)}
+    reply = post(service(wigwag.load({"flags": flags})), BULK, {"context": {"age": "17", "roles": ["dev", "admin"]}})
+    told = json.loads(reply.body)["flags"]
+    assert len(told) == 25_000
+    assert {item.get("variant") for item in told} == {"on", "off"}
+
+
+def test_the_flags_of_one_request_share_a_budget() -> None:
+    hostile = {**FLAG, "targeting": {"if": [{">=": [{"var": "age"}, 18]}, "on"]}}
+    flags = {f"flag-{n:03}": hostile for n in range(200)} | {"plain": FLAG}
+    handler = service(wigwag.load({"flags": flags}))
+    told = json.loads(post(handler, BULK, {"context": {"age": "1" * 900_000}}).body)["flags"]
+    refused = [item for item in told if item.get("errorCode")]
+    assert len(told) == 201
+    assert len(refused) >= 190
+    assert {(item["errorCode"], "together" in item["errorDetails"]) for item in refused} == {("GENERAL", True)}
+    assert told[-1] == {"value": False, "key": "plain", "reason": "STATIC", "variant": "off", "metadata": {}}
+    alone = post(handler, f"{BULK}/flag-199", {"context": {"age": "1" * 900_000}})
+    assert (alone.status, json.loads(alone.body)["variant"]) == (200, "off")

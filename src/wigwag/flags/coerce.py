@@ -3,6 +3,9 @@
 Two families, and the difference matters. *Comparison* follows JavaScript (null is 0, text that is no number is NaN, so
 it equals nothing). *Arithmetic* reads text that is no number as 0 and refuses null, booleans and containers.
 Truthiness needs no function here: Python's `bool` agrees for every JSON value.
+
+Everything here is linear in the length of a text: contexts come from clients. The patterns are possessive (`++`), so a
+match never goes back; integers are read and written exactly only while they are short.
 """
 
 from __future__ import annotations
@@ -16,12 +19,16 @@ from wigwag.flags.model import Json
 
 NAN = math.nan
 SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-_DIGITS, _HEX = r"[0-9]+(?:_[0-9]+)*", r"[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*"
+_NOT_SPACE = "\x1c\x1d\x1e\x1f"
+"""What Python takes for white space, but flagd does not."""
+_DIGITS, _HEX = r"[0-9]++(?:_[0-9]++)*+", r"[0-9a-fA-F]++(?:_[0-9a-fA-F]++)*+"
 _DECIMAL = re.compile(rf"[+-]?(?:{_DIGITS}\.?(?:{_DIGITS})?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
 _SPECIAL = re.compile(r"[+-]?(?:inf|infinity)|nan", re.IGNORECASE)
 _HEXADECIMAL = re.compile(rf"[+-]?0[xX]_?(?:{_HEX}\.?(?:{_HEX})?|\.{_HEX})[pP][+-]?{_DIGITS}")
 _INFINITE = (math.inf, -math.inf)
 _EXACT_DIGITS = 300
+_WRITTEN_BITS = 1024
+"""Of the largest integer that is written as text: the range of a double."""
 _EXACT = 1 << 63
 _FIXED_FROM, _FIXED_BELOW = 1e-6, 1e21
 
@@ -29,7 +36,8 @@ _FIXED_FROM, _FIXED_BELOW = 1e-6, 1e21
 def parse_number(text: str) -> int | float | None:
     """Return the number that `text` spells as Go writes them, or None: `1_000` and `0x1p-2` are, ` 1` is not."""
     if _DECIMAL.fullmatch(text):
-        text = text.replace("_", "")
+        if "_" in text:
+            text = text.encode().translate(None, b"_").decode()
         if len(text) < _EXACT_DIGITS and text.lstrip("+-").isdigit():
             return int(text)
         return float(text)
@@ -49,7 +57,7 @@ def to_comparable(value: Json) -> int | float:
     if kind is int or kind is float:
         return value  # type: ignore[no-any-return]
     if kind is str:
-        if not value.strip(SPACE):
+        if not value or (value.isspace() and not any(c in value for c in _NOT_SPACE)):
             return 0
         number = parse_number(value)
         if number is None or (number in _INFINITE and not _SPECIAL.fullmatch(value)):
@@ -144,17 +152,18 @@ def fixed_notation(number: float) -> str:
     if isinstance(number, int):
         return decimal_text(number)
     if math.isfinite(number):
-        text = format(Decimal(repr(number)), "f")
+        text = repr(number)
+        if "e" in text:
+            text = format(Decimal(text), "f")
         return text.rstrip("0").rstrip(".") if "." in text else text
     return "NaN" if math.isnan(number) else f"{number:+}".replace("inf", "Inf")
 
 
-def decimal_text(number: float) -> str:
-    """Write an integer; one too long for the interpreter's own limit is refused, not a crash."""
-    try:
-        return str(number)
-    except ValueError as error:
-        raise RuleError("a number with thousands of digits cannot be written as text") from error
+def decimal_text(number: int) -> str:
+    """Write an integer. One beyond the range of a double is refused: flagd has none, and writing it is quadratic."""
+    if number.bit_length() > _WRITTEN_BITS:
+        raise RuleError("an integer beyond the range of a double cannot be written as text")
+    return str(number)
 
 
 def json_notation(number: float) -> str:

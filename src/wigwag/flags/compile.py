@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from wigwag.errors import RuleError
+from wigwag.flags.cost import COSTS
 from wigwag.flags.expression import Expr, constant, listing
 from wigwag.flags.model import Limits
 from wigwag.flags.operators.table import BUILDERS, functions
 from wigwag.flags.refs import REF
-from wigwag.flags.scope import RootScope, Run
-from wigwag.flags.specialise import specialise
+from wigwag.flags.scope import UNMETERED, LargeOperandError, RootScope, Run
+from wigwag.flags.specialise import specialise, specialise_metered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +31,15 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Fractional, Json
     from wigwag.flags.scope import Fn, Scope
 
+    Apply = Callable[[Json, Run | None], Json]
     Path = tuple["Path", str | int] | tuple[()]
     Watch = Callable[[Fn, "Site", Json], Fn]
+
+
+_PLAIN = frozenset((int, float, bool, type(None)))
+_SHORT = 1_000
+_METERED_BY_SIZE = 50
+"""Operators whose cost depends on the data, in a rule that is evaluated without a budget: each of them is small."""
 
 
 class Program(Struct, frozen=True):
@@ -42,11 +50,12 @@ class Program(Struct, frozen=True):
     reads_time: bool = False
     steps: int = 0
 
-    def run(self, now: float | None, clock: Callable[[], float]) -> Run:
+    def run(self, now: float | None, clock: Callable[[], float], steps: int | None = None) -> Run:
         """Start a run; the clock is read only if the rule reads the time and none is given."""
+        steps = self.steps if steps is None else steps
         if not self.reads_time:
-            return Run(0, self.steps)
-        return Run(int(clock() if now is None else now), self.steps)
+            return Run(0, steps)
+        return Run(int(clock() if now is None else now), steps)
 
 
 class Compiler:
@@ -65,7 +74,8 @@ class Compiler:
         self.limits = limits or Limits()
         self.functions = functions(self.limits)
         self.reads_time = self.loops = False
-        self.nodes = 0
+        self.nodes = self.weight = self.metered = 0
+        """How many values there are; how many are evaluated one by one; how many operators account for their data."""
 
     def program(self, rule: Json, scope: Scope | None = None) -> Program:
         """Compile a rule. Beyond the limits it is replaced by one that always fails."""
@@ -73,7 +83,8 @@ class Compiler:
             fn = Site(self, scope or RootScope(self.flag_key), (), 0, ()).expr(rule).fn
         except _TooLargeError as error:
             fn = failing(str(error))
-        return Program(fn, self.reads_time or self.loops, self.reads_time, self.limits.steps)
+        needs_run = self.reads_time or self.loops or self.metered > _METERED_BY_SIZE
+        return Program(fn, needs_run, self.reads_time, self.limits.steps)
 
 
 class Site:
@@ -99,8 +110,11 @@ class Site:
             ((name, argument),) = node.items()
             compiled = site._reference(argument) if name == REF else site._operation(name, argument)
         elif node.__class__ is list:
+            weight = self.compiler.weight
             items = site.items(node)
-            compiled = constant(node) if all(item.constant for item in items) else Expr(listing(items))
+            compiled = Expr(listing(items))
+            if all(item.constant for item in items):
+                compiled, self.compiler.weight = constant(node), weight
         else:
             compiled = constant(node)
         watch = self.compiler.watch
@@ -118,6 +132,7 @@ class Site:
 
     def _account(self) -> None:
         self.compiler.nodes += 1
+        self.compiler.weight += 1
         limits = self.compiler.limits
         if self.compiler.nodes > limits.rule_nodes:
             raise _TooLargeError(f"the rule has more than {limits.rule_nodes} values (raise Limits.rule_nodes)")
@@ -161,15 +176,55 @@ def failing(message: str) -> Fn:
 
 
 def _application(site: Site, name: str, function: Callable[[Json], Json], argument: Json) -> Fn:
+    apply = _metered(name, function)
     if argument.__class__ is not list or not argument:
+        site.compiler.metered += name in COSTS
         values = site.expr(argument).fn
     else:
         items = site.items(argument)
-        faster = specialise(name, items, function)
+        bounded = specialise(name, items, apply)
+        if bounded is not None:
+            return bounded
+        site.compiler.metered += name in COSTS
+        faster = specialise_metered(name, items, apply)
         if faster is not None:
             return faster
+        if len(items) == 2:
+            return _pair(items[0].fn, items[1].fn, function, apply)
         values = listing(items)
-    return lambda data, run: function(values(data, run))
+    return lambda data, run: apply(values(data, run), run)
+
+
+def _pair(first: Fn, second: Fn, function: Callable[[Json], Json], apply: Apply) -> Fn:
+    """Two operands are by far the most frequent; without a budget, short ones need no accounting."""
+
+    def fn(data: Json, run: Run | None) -> Json:
+        a, b = first(data, run), second(data, run)
+        if (
+            run is None
+            and (a.__class__ in _PLAIN or (a.__class__ is str and len(a) <= _SHORT))
+            and (b.__class__ in _PLAIN or (b.__class__ is str and len(b) <= _SHORT))
+        ):
+            return function([a, b])
+        return apply([a, b], run)
+
+    return fn
+
+
+def _metered(name: str, function: Callable[[Json], Json]) -> Apply:
+    """Make a function account for its operands before it looks at them."""
+    cost = COSTS.get(name)
+    if cost is None:
+        return lambda values, run: function(values)
+
+    def apply(values: Json, run: Run | None) -> Json:
+        if run is not None:
+            run.spend(cost(values, run.steps))
+        elif cost(values, UNMETERED) > UNMETERED:
+            raise LargeOperandError
+        return function(values)
+
+    return apply
 
 
 def _plain_attribute(site: Site, name: str, argument: Json) -> str | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json, Limits
     from wigwag.flags.visit import Operation
 
-_STEPS = 1000
+_STEPS = 10_000
 
 
 class Outcome(NamedTuple):
@@ -32,6 +32,6 @@ def outcome(operation: Operation, limits: Limits) -> Outcome:
     try:
         return Outcome(True, program.decide({}, run))
     except RuleError as error:
-        return Outcome(False, error="" if run.steps < 0 else str(error))
+        return Outcome(False, error="" if run.refused else str(error))
     except RecursionError:
         return Outcome(False)

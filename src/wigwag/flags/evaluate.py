@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import Struct
 
 from wigwag.errors import RuleError, UsageError
-from wigwag.flags.coerce import json_notation
+from wigwag.flags.coerce import describe, json_notation
+from wigwag.flags.cost import deep_cost
 from wigwag.flags.model import (
     DEFAULT,
     DISABLED,
@@ -27,6 +28,7 @@ from wigwag.flags.model import (
     FlagType,
     Resolution,
 )
+from wigwag.flags.scope import LargeOperandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,6 +40,21 @@ if TYPE_CHECKING:
 TYPES = get_args(FlagType)
 _NO_CONTEXT: dict[str, Json] = {}
 _MISMATCH = object()
+_LONGEST_ANSWER = 1_000
+"""Steps to write down an answer that is no text: a thousand short values, or 64,000 characters."""
+_TOLD = 200
+"""Characters of an answer in a message."""
+
+
+class Budget(Struct):
+    """Steps that the evaluations of one request share. Each of them may still take no more than `Limits.steps`.
+
+    An evaluation that is refused uses up all that it could have had.
+    """
+
+    steps: int
+    refused: bool = False
+    """Whether the last evaluation was refused because the others had used the budget up."""
 
 
 class Table(Struct, eq=False):
@@ -90,20 +107,39 @@ def conclude(
     context: Mapping[str, Json] | None,
     now: float | None,
     clock: Callable[[], float],
+    budget: Budget | None = None,
 ) -> Resolution:
     """Answer where `settled` does not: by the rule, or with the caller's default."""
     program = table.program
     if program is None:
         return _without_rule(table, default)
+    if context.__class__ is not dict:
+        context = _mapping(context)
     try:
-        run = program.run(now, clock) if program.needs_run else None
-        answer = program.decide(context if context.__class__ is dict else _mapping(context), run)
+        if budget is not None:
+            answer = _within(budget, program, context, now, clock)
+        else:
+            try:
+                answer = program.decide(context, program.run(now, clock) if program.needs_run else None)
+            except LargeOperandError:
+                answer = program.decide(context, program.run(now, clock))
         if answer.__class__ is not str and answer is not None:
             answer = variant_name(answer)
     except RuleError as error:
         return failed(default, PARSE_ERROR, f"the rule of {table.key!r} failed: {error}", table.metadata)
     found = table.default if answer is None else table.matched.get(answer)
     return found if found is not None else _unprepared(table, answer, default)
+
+
+def _within(budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]) -> Json:
+    """Evaluate a rule as one of many that share a budget."""
+    allowance = min(program.steps, budget.steps)
+    run = program.run(now, clock, allowance)
+    try:
+        return program.decide(context, run)
+    finally:
+        budget.steps -= allowance - run.steps
+        budget.refused = run.refused and allowance < program.steps
 
 
 def _mapping(context: Any) -> Mapping[str, Json]:
@@ -133,6 +169,8 @@ def variant_name(answer: Json) -> str:
         return "true" if answer else "false"
     if kind in (int, float):
         return json_notation(answer)
+    if deep_cost(answer, _LONGEST_ANSWER) > _LONGEST_ANSWER:
+        raise RuleError(f"{describe(answer)} of that size cannot be the name of a variant")
     try:
         return json.dumps(answer, separators=(",", ":"), sort_keys=True, allow_nan=False, default=str).replace('"', "")
     except (ValueError, RecursionError) as error:
@@ -181,7 +219,8 @@ def _unprepared(table: Table, variant: str | None, default: Json) -> Resolution:
     if name is None:
         return Resolution(default, None, DEFAULT, None, table.metadata)
     if name not in table.variants:
-        message = f"the rule of {table.key!r} answered {name!r}, which is not one of its variants"
+        told = name if len(name) <= _TOLD else f"{name[:_TOLD]}…"
+        message = f"the rule of {table.key!r} answered {told!r}, which is not one of its variants"
         return failed(default, GENERAL, message, table.metadata)
     message = f"variant {name!r} of {table.key!r} is not of type {table.type or 'any'}"
     return failed(default, TYPE_MISMATCH, message, table.metadata)

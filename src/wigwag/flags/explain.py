@@ -13,7 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.errors import DocumentError, RuleError
+from wigwag.flags.coerce import describe
 from wigwag.flags.compile import Program, failing
+from wigwag.flags.cost import deep_cost
 from wigwag.flags.evaluate import conclude, tabulate
 from wigwag.flags.model import Resolution, child
 from wigwag.flags.operators.fractional import examine
@@ -29,7 +31,10 @@ if TYPE_CHECKING:
 
 MOST_STEPS = 10_000
 MOST_ELEMENTS = 20
+_MORE_STEPS = 4
 _WIDEST = 100
+_LARGEST = 1_000
+"""Steps to write down a result; a larger one is described."""
 _ARRAYS = frozenset(("map", "filter", "reduce", "all", "some", "none"))
 
 
@@ -53,7 +58,7 @@ class Step(Struct, eq=False):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the step as plain JSON."""
-        told: dict[str, Json] = {"path": self.path, "result": self.result}
+        told: dict[str, Json] = {"path": self.path, "result": _bounded(self.result)}
         if self.operator is not None:
             told |= {"operator": self.operator, "inputs": [step.to_dict() for step in self.inputs]}
         return told | {
@@ -96,8 +101,10 @@ def explain(flag: Flag, type: str | None, context: Mapping[str, Json] | None, no
         program = flag.compiler(watch=trace.watch).program(flag.rule)
     except DocumentError as error:
         program = Program(failing(str(error)))
-    resolution = conclude(replace(table, program=program), None, context, now, lambda: now)
-    return Explanation(flag.key, resolution, trace.root)
+    # Without shortcuts the same rule takes more steps, which must not make another answer of it.
+    watched = replace(table, program=replace(program, steps=_MORE_STEPS * program.steps))
+    conclude(watched, None, context, now, lambda: now)
+    return Explanation(flag.key, conclude(table, None, context, now, lambda: now), trace.root)
 
 
 class _Trace:
@@ -248,6 +255,15 @@ def _label(step: Step) -> str:
     return f"{operator}{subject} → {outcome}" + (f"   {step.note}" if step.note else "")
 
 
+def _bounded(value: Json) -> Json:
+    """Return a value to show: one that is large, or holds one part many times, is only described."""
+    if deep_cost(value, _LARGEST) <= _LARGEST:
+        return value
+    if value.__class__ is str:
+        return f"{value[:_WIDEST]}…"
+    return f"{describe(value)} with {len(value)} elements"
+
+
 def _text(value: Json) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = json.dumps(_bounded(value), ensure_ascii=False, default=str)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 from wigwag.errors import UsageError
 from wigwag.flags.catalogue import finding
 from wigwag.flags.document import duplicates
-from wigwag.flags.evaluate import TYPES, conclude, not_found, tabulate
+from wigwag.flags.evaluate import TYPES, Budget, conclude, not_found, tabulate
 from wigwag.flags.explain import Explanation, explain
 from wigwag.flags.schema import evaluator_findings, flag_findings, metadata_findings
 from wigwag.flags.selector import Selector
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 D = TypeVar("D")
 Float: TypeAlias = float  # a `FlagSet` has methods with the names of these two
 Anything: TypeAlias = object
+
+
+_STEPS_PER_FLAG = 20
 
 
 class FlagSet:
@@ -90,6 +93,7 @@ class FlagSet:
         default: Json = None,
         context: Context | None = None,
         now: Float | None = None,
+        budget: Budget | None = None,
     ) -> Resolution: ...
     def resolve(
         self,
@@ -98,11 +102,13 @@ class FlagSet:
         default: Json = None,
         context: Context | None = None,
         now: Float | None = None,
+        budget: Budget | None = None,
     ) -> Resolution:
         """Evaluate one flag.
 
         `type` is boolean, string, integer, float, object, or None for any. `now` is the time in Unix seconds that rules
-        see as `$flagd.timestamp`; without it the clock given to `load` is read, and only by rules that ask.
+        see as `$flagd.timestamp`; without it the clock given to `load` is read, and only by rules that ask. A `budget`
+        is shared by several evaluations.
 
         >>> import wigwag
         >>> flags = wigwag.load('''
@@ -130,7 +136,12 @@ class FlagSet:
         settled = table.settled
         if settled is not None:
             return settled
-        return conclude(table, default, context, now, self.clock)
+        return conclude(table, default, context, now, self.clock, budget)
+
+    def budget(self) -> Budget:
+        """Return a budget for the evaluation of all flags: the limit for one, and a little for each."""
+        steps = max((layer.setting.options.limits.steps for layer in self.layers), default=0)
+        return Budget(steps + _STEPS_PER_FLAG * len(self))
 
     def boolean(self, key: str, default: bool, context: Context | None = None) -> bool:
         """Return the value of a boolean flag, or the default: if there is no such flag, or no value of that type.

@@ -122,8 +122,9 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Values in one targeting rule after its `$ref`s are followed."""
     string_length: int = 1024 * 1024
     """Characters in one string of a variant or of metadata, or built by a rule."""
-    steps: int = 1_000_000
-    """Array elements that one evaluation may visit."""
+    steps: int = 100_000
+    """Work that one evaluation may do. A step is about a quarter of a microsecond: an array element, for each value of
+    the rule that looks at it, or 32 to 64 characters of text that are read or built."""
 
 
 Where: TypeAlias = "str | tuple[Any, str | int]"

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 from wigwag.errors import RuleError
 from wigwag.flags.coerce import describe, fixed_notation, parse_number, to_index
+from wigwag.flags.cost import path_cost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,22 +31,44 @@ if TYPE_CHECKING:
     Bind = Callable[[Json, Json], Json]
 
 FLAGD = "$flagd"
+_SHORT = 10
 
 
-class Run:
-    """One evaluation of a rule that needs the time or walks arrays: what it may still use up."""
+UNMETERED = 1_000
+"""Steps that one operator may cost in an evaluation without a budget."""
 
-    __slots__ = ("now", "steps")
 
-    def __init__(self, now: int, steps: int) -> None:
-        self.now = now
-        self.steps = steps
+class LargeOperandError(Exception):
+    """An evaluation without a budget met large data, and must start again with one."""
 
-    def spend(self, elements: int) -> None:
-        """Account for the elements that an array operator is about to visit."""
-        self.steps -= elements
-        if self.steps < 0:
-            raise RuleError("the rule visits too many array elements (raise Limits.steps)")
+
+class Run(Struct, gc=False):
+    """One evaluation of a rule with a budget: the time that it sees, and the steps that it may still take."""
+
+    now: int
+    steps: int
+    refused: bool = False
+    """Whether anything cost more than what was left."""
+
+    def spend(self, steps: int) -> None:
+        """Account for work that is about to be done, or refuse it."""
+        if steps > self.steps:
+            self.steps, self.refused = 0, True  # finding that out was work, too
+            raise RuleError("the evaluation takes too many steps for this context (raise Limits.steps)")
+        self.steps -= steps
+
+
+def affordable(run: Run | None) -> int:
+    """Return how many steps the next piece of work may cost."""
+    return UNMETERED if run is None else run.steps
+
+
+def charge(run: Run | None, steps: int) -> None:
+    """Account for work; without a budget only a little may be done."""
+    if run is not None:
+        run.spend(steps)
+    elif steps > UNMETERED:
+        raise LargeOperandError
 
 
 class Scope(Protocol):
@@ -99,7 +124,7 @@ def walk(value: Json, parts: tuple[str, ...], default: Json) -> Json:
         if value.__class__ is dict:
             value = value.get(part)
         elif value.__class__ is list:
-            position = to_index(parse_number(part) or 0)
+            position = _position(part)
             value = value[position] if 0 <= position < len(value) else None
         else:
             return default
@@ -108,9 +133,16 @@ def walk(value: Json, parts: tuple[str, ...], default: Json) -> Json:
     return default if value is None else value
 
 
+def _position(part: str) -> int:
+    if len(part) < _SHORT and part.isascii() and part.isdecimal():
+        return int(part)
+    return to_index(parse_number(part) or 0)
+
+
 def variable(scope: View, argument: Json, data: Json, run: Run | None) -> Json:
     """Read the variable that an evaluated argument names: text, a number, `[name, default]`, null or nothing."""
     default = None
+    charge(run, path_cost(argument))
     if argument is None:
         value = scope.whole(data, run)
         return None if value.__class__ in (dict, list) else value
@@ -162,6 +194,7 @@ class RootScope:
         return walk(data.get(parts[0]), parts[1:], default)
 
     def whole(self, data: Json, run: Run | None) -> Json:
+        charge(run, len(data))
         return {**data, FLAGD: self._properties(run)}
 
     def innermost(self, data: Json) -> tuple[View, Json]:

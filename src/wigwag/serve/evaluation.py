@@ -23,6 +23,7 @@ from wigwag.wire.rpc import Code, Method, RpcError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from wigwag.flags.evaluate import Budget
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import FlagType, Resolution
     from wigwag.serve.context import Enrichment
@@ -112,9 +113,9 @@ class Evaluation:
                 raise RpcError(Code.UNAVAILABLE, NOT_YET)  # or the client would take it that there are none
             flags = select(snapshot, call)
             context = dict(self._enrichment.apply(context, call, snapshot.facts, headers=with_metadata))
-            found = {}
+            found, budget = {}, flags.budget()
             for key in flags:  # of several sets' flags, the one that answers: they may differ in type
-                answer = self._any(snapshot, flags, key, context, old=service == OLD)
+                answer = self._any(snapshot, flags, key, context, budget, old=service == OLD)
                 if answer is not None:
                     found[key] = answer
             return messages.resolved_all(found, flags.reflected if with_metadata else None, json=call.json)
@@ -122,7 +123,7 @@ class Evaluation:
         return resolve_all
 
     def _any(
-        self, snapshot: Snapshot, flags: FlagSet, key: str, context: dict[str, object], *, old: bool
+        self, snapshot: Snapshot, flags: FlagSet, key: str, context: dict[str, object], budget: Budget, *, old: bool
     ) -> AnyFlag | None:
         """Evaluate a flag as the type of its default variant; without one, or with an array, it is left out.
 
@@ -132,7 +133,7 @@ class Evaluation:
         kind = _ANY_TYPES.get(flag.variants.get(flag.default_variant or "").__class__) if flag else None
         if kind is None and not old:
             return None
-        found = self._resolver.resolve(snapshot, flags, key, kind, context)
+        found = self._resolver.resolve(snapshot, flags, key, kind, context, budget)
         metadata = None if old else found.metadata
         if kind is None:
             kind = _ANY_TYPES.get(found.value.__class__)

@@ -39,6 +39,10 @@ _DETAILS = {
     "FLAG_NOT_FOUND": (404, "FLAG_NOT_FOUND", "flag `{key}` does not exist"),
     "PARSE_ERROR": (400, "PARSE_ERROR", "error parsing the flag `{key}`"),
 }
+OVER_BUDGET = (
+    "the flags of this request take too many steps together for its context: "
+    "send a smaller context, select fewer flags, or ask for this flag alone"
+)
 _OTHER = (400, "GENERAL", "error processing the flag for evaluation")
 _encode = msgspec.json.encode
 
@@ -128,9 +132,13 @@ class Ofrep:
         return Reply(200, (*_JSON, (b"etag", etag)), items + self._dated(snapshot, flags, tail))
 
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
-        resolver, items = self._resolver, []
+        resolver, items, budget = self._resolver, [], flags.budget()
         for key in snapshot.keep(selector, "keys", lambda: ordered_keys(flags)):
-            found = resolver.judge(snapshot, flags, key, None, context)
+            found = resolver.judge(snapshot, flags, key, None, context, budget)
+            if budget.refused:
+                budget.refused = False
+                items.append(_error_body(key, "GENERAL", OVER_BUDGET, found.metadata))
+                continue
             items.append(snapshot.encoded("ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
         return b'{"flags":[' + b",".join(items) + b"],"
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from wigwag.flags.evaluate import Budget
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import FlagType, Resolution
     from wigwag.serve.metrics import Recorder
@@ -49,17 +50,29 @@ class Resolver:
         self._evaluated, self._freshness, self._metadata = metrics.evaluated, freshness or AlwaysFresh(), metadata
 
     def resolve(
-        self, snapshot: Snapshot, flags: FlagSet, key: str, type: FlagType | None, context: Mapping[str, Any]
+        self,
+        snapshot: Snapshot,
+        flags: FlagSet,
+        key: str,
+        type: FlagType | None,
+        context: Mapping[str, Any],
+        budget: Budget | None = None,
     ) -> Resolution:
         """Evaluate a flag of a selection of a snapshot, and tell of the snapshot if asked to."""
-        found = self.judge(snapshot, flags, key, type, context)
+        found = self.judge(snapshot, flags, key, type, context, budget)
         return self._dated(snapshot, flags, key, found) if self._metadata else found
 
     def judge(
-        self, snapshot: Snapshot, flags: FlagSet, key: str, type: FlagType | None, context: Mapping[str, Any]
+        self,
+        snapshot: Snapshot,
+        flags: FlagSet,
+        key: str,
+        type: FlagType | None,
+        context: Mapping[str, Any],
+        budget: Budget | None = None,
     ) -> Resolution:
-        """Evaluate a flag of a selection of a snapshot."""
-        found = flags.resolve(key, type, None, context)
+        """Evaluate a flag of a selection of a snapshot; flags that one request asks for together share a budget."""
+        found = flags.resolve(key, type, None, context, None, budget)
         if (
             self._freshness.stale
             and found.variant is not None

@@ -188,8 +188,9 @@ def told(error: Exception) -> str:
     said = _REMEDIES.get(type(error).__name__) or (status and "the store failed") or (kind and _KINDS[kind[1]])
     detail = ", ".join(found[1] for found in (status, code, None if status else cause) if found) or _unmet(text)
     if not said and not detail:
-        head = re.sub(r"\S+://\S+| in [\d.]+[nµm]?s\b", "", text.partition("\n")[0])
-        return f"the store cannot be asked: {' '.join(head.split())[:200]}"
+        words = " ".join(word for word in text.partition("\n")[0].split() if "://" not in word)
+        said = re.sub(r" in [0-9.]+[nµm]?s\b", "", words)
+        return f"the store cannot be asked: {said[:200]}"
     return f"{said or 'the store cannot be asked'}{f' ({detail})' if detail else ''}"
 
 

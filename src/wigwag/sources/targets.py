@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 443
 _ADDRESS = re.compile(r"(?:\[(?P<six>[\w:.%\-]+)\]|(?P<host>[\w.\-]*))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)
-_BARE_SIX = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[\w\-]+)?", re.ASCII)
+_BARE_SIX = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(%[\w\-]+)?", re.ASCII)
 _AUTHORITY = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]+")
 
 

@@ -29,7 +29,7 @@ DEPTH = 50
 MOST = 100_000
 """How many values a document may have, maps and lists among them."""
 Node: TypeAlias = "Leaf | list[Node] | dict[str, Node]"
-_ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)")
+_ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*+(.*)")
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\", "$": "$"}
 _QUOTES = "'\""

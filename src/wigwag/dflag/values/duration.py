@@ -25,7 +25,7 @@ _UNITS = {
     "d": 86400 * 10**9,
     "w": 7 * 86400 * 10**9,
 }
-_PART = re.compile(r"[ \t]*([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w)")
+_PART = re.compile(r"[ \t]*([0-9]++\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h|d|w)")
 _LARGE = ("w", "d", "h", "m")
 _MOST = 1 << 63
 _LONGEST = 200

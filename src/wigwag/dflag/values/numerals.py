@@ -14,8 +14,8 @@ _FALSE = ("0", "f", "F", "FALSE", "false", "False")
 _INTEGER = re.compile(
     r"[-+]?(?:(?P<x>0[xX](?:_?[0-9a-fA-F])+)|(?P<o>0[oO]?(?:_?[0-7])+)|(?P<b>0[bB](?:_?[01])+)|(?P<d>0|[1-9](?:_?[0-9])*))"
 )
-_DECIMAL = re.compile(r"[-+]?(?:[0-9](?:_?[0-9])*\.?(?:[0-9](?:_?[0-9])*)?|\.[0-9](?:_?[0-9])*)(?:[eE][-+]?[0-9]+)?")
-_HEXADECIMAL = re.compile(r"[-+]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][-+]?[0-9]+")
+_DECIMAL = re.compile(r"[-+]?(?:[0-9](?:_?[0-9])*+\.?(?:[0-9](?:_?[0-9])*)?|\.[0-9](?:_?[0-9])*)(?:[eE][-+]?[0-9]+)?")
+_HEXADECIMAL = re.compile(r"[-+]?0[xX](?:[0-9a-fA-F]++\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][-+]?[0-9]+")
 _NAMED = re.compile(r"[-+]?inf(?:inity)?|nan", re.IGNORECASE)
 _BASES = {"x": 16, "o": 8, "b": 2, "d": 10}
 _LONGEST = 400

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.coerce import describe, to_number, to_text
+from wigwag.flags.cost import conversion_cost
 from wigwag.flags.scope import enter
 
 if TYPE_CHECKING:
@@ -21,10 +22,10 @@ def transform(site: Site, argument: Json) -> Fn:
     operands = _operands(site, argument)
     if len(operands) < 2:
         return lambda data, run: []
-    subject, (body, bind) = _subject(site, operands), _body(site, operands[1])
+    subject, (body, bind, cost) = _subject(site, operands), _body(site, operands[1])
 
     def fn(data: Json, run: Run) -> Json:
-        return [body(bind(data, item), run) for item in _elements(subject(data, run), run)]
+        return [body(bind(data, item), run) for item in _elements(subject(data, run), run, cost)]
 
     return fn  # type: ignore[return-value]
 
@@ -34,10 +35,10 @@ def keep(site: Site, argument: Json) -> Fn:
     operands = _operands(site, argument)
     if len(operands) < 2:
         return lambda data, run: []
-    subject, (body, bind) = _subject(site, operands), _body(site, operands[1])
+    subject, (body, bind, cost) = _subject(site, operands), _body(site, operands[1])
 
     def fn(data: Json, run: Run) -> Json:
-        return [item for item in _elements(subject(data, run), run) if body(bind(data, item), run)]
+        return [item for item in _elements(subject(data, run), run, cost) if body(bind(data, item), run)]
 
     return fn  # type: ignore[return-value]
 
@@ -63,7 +64,7 @@ def reduce(site: Site, argument: Json) -> Fn:
     operands = _operands(site, argument)
     if len(operands) < 3:
         return lambda data, run: 0
-    subject, (body, bind) = _subject(site, operands), _body(site, operands[1])
+    subject, (body, bind, cost) = _subject(site, operands), _body(site, operands[1])
     start = site.expr(operands[2], 2).fn
 
     def fn(data: Json, run: Run) -> Json:
@@ -72,10 +73,13 @@ def reduce(site: Site, argument: Json) -> Fn:
         items = subject(data, run)
         if items is None:
             return 0
-        for item in _elements(items, run):
+        for item in _elements(items, run, cost):
             if item is not None:
                 seen = {"current": item, "accumulator": accumulator, "valueType": kind}
-                accumulator = convert(body(bind(data, seen), run))
+                value = body(bind(data, seen), run)
+                if (value.__class__ is str) is not (kind == "string"):
+                    run.spend(conversion_cost(value))
+                accumulator = convert(value)
         return accumulator
 
     return fn  # type: ignore[return-value]
@@ -86,13 +90,13 @@ def _quantifier(site: Site, argument: Json, *, stop_at: bool) -> Fn:
     if not operands:
         raise RuleError(f"`{site.name}` needs an array and a condition")
     subject = _subject(site, operands)
-    body, bind = _body(site, operands[1]) if len(operands) > 1 else _unconditioned(site.name)
+    body, bind, cost = _body(site, operands[1]) if len(operands) > 1 else _unconditioned(site.name)
 
     def fn(data: Json, run: Run) -> bool:
         items = subject(data, run)
         if not items:
             return False
-        for item in _elements(items, run):
+        for item in _elements(items, run, cost):
             if bool(body(bind(data, item), run)) is stop_at:
                 return stop_at
         return not stop_at
@@ -100,11 +104,11 @@ def _quantifier(site: Site, argument: Json, *, stop_at: bool) -> Fn:
     return fn  # type: ignore[return-value]
 
 
-def _unconditioned(name: str) -> tuple[Fn, Bind]:
+def _unconditioned(name: str) -> tuple[Fn, Bind, int]:
     def fn(data: Json, run: Run | None) -> Json:
         raise RuleError(f"`{name}` needs a condition")
 
-    return fn, lambda data, item: item
+    return fn, lambda data, item: item, 1
 
 
 def _operands(site: Site, argument: Json) -> list[Json]:
@@ -121,17 +125,20 @@ def _subject(site: Site, operands: list[Json]) -> Fn:
     return site.expr(operands[0], 0).fn
 
 
-def _body(site: Site, body: Json) -> tuple[Fn, Bind]:
+def _body(site: Site, body: Json) -> tuple[Fn, Bind, int]:
+    """Return the body, what makes its data, and what it costs for one element: a step for each of its values."""
     scope, bind = enter(site.scope, site.name)
-    return site.within(scope).expr(body, 1).fn, bind
+    before = site.compiler.weight
+    fn = site.within(scope).expr(body, 1).fn
+    return fn, bind, 1 + site.compiler.weight - before
 
 
-def _elements(items: Json, run: Run) -> list[Json]:
+def _elements(items: Json, run: Run, cost: int) -> list[Json]:
     if items is None:
         return []
     if items.__class__ is not list:
         raise RuleError(f"{describe(items)} cannot be walked like an array")
-    run.spend(len(items))
+    run.spend(len(items) * cost)
     return items
 
 

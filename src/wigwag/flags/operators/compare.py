@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
-from wigwag.flags.coerce import less, loosely_equal, strictly_equal
+from wigwag.flags.coerce import less, loosely_equal, strictly_equal, to_comparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 def less_or_equal(a: Json, b: Json) -> bool:
     """`<=` is `<` or `==`; so null, which equals only null, is not `<=` 0."""
-    return less(a, b) or loosely_equal(a, b)
+    if a.__class__ is str and b.__class__ is str:
+        return bool(a <= b)
+    x, y = to_comparable(a), to_comparable(b)
+    return x < y or (x == y and (a is None) is (b is None))
 
 
 def equality(relation: Relation) -> Callable[[Json], bool]:

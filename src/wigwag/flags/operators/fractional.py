@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from mmh3 import hash as murmur3
 
 from wigwag.flags.cbor import encode
+from wigwag.flags.cost import hash_cost
 from wigwag.flags.expression import listing
-from wigwag.flags.scope import FLAGD
+from wigwag.flags.scope import FLAGD, affordable, charge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,11 +31,13 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Fractional, Json
     from wigwag.flags.scope import Fn, Run, Scope, View
 
-    Hash = Callable[[Json], int | None]
+    Hash = Callable[[Json, Run | None], int | None]
 
 MAX_WEIGHT = 2_147_483_647
 _MIN_WEIGHT = -(1 << 63)
 TARGETING_KEY = "targetingKey"
+_SHORT = 256
+"""Characters that are hashed for free."""
 
 
 class Shares(NamedTuple):
@@ -66,6 +69,7 @@ class Bucket(NamedTuple):
 def split(site: Site, argument: Json) -> Fn:
     """`fractional`: fixed shares are added up while compiling, the rest at every evaluation."""
     version, scope = site.compiler.fractional, site.scope
+    site.compiler.metered += 1
     items = site.items(argument) if argument.__class__ is list else ()
     explicit = bool(items) and argument[0].__class__ is not list
     if site.scope.is_root:
@@ -82,7 +86,16 @@ def examine(scope: Scope, values: Json, data: Json, run: Run | None, version: Fr
     inner, item = scope.innermost(data)
     if not inner.is_root and item.__class__ is not dict:
         return Bucket(None, None, (), None)
-    return bucket(values, shorthand(inner, item, run), version)
+    names = shorthand(inner, item, run)
+    charge(run, _cost(values, names, affordable(run)))
+    return bucket(values, names, version)
+
+
+def _cost(values: Json, shorthand: tuple[str, str] | None, most: int) -> int:
+    """Hashing the bucketing value, whichever it is, and adding up the shares."""
+    first = values[0] if values.__class__ is list and values else values
+    shares = 4 + 2 * len(values) if values.__class__ is list else 0
+    return shares + hash_cost(first, most) + sum([hash_cost(name, most) for name in shorthand or ()])
 
 
 def bucket(values: Json, shorthand: tuple[str, str] | None, version: Fractional) -> Bucket:
@@ -163,7 +176,7 @@ def _shorthand(site: Site, shares: Shares) -> Fn:
     by_key, pick = _by_targeting_key(site), shares.picker()
 
     def fn(data: Json, run: Run | None) -> Json:
-        hashed = by_key(data)
+        hashed = by_key(data, run)
         return None if hashed is None else pick(hashed)
 
     return fn
@@ -171,15 +184,19 @@ def _shorthand(site: Site, shares: Shares) -> Fn:
 
 def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
     scope, version, pick = site.scope, site.compiler.fractional, shares.picker()
-    hashed: Hash = hash_v3 if version == "v3" else hash_v2
+    hashed: Callable[[Json], int | None] = hash_v3 if version == "v3" else hash_v2
+    encoded: Callable[[str], bytes] = encode if version == "v3" else _utf8
     # Only v2 falls back from a null bucketing value to the shorthand.
-    fallback: Hash = _by_targeting_key(site) if version == "v2" else (lambda data: None)
+    fallback: Hash = _by_targeting_key(site) if version == "v2" else (lambda data, run: None)
 
     def fn(data: Json, run: Run | None) -> Json:
         value = by(data, run)
+        if value.__class__ is str and len(value) <= _SHORT:
+            return pick(murmur3(encoded(value), signed=False))
         if value.__class__ is list:  # a computed share, not a bucketing value
             return examine(scope, [value, *shares.operands()], data, run, version).variant
-        found = fallback(data) if value is None else hashed(value)
+        charge(run, hash_cost(value, affordable(run)))
+        found = fallback(data, run) if value is None else hashed(value)
         return None if found is None else pick(found)
 
     return fn
@@ -190,9 +207,13 @@ def _by_targeting_key(site: Site) -> Hash:
     prefix = encode([flag_key, ""])[:-1] if v3 else _utf8(flag_key)
     encoded: Callable[[str], bytes] = encode if v3 else _utf8
 
-    def hashed(data: Json) -> int | None:
+    def hashed(data: Json, run: Run | None) -> int | None:
         key = data.get(TARGETING_KEY)
-        return murmur3(prefix + encoded(key), signed=False) if key.__class__ is str and key else None
+        if key.__class__ is not str or not key:
+            return None
+        if len(key) > _SHORT:
+            charge(run, hash_cost(key, affordable(run)))
+        return murmur3(prefix + encoded(key), signed=False)
 
     return hashed
 

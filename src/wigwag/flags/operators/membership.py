@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json
 
 
-_CONTAINERS = (list, dict)
+_CONTAINERS: frozenset[type] = frozenset((list, dict))
 
 
 def contained(values: Json) -> bool:
@@ -25,7 +25,11 @@ def contained(values: Json) -> bool:
         if needle.__class__ is not str:
             raise RuleError(f"{describe(needle)} cannot be part of a text; give the attribute a default")
         return needle in haystack
-    return haystack.__class__ is list and any(_matches(needle, element) for element in haystack)
+    if haystack.__class__ is not list:
+        return False
+    if needle.__class__ is str and list not in map(type, haystack):
+        return needle in haystack  # a text equals nothing but the same text, in Python, too
+    return any(_matches(needle, element) for element in haystack)
 
 
 def _matches(needle: Json, element: Json) -> bool:
@@ -38,22 +42,16 @@ def _matches(needle: Json, element: Json) -> bool:
     return same(needle, element)
 
 
-def merger(limit: int) -> Callable[[Json], list[Json]]:
-    """Make `merge`: one flat array of all operands, arrays opened once."""
-
-    def operator(values: Json) -> list[Json]:
-        if values.__class__ in (bool, int, float, str):
-            return [values]
-        if values.__class__ is not list:
-            raise RuleError(f"{describe(values)} cannot be merged")
-        merged: list[Json] = []
-        for value in values:
-            merged += value if value.__class__ is list else [value]
-            if len(merged) > limit:
-                raise RuleError(f"`merge` builds more than {limit} elements (raise Limits.steps)")
-        return merged
-
-    return operator
+def merge(values: Json) -> list[Json]:
+    """`merge`: one flat array of all operands, arrays opened once."""
+    if values.__class__ in (bool, int, float, str):
+        return [values]
+    if values.__class__ is not list:
+        raise RuleError(f"{describe(values)} cannot be merged")
+    merged: list[Json] = []
+    for value in values:
+        merged += value if value.__class__ is list else [value]
+    return merged
 
 
 def comparison(decide: Callable[[Iterable[bool]], bool], *, otherwise: bool) -> Callable[[Json], bool]:
@@ -64,16 +62,18 @@ def comparison(decide: Callable[[Iterable[bool]], bool], *, otherwise: bool) -> 
             return otherwise
         array, wanted = values
         scalars = {(kind_of(item), item) for item in array if item.__class__ not in _CONTAINERS}
+        kinds = {} if _CONTAINERS.isdisjoint(map(type, wanted)) else {kind_of(item): item for item in array}
         return decide(
-            (kind_of(want), want) in scalars if want.__class__ not in _CONTAINERS else _among(want, array)
+            (kind_of(want), want) in scalars if want.__class__ not in _CONTAINERS else _among(want, kinds)
             for want in wanted
         )
 
     return operator
 
 
-def _among(want: Json, array: list[Json]) -> bool:
-    return any(same(item, want) for item in array)
+def _among(want: Json, kinds: dict[str, Json]) -> bool:
+    """A container cannot be compared with another of its kind, whichever that is, and is unlike everything else."""
+    return kind_of(want) in kinds and same(want, kinds[kind_of(want)])
 
 
 contains_all = comparison(all, otherwise=False)

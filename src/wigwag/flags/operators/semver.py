@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from wigwag.flags.coerce import json_notation
+from wigwag.flags.cost import LONGEST_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +30,6 @@ _VERSION = re.compile(
     rf"[vV]?{_NUMBER}(?:\.{_NUMBER}(?:\.{_NUMBER}(?:-({_PRE}(?:\.{_PRE})*))?(?:\+{_BUILD}(?:\.{_BUILD})*)?)?)?"
 )
 _RELEASE = (1,)
-_LONGEST = 256
 _EXPONENT_FROM = 1_000_000
 
 RELATIONS: dict[str, Relation] = {
@@ -56,15 +56,15 @@ def compare(values: Json) -> bool | None:
 def version_of(value: Json) -> Version | None:
     """Return the sort key of a version given as text or number, or None."""
     if value.__class__ is str:
-        return parse(value)
+        return parse(value) if len(value) <= LONGEST_VERSION else None
     # From a million on, flagd writes a number with an exponent, which no version has.
     return parse(json_notation(value)) if value.__class__ in (int, float) and abs(value) < _EXPONENT_FROM else None
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Version | None:
-    """Return the sort key of a version, or None. Remembered: few versions are in use at a time."""
-    match = _VERSION.fullmatch(text) if len(text) <= _LONGEST else None
+    """Return the sort key of a version, or None. Cached: few versions are in use at a time, and they are short."""
+    match = _VERSION.fullmatch(text)
     if match is None:
         return None
     major, minor, patch, pre = match.groups()

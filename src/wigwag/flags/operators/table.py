@@ -59,15 +59,12 @@ _FUNCTIONS: dict[str, Callable[[Json], Json]] = {
     "ends_with": text.ends_with,
     "sem_ver": semver.compare,
     "set": variables.put,
+    "merge": membership.merge,
 }
 
-OPERATORS = frozenset((*BUILDERS, *_FUNCTIONS, "cat", "merge"))
+OPERATORS = frozenset((*BUILDERS, *_FUNCTIONS, "cat"))
 
 
 def functions(limits: Limits) -> dict[str, Callable[[Json], Json]]:
     """Return the operators that are functions of their evaluated operands."""
-    return {
-        **_FUNCTIONS,
-        "cat": text.concatenate(limits.string_length),
-        "merge": membership.merger(limits.steps),
-    }
+    return {**_FUNCTIONS, "cat": text.concatenate(limits.string_length)}

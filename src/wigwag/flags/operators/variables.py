@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.coerce import fixed_notation, to_index, to_number
-from wigwag.flags.scope import FLAGD, ElementScope, split, variable
+from wigwag.flags.cost import fixed_path_cost, operands_cost, paths_cost
+from wigwag.flags.scope import FLAGD, ElementScope, affordable, charge, split, variable
 
 if TYPE_CHECKING:
     from wigwag.flags.compile import Site
@@ -34,14 +35,29 @@ def read(site: Site, argument: Json) -> Fn:
 def _look_up(site: Site, view: View, argument: Json) -> Fn:
     """A fixed path is resolved while compiling."""
     values = site.expr(argument)
+    if values.constant and values.value == "" and not view.is_root:
+        return view.whole  # the element itself: what most conditions are about
     if values.constant and values.value is not None:
         name, default = _name_and_default(values.value)
         parts = split(name or "")
         if parts:
             site.compiler.reads_time |= view.is_root and parts[0] == FLAGD and parts[1:] != ("flagKey",)
-            return view.attribute(parts, default)
+            return _metered(site, view.attribute(parts, default), fixed_path_cost(parts))
     site.compiler.reads_time |= view.is_root
     return lambda data, run: variable(view, values.fn(data, run), data, run)
+
+
+def _metered(site: Site, fn: Fn, cost: int) -> Fn:
+    """Account for a path that is longer than usual."""
+    if not cost:
+        return fn
+    site.compiler.metered += 1
+
+    def metered(data: Json, run: Run | None) -> Json:
+        charge(run, cost)
+        return fn(data, run)
+
+    return metered
 
 
 def _name_and_default(value: Json) -> tuple[str | None, Json]:
@@ -64,6 +80,7 @@ def missing(site: Site, argument: Json) -> Fn:
         names = [names] if names.__class__ is str else names
         if names.__class__ is not list:
             raise RuleError("`missing` needs the names of variables")
+        charge(run, paths_cost(names, affordable(run)))
         return [name for name in names if _absent(scope, name, data, run)]
 
     return fn
@@ -78,7 +95,9 @@ def missing_some(site: Site, argument: Json) -> Fn:
         operands = values(data, run)
         if operands.__class__ is not list or len(operands) < 2 or operands[1].__class__ is not list:
             raise RuleError("`missing_some` needs a number and an array of names")
-        needed, names = to_index(to_number(operands[0])), operands[1]
+        names = operands[1]
+        charge(run, operands_cost(operands[:1], affordable(run)) + paths_cost(names, affordable(run)))
+        needed = to_index(to_number(operands[0]))
         absent = [name for name in names if _absent(scope, name, data, run)]
         return absent if needed > len(names) - len(absent) else []
 

@@ -28,7 +28,7 @@ HARMLESS = frozenset({
     "dc", "ns", "partition", "consistency", "wait", "ca-file", "client-cert",
 })  # fmt: skip
 """Parameters whose values are told, in lower case: options of our own addresses, and common ways to name a version."""
-_SECRET = re.compile(r"(?:^|[-_.])(?:sig|signature|credential|\w*token|secret|passw(?:or)?d|pwd|(?:api)?key|code)$")
+_SECRET = re.compile(r"token$|(?:^|[-_.])(?:sig|signature|credential|secret|passw(?:or)?d|pwd|(?:api)?key|code)$")
 _USER = re.compile(r"//[^/]*@")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _PLAIN = re.compile(r"[\w.,:/+\[\] -]{0,100}")
