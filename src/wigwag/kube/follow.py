@@ -10,13 +10,14 @@ connection. Such a request is a task of its own, so that events never wait for i
 from __future__ import annotations
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.errors import WigwagError
 from wigwag.kube.decode import Lines, MalformedError, Page, metadata_only, read_object, read_page
 from wigwag.kube.errors import ApiError, Status
-from wigwag.kube.faults import fault_of, refusal
+from wigwag.kube.faults import FORBIDDEN, MISSING, fault_of, refusal
 from wigwag.kube.pace import Pace
 from wigwag.kube.reflector import Reflector
 from wigwag.kube.requests import JSON, STREAM, Request
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from wigwag.kube.watchspec import KubeWatch
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 LARGEST_PAGE, LARGEST_LIST = 64 << 20, 512 << 20
-_MISSING = 404
 _PARTIAL = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1," + JSON
 
 
@@ -64,9 +65,12 @@ class Follower(Generic[T]):
     def __init__(self, kube: Requests, spec: KubeWatch, decode: Decode[T], reflector: Reflector[T], pace: Pace) -> None:
         self._kube, self._spec, self._decode, self._reflector, self._pace = kube, spec, decode, reflector, pace
         self._now = kube.means.clock.now
+        self._may_get = bool(spec.name)
+        """Whether the one object that is watched can be asked for by its name."""
 
     async def perform(self, ask: Ask) -> AsyncIterator[Item[T]]:
         """Make a request, and yield what comes of it."""
+        log.debug("%s: %s from %s", self._spec, ask.how, f"version {ask.version}" if ask.version else "the newest")
         try:
             async with closing(self._list(ask) if ask.how == "list" else self._watch(ask)) as items:
                 async for item in items:
@@ -115,7 +119,7 @@ class Follower(Generic[T]):
         """Ask for metadata: of the one object that is watched, or of a page of them."""
         spec, patience = self._spec, self._pace.answer
         limits = Limits(patience, patience, patience, 2.0 * patience, body_bytes=LARGEST_PAGE)
-        single = ask.how == "probe" and bool(spec.name)
+        single = ask.how == "probe" and self._may_get
         accept = _PARTIAL.format("" if single else "List")
         path = spec.kind.path(spec.namespace, spec.name) if single else spec.path
         query = () if single else (*spec.selectors(), *ask.query())
@@ -123,9 +127,13 @@ class Follower(Generic[T]):
             body = (await self._kube.fetch(Request(path, query, accept=accept), limits)).body
             return Page("", "", (read_object(body, metadata_only),)) if single else read_page(body, metadata_only)
         except (WigwagError, MalformedError) as error:
-            if single and isinstance(error, ApiError) and error.status.code == _MISSING and error.status.about.name:
+            fault = fault_of(error, spec, "get" if single else "list")
+            if single and fault.code == FORBIDDEN:
+                self._may_get = False
+                return await self._compare(ask)
+            if single and isinstance(error, ApiError) and fault.code == MISSING and error.status.about.name:
                 return Page("", "", ())
-            return fault_of(error, spec, "get" if single else "list")
+            return fault
 
     def _heard(self, lines: Lines[T], piece: bytes, ask: Ask) -> list[Item[T]]:
         events, problem = lines.feed(piece)

@@ -80,6 +80,8 @@ class Reflector(Generic[T]):
         """Return what to ask."""
         pace, when = self._pace, max(now, self._when)
         seconds = int(pace.shortest + (pace.longest - pace.shortest) * self._random())
+        if self._stage == "watch" and self._uncertain and not self._verifier.allowed:
+            self._relist(NEWEST)
         if self._stage == "watch":
             self._ask = Ask("watch", when, self._version, seconds=seconds)
         elif self._listing is None and self._abilities.streams and self._stream_failures < _STREAM_FAILURES:
@@ -129,7 +131,7 @@ class Reflector(Generic[T]):
         ask = self._ask
         self._stream = Stream(now, ask.seconds, now, ask.version, {} if ask.how == "stream" else None)
         self._patience.well(now)
-        self._begin_checks(now)
+        self._verifier.begin(now, doubt=self._uncertain or self._verifier.suspicious)
 
     def heard(self, events: Iterable[Heard[T]], now: float) -> list[Item[T]]:
         """Events have come, all at once: what they change together is one change."""
@@ -181,7 +183,8 @@ class Reflector(Generic[T]):
         if self._stream is None:
             return []
         fault = self._verifier.answered(page, now)
-        log.debug("%s: compared with the server, which is at %s: %s", self._title, page.version, fault or "no fault")
+        where = f", which is at {page.version}" if page.version else ""
+        log.debug("%s: compared with the server%s: %s", self._title, where, fault.text if fault else "no difference")
         if fault is not None:
             return self._differs(fault, now)
         if not self._verifier.sure:
@@ -285,12 +288,6 @@ class Reflector(Generic[T]):
         self._abilities.streams, self._stream, self._when = False, None, now
         return []
 
-    def _begin_checks(self, now: float) -> None:
-        """See whether a stream that is open now goes on where the last one was."""
-        self._verifier.begin(now, doubt=self._uncertain or self._verifier.suspicious)
-        if self._verifier.doubt and not self._verifier.allowed:
-            self._verifier.doubt = False
-
     def _differs(self, fault: Fault, now: float) -> list[Item[T]]:
         """A comparison has shown that the server has something else. If a list is no help, say so and go on."""
         if fault.ahead:
@@ -300,7 +297,7 @@ class Reflector(Generic[T]):
         return [Trouble(fault.text)]
 
     def _cannot_check(self, fault: Fault, now: float) -> list[Item[T]]:
-        """Whoever may watch but not list or get cannot compare. What is in doubt is listed, as a stream if need be."""
+        """Whoever may watch but not list cannot compare. What is in doubt is asked for as a whole."""
         log.warning("%s: it is not compared with the server any more: %s", self._title, fault.text)
         self._verifier.allowed = False
         return self.failed(Fault(fault.text, ahead=True), now) if self._verifier.doubt else []
