@@ -133,7 +133,7 @@ class Record:
         failing = {}
         for status in statuses:
             before = self._failing.get(status.spec)
-            if status.state == "failing" and (status.values or status.spec.required):
+            if status.state == "failing" and (status.values or not status.spec.may_be_missing):
                 failing[status.spec] = status.error or ""
             elif status.state in ("starting", "stopped") and before is not None:
                 failing[status.spec] = before
