@@ -23,7 +23,7 @@ async def until_either_ends(*pumps: Coroutine[Any, Any, None]) -> None:
 class Passing:
     """`async with Passing(url) as way:`; who connects to `way.url` is connected through, until told to stop.
 
-    Then connections stay open and nothing passes, in either direction: neither on those that are there, nor on new ones.
+    Then connections stay open and nothing passes, in either direction, on those that are there and on new ones.
     """
 
     def __init__(self, url: str) -> None:

@@ -153,9 +153,7 @@ REFUSALS = [Refused(500), Refused(429, retry_after=7.0), Refused(503), Refused(4
 class World:
     """A reflector, the server it asks, and what goes wrong between them."""
 
-    def __init__(
-        self, seed: int, streams: str | None = None, pace: Pace | None = None, restores: bool = False
-    ) -> None:
+    def __init__(self, seed: int, streams: str | None = None, pace: Pace | None = None, restores: bool = False) -> None:
         """`restores`: whether the server's history may go back, now and then."""
         self.random, self.restores = Random(seed), restores
         choice = self.random.choice

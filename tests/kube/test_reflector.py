@@ -639,6 +639,24 @@ def test_a_server_whose_lists_are_not_what_its_objects_are_is_told_and_not_liste
     assert driven.compared(obj("a", 20)) == [UNCHANGED]
 
 
+def test_a_server_that_contradicted_itself_is_listed_when_it_was_restarted() -> None:
+    driven = Driven(verify=0.0)
+    driven.listed(obj("a", 20), version=30)
+    driven.check()
+    driven.compared(obj("a", 4))
+    driven.ask()
+    driven.reflector.listed(page(31, obj("a", 20)), driven.now)
+    driven.opened()
+    driven.check()
+    [said] = driven.compared(obj("a", 4))
+    assert "contradicts itself" in said.reason
+    driven.failed(REFUSED, after=5.0)
+    driven.opened()
+    driven.check()
+    assert driven.compared(obj("a", 4), version=31) == []
+    assert driven.ask().how == "list"
+
+
 @pytest.mark.parametrize("code", [401, 404, 500, 503])
 def test_a_server_that_cannot_be_compared_with_is_told_and_followed(code: int) -> None:
     """One that has lost its etcd still sends bookmarks."""

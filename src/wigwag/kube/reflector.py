@@ -131,6 +131,8 @@ class Reflector(Generic[T]):
         ask = self._ask
         self._stream = Stream(now, ask.seconds, now, ask.version, {} if ask.how == "stream" else None)
         self._patience.well(now)
+        if self._uncertain and ask.how == "watch":
+            self._verifier.forget()
         self._verifier.begin(now, doubt=self._uncertain or self._verifier.suspicious)
 
     def heard(self, events: Iterable[Heard[T]], now: float) -> list[Item[T]]:

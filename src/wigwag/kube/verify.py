@@ -88,6 +88,10 @@ class Verifier(Generic[T]):
         self.begin(now, doubt=bool(self._suspects))
         self._plan_whole(now)
 
+    def forget(self) -> None:
+        """Another server may answer from now on: whether the last one contradicted itself does not matter."""
+        self._suspects = {}
+
     def suspect(self, now: float) -> None:
         """Something does not fit: compare at once, and once more if that is under way already."""
         self.doubt, self._next, self._again = True, min(self._next, now), self._asked is not None
@@ -130,7 +134,7 @@ class Verifier(Generic[T]):
         if ask.how == "compare" and self._listing.token:
             return None
         listing, self._listing = self._listing, Listing()
-        if not listing.token:
+        if ask.how == "compare":
             self._plan_whole(now)
         if not self._again:
             self._next = now + self._gap
