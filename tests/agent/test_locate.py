@@ -249,9 +249,7 @@ def test_the_pods_annotations_lead_to_its_flags_and_a_change_of_them_to_others(t
 
 def test_a_malformed_reference_neither_stops_the_others_nor_forgets_what_was_named_before(tmp_path: Path) -> None:
     environment = {"KUBECONFIG": kubeconfig(tmp_path), "POD_NAME": "shop-1", "POD_NAMESPACE": "team"}
-    said = (
-        f"the annotation {ANNOTATION} of this pod has 'team-a/shop2/x'; write NAME or NAMESPACE/NAME"
-    )
+    said = f"the annotation {ANNOTATION} of this pod has 'team-a/shop2/x'; write NAME or NAMESPACE/NAME"
 
     async def main() -> None:
         hub = FakeHub()

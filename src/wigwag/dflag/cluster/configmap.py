@@ -73,11 +73,6 @@ class ConfigMap:
         """Whether the API server must have answered at the start; otherwise it is asked again in the background."""
         return not self.optional
 
-    @property
-    def may_be_missing(self) -> bool:
-        """Never: that there is no object is an answer, and no answer is a problem."""
-        return False
-
     def watched(self) -> KubeWatch:
         """Return what is watched: the one object, so that a Role with its name is enough."""
         return KubeWatch(CONFIG_MAP, self.namespace, self.name)

@@ -81,11 +81,6 @@ class Place(Hashable, Protocol):
         """Whether there is no start without an answer from it."""
         ...
 
-    @property
-    def may_be_missing(self) -> bool:
-        """Whether it is no problem that it cannot be read, as long as it has not come once."""
-        ...
-
     def numbered(self, position: int) -> Place:
         """Return the same place, by the one name that it is known by, and where it stands."""
         ...
@@ -152,11 +147,6 @@ class Directory:
     def required(self) -> bool:
         """Whether it must be there at the start."""
         return not self.optional
-
-    @property
-    def may_be_missing(self) -> bool:
-        """Whether it is no problem that it cannot be read, as long as it has not come once."""
-        return self.optional
 
     def numbered(self, position: int) -> Directory:
         """Return the same, by its absolute path."""
