@@ -583,6 +583,20 @@ def test_an_event_that_a_comparison_was_faster_than_is_no_difference() -> None:
     assert driven.compared(obj("a", 31)) == [UNCHANGED]
 
 
+def test_a_set_that_changes_all_the_time_is_confirmed_when_what_was_on_its_way_has_come() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 8), version=30)
+    driven.failed(REFUSED, after=60.0)
+    driven.opened()
+    driven.check()
+    assert driven.compared(obj("a", 31), version=31) == []
+    assert state(driven.heard(there("a", 31), there("b", 32), after=1.0)) == {"a": "a31", "b": "b32"}
+    assert driven.heard(Mark("33")) == []
+    driven.now = driven.reflector.wake
+    assert driven.reflector.waited(driven.now) == [UNCHANGED]
+    assert driven.heard(Mark("34")) == [UNCHANGED]
+
+
 def test_what_changes_while_a_comparison_is_under_way_is_no_difference() -> None:
     driven = Driven()
     driven.listed(obj("a", 8), obj("b", 9), version=30)

@@ -169,9 +169,7 @@ class Reflector(Generic[T]):
         if not stream.confirmed and not self._verifier.doubt and now >= stream.opened + pace.quiet:
             stream.confirmed = True
             items.append(UNCHANGED)
-        if (fault := self._verifier.settle(now)) is not None:
-            return items + self._differs(fault, now)
-        return items
+        return items + self._judged(self._verifier.settle(), now) if self._verifier.settles(now) else items
 
     def check(self, now: float) -> Ask | None:
         """Return what to ask beside the open stream, if it is time for that."""
@@ -187,13 +185,7 @@ class Reflector(Generic[T]):
         fault = self._verifier.answered(page, now)
         where = f", which is at {page.version}" if page.version else ""
         log.debug("%s: compared with the server%s: %s", self._title, where, fault.text if fault else "no difference")
-        if fault is not None:
-            return self._differs(fault, now)
-        if not self._verifier.sure:
-            return []
-        self._verifier.doubt = False
-        self._stream.confirmed = True
-        return [UNCHANGED]
+        return self._judged(fault, now)
 
     def check_failed(self, fault: Fault, now: float) -> list[Item[T]]:
         """What `check` wanted was refused, or not answered. Only silence says that the stream is dead, too."""
@@ -290,8 +282,13 @@ class Reflector(Generic[T]):
         self._abilities.streams, self._stream, self._when = False, None, now
         return []
 
-    def _differs(self, fault: Fault, now: float) -> list[Item[T]]:
-        """A comparison has shown that the server has something else. If a list is no help, say so and go on."""
+    def _judged(self, fault: Fault | None, now: float) -> list[Item[T]]:
+        """Act on what a comparison has shown: all is well, a list is needed, or a list is no help."""
+        if fault is None:
+            if self._stream is None or not self._verifier.sure:
+                return []
+            self._verifier.doubt, self._stream.confirmed = False, True
+            return [UNCHANGED]
         if fault.ahead:
             log.warning("%s: %s; all of it is listed again", self._title, fault.text)
             return self.failed(fault, now)
@@ -299,7 +296,7 @@ class Reflector(Generic[T]):
         return [Trouble(fault.text)]
 
     def _cannot_check(self, fault: Fault, now: float) -> list[Item[T]]:
-        """Whoever may watch but not list cannot compare. What is in doubt is asked for as a whole."""
+        """An account that may watch but not list cannot compare. What is in doubt is asked for as a whole."""
         log.warning("%s: it is not compared with the server any more: %s", self._title, fault.text)
         self._verifier.allowed = False
         return self.failed(Fault(fault.text, ahead=True), now) if self._verifier.doubt else []

@@ -143,13 +143,18 @@ class Verifier(Generic[T]):
         found = self._store.differing(listing.records, self._known, whole=not listing.token)
         return self._differ(found, ask.how, now)
 
-    def settle(self, now: float) -> Fault | None:
-        """See whether what may have been on its way has come."""
-        if now < self._settled:
-            return None
+    def settle(self) -> Fault | None:
+        """See whether what may have been on its way has come. A fault says what has not, as in `answered`."""
         left = {key: there for key, (there, was) in self._pending.items() if self._store.identity(key) == was}
         self._pending, self._settled = {}, math.inf
-        return self._missed(left) if left else None
+        if left:
+            return self._missed(left)
+        self._suspects = {}
+        return None
+
+    def settles(self, now: float) -> bool:
+        """Tell whether it is time to `settle`."""
+        return now >= self._settled
 
     @property
     def sure(self) -> bool:

@@ -5,7 +5,7 @@ judged address itself is dialled. The families take turns, and no address may us
 
 A connection whose other end is gone without a word (a node without power, a firewall that forgot it) is given up by the
 kernel, because of `keep_alive`. It does not find a proxy or a load balancer that is alive while the server behind it is
-not: whoever needs to know that has to ask the server.
+not: a caller that needs to know that has to ask the server.
 """
 
 from __future__ import annotations
