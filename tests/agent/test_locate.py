@@ -126,7 +126,20 @@ async def seen(hub: Hub, stream: AsyncIterator[Any]) -> AsyncIterator[Seen]:
     ],
 )
 def test_annotations_name_feature_flags(annotations: dict[str, str], expected: tuple[str, ...]) -> None:
-    assert references(annotations, "team") == expected
+    assert references(annotations, "team") == (expected, "")
+
+
+@pytest.mark.parametrize(
+    "bad", ["team-a/shop2/x", "/shop", "team/", "a b", "x?labels=a", "team-a?labels=", "-a", "x" * 400]
+)
+@pytest.mark.parametrize("annotation", ["openfeature.dev/featureflag", "openfeature.io/standingorder", ORDER])
+def test_a_malformed_name_is_told_and_leaves_the_others(annotation: str, bad: str) -> None:
+    names, problem = references({annotation: f"one,{bad},other/two"}, "team")
+    assert names == ("team/one", "other/two")
+    assert f"the annotation {annotation} of this pod has '" in problem
+    assert bad[:80] in problem
+    with pytest.raises(UsageError, match="write NAME or NAMESPACE/NAME"):
+        references({annotation: bad}, "team")
 
 
 @pytest.mark.parametrize(
@@ -218,14 +231,49 @@ def test_the_pods_annotations_lead_to_its_flags_and_a_change_of_them_to_others(t
             assert "there is no FeatureFlag team/shop yet" in yet.reason
             assert document == Document(A, "json")
             await hub.watcher.push(WHO.watch(), Trouble("no connection"), UNCHANGED)
-            await hub.pod()
-            assert await found.take() == [], "what was found stays, whatever happens to the annotations"
+            assert await found.take() == [Trouble("no connection; in force: team/shop")]
             await hub.flag("team/shop", UNCHANGED)
-            assert await found.take() == [UNCHANGED]
+            assert await found.take() == [UNCHANGED], "only what follows the flags confirms them"
+            await hub.pod()
+            (missing,) = await found.take()
+            assert missing.reason == f"{none.reason}; in force: team/shop"
+            await hub.flag("team/shop", UNCHANGED, B)
+            assert await found.take() == [missing, Document(B, "json"), missing]
             await hub.pod({ANNOTATION: "other/shop"})
             await hub.flag("other/shop", B)
             assert await found.take() == [Document(B, "json")]
             assert KubeWatch(FEATURE_FLAG, "team", "shop") not in hub.watcher.running()
+
+    run(main)
+
+
+def test_a_malformed_reference_neither_stops_the_others_nor_forgets_what_was_named_before(tmp_path: Path) -> None:
+    environment = {"KUBECONFIG": kubeconfig(tmp_path), "POD_NAME": "shop-1", "POD_NAMESPACE": "team"}
+    said = f"the annotation {ANNOTATION} of this pod has 'team-a/shop2/x'; write NAME or NAMESPACE/NAME"
+
+    async def main() -> None:
+        hub = FakeHub()
+        async with seen(hub, located(self_source(""), hub, environment)) as found:
+            await hub.pod({ANNOTATION: "one, team-a/shop2/x"})
+            await hub.flag("team/one", A)
+            assert await found.take() == [Document(A, "json"), Trouble(f"{said}; in force: team/one")]
+            await hub.pod({ANNOTATION: "one, two"})
+            await hub.flag("team/one", A)
+            await hub.flag("team/two", B)
+            (whole,) = await found.take()
+            assert list(json.loads(whole.content)["flags"]) == ["a", "b"]
+            await hub.pod({ANNOTATION: "one, team-a/shop2/x"})
+            await hub.flag("team/one", A)
+            await hub.flag("team/two", B)
+            *_, trouble = await found.take()
+            assert trouble == Trouble(f"{said}; in force: team/two, team/one"), "two may be what it was"
+            assert {KubeWatch(FEATURE_FLAG, "team", name) for name in ("one", "two")} <= set(hub.watcher.running())
+            await hub.pod({ANNOTATION: "team-a/shop2/x"})
+            assert await found.take() == [trouble]
+            await hub.pod({ANNOTATION: "one"})
+            await hub.flag("team/one", A)
+            assert await found.take() == [Document(A, "json")]
+            assert KubeWatch(FEATURE_FLAG, "team", "two") not in hub.watcher.running()
 
     run(main)
 

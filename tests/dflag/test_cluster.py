@@ -7,6 +7,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from tests.agent.upstreams import Upstream
+from tests.real.processes import until
 from wigwag import dflag
 from wigwag.dflag import ConfigMap, Directory
 from wigwag.dflag.cluster.outside import outside
@@ -172,6 +175,62 @@ def test_a_server_that_cannot_be_reached_is_told_of_at_the_start(tmp_path: Path)
     place = ConfigMap(*KEY, kubeconfig=kubeconfig(tmp_path, port))
     with pytest.raises(StartError, match=f"configmap/shop/flags: 127.0.0.1:{port}: "):
         dflag.setup(dflag.FlagSet("x"), place)
+
+
+async def one_object(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """An API server that has the object, with one key; it goes on for as long as the client does."""
+    await reader.readuntil(b"\r\n\r\n")
+    about = {"namespace": KEY[0], "name": KEY[1], "resourceVersion": "1"}
+    end = {"resourceVersion": "1", "annotations": {"k8s.io/initial-events-end": "true"}}
+    events = [("ADDED", {"metadata": about, "data": {"rate": "20"}}), ("BOOKMARK", {"metadata": end})]
+    body = "".join(json.dumps({"type": kind, "object": made}) + "\n" for kind, made in events)
+    writer.write(f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{len(body):x}\r\n{body}\r\n".encode())
+    await reader.read()
+
+
+@pytest.mark.parametrize("threaded", [True, False], ids=["setup", "watching"])
+def test_a_server_that_cannot_be_reached_is_asked_again_if_the_object_is_optional(
+    tmp_path: Path, threaded: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    flags = dflag.FlagSet("x")
+    rate = flags.int("rate", 10)
+    came = threading.Event()
+    rate.on_change(lambda *_: came.set())
+
+    def followed(updater: dflag.Updater, server: Upstream) -> None:
+        assert (rate.get(), updater.running) == (10, True)
+        assert "it is optional: flags keep their defaults until it can be read" in caplog.text
+        server.listen()
+        assert came.wait(30.0)
+        assert rate.get() == 20
+
+    async def main(place: ConfigMap, server: Upstream) -> None:
+        async with dflag.watching(flags, place) as updater:
+            await asyncio.to_thread(followed, updater, server)
+
+    with Upstream(one_object) as server:
+        server.refuse()
+        place = ConfigMap(*KEY, optional=True, kubeconfig=kubeconfig(tmp_path, server.port))
+        if threaded:
+            with dflag.setup(flags, place) as updater:
+                followed(updater, server)
+        else:
+            asyncio.run(main(place, server))
+
+
+def test_that_an_optional_object_cannot_be_asked_for_is_a_problem_until_it_can(tmp_path: Path) -> None:
+    with Upstream(one_object) as server:
+        server.refuse()
+        place = ConfigMap(*KEY, optional=True, kubeconfig=kubeconfig(tmp_path, server.port))
+        with dflag.setup(dflag.FlagSet("x"), place, policy=dflag.Policy(unknown="ignore")) as updater:
+            until(lambda: [each.place for each in updater.problems] == [place.title], "the problem")
+            server.listen()
+            until(lambda: updater.problems == (), "it being over")
+
+
+def test_an_optional_object_that_cannot_be_read_is_told_of_at_the_start(tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="nothing: no such file; name the kubeconfig that you mean"):
+        dflag.setup(dflag.FlagSet("x"), ConfigMap(*KEY, optional=True, kubeconfig=str(tmp_path / "nothing")))
 
 
 def test_where_no_kubernetes_is_configured_that_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

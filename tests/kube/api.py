@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +25,7 @@ from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.watch import closing
 
 SPEC = KubeWatch(CONFIG_MAP, "ns")
-QUICK = Pace(backoff=Backoff(first=0.02, most=0.05), quiet=0.05, initial=0.2, hasty=0.02, long=0.0)
+QUICK = Pace(backoff=Backoff(first=0.02, most=0.05), quiet=0.05, initial=0.2, hasty=0.02, long=0.0, verify=0.05)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -47,8 +47,15 @@ def status(code: int, reason: str = "", message: str = "") -> dict[str, Any]:
     return {"kind": "Status", "apiVersion": "v1", "code": code, "reason": reason, "message": message}
 
 
-def refusal(code: int, reason: str = "", message: str = "", **headers: str) -> bytes:
-    return whole(json.dumps(status(code, reason, message)).encode(), f"{code} {reason or 'Refused'}", **headers)
+def refusal(code: int, reason: str = "", message: str = "", name: str = "", **headers: str) -> bytes:
+    """`name`: of the object that the refusal is about."""
+    about = {"details": {"name": name}} if name else {}
+    body = json.dumps({**status(code, reason, message), **about}).encode()
+    return whole(body, f"{code} {reason or 'Refused'}", **headers)
+
+
+def one(made: dict[str, Any]) -> bytes:
+    return whole(json.dumps(made).encode())
 
 
 def listing(version: int, *items: dict[str, Any], token: str = "") -> bytes:
@@ -58,9 +65,14 @@ def listing(version: int, *items: dict[str, Any], token: str = "") -> bytes:
 
 @dataclass
 class Api:
-    """Answers each request with the next of `script`; the last one stays."""
+    """Answers each request with the next of `script`; the last one stays.
+
+    Requests for metadata alone are answered from `compared` in the same way, and do not count as queries.
+    """
 
     script: list[bytes | Callable[[Api], Awaitable[bool]]]
+    compared: list[bytes | Callable[[Api], Awaitable[bool]]] = field(default_factory=list)
+    comparisons: list[Asked] = field(default_factory=list)
     queries: list[dict[str, str]] = field(default_factory=list)
     asked: list[Asked] = field(default_factory=list)
     server: Server | None = None
@@ -75,10 +87,16 @@ class Api:
         return self.clients[-1]
 
     async def behave(self, asked: Asked, server: Server) -> bytes | bool:
+        if "PartialObjectMetadata" in asked.headers.get("accept", "") and "esourceVersion" not in asked.target:
+            self.comparisons.append(asked)
+            return await self._next(self.compared)
         self.asked.append(asked)
         self.server = server
         self.queries.append(dict(parse_qsl(urlsplit(asked.target).query)))
-        step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        return await self._next(self.script)
+
+    async def _next(self, script: list[bytes | Callable[[Api], Awaitable[bool]]]) -> bytes | bool:
+        step = script.pop(0) if len(script) > 1 else script[0]
         return step if isinstance(step, bytes) else await step(self)
 
     async def chunk(self, text: bytes) -> None:
@@ -110,9 +128,12 @@ def watch(*parts: bytes | float, end: bool = False, drop: bool = False) -> Calla
 
 @asynccontextmanager
 async def cluster(
-    *script: bytes | Callable[[Api], Awaitable[bool]], context: ssl.SSLContext | None = None
+    *script: bytes | Callable[[Api], Awaitable[bool]],
+    context: ssl.SSLContext | None = None,
+    compared: Sequence[bytes | Callable[[Api], Awaitable[bool]]] = (),
 ) -> AsyncIterator[Api]:
-    api = Api(list(script))
+    """`compared`: the answers to requests for metadata; none: a server that does not let anybody ask."""
+    api = Api(list(script), list(compared) or [refusal(403, "Forbidden")])
     async with serving(api.behave, context) as server:
         api.url = f"{server.scheme}://127.0.0.1:{server.port}"
         try:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from wigwag.kube.asks import Ask
-from wigwag.kube.decode import END, Key, Lines, MalformedError, plain, read_page
+from wigwag.kube.decode import END, Key, Lines, MalformedError, metadata_only, plain, read_page
 from wigwag.kube.errors import Status, read_status
 from wigwag.kube.faults import Fault, fault_of, refusal
 from wigwag.kube.kinds import CONFIG_MAP
@@ -35,9 +35,11 @@ class Past(NamedTuple):
     type: str
     name: str
     content: str
+    uid: str = ""
 
     def object(self) -> dict[str, Any]:
-        about = {"name": self.name, "namespace": "ns", "resourceVersion": str(self.version), "managedFields": [1]}
+        about: dict[str, Any] = {"name": self.name, "namespace": "ns", "resourceVersion": str(self.version)}
+        about |= {"uid": self.uid, "managedFields": [1]}
         return {"kind": "ConfigMap", "metadata": about, "data": {"content": self.content}}
 
     def line(self) -> bytes:
@@ -47,9 +49,14 @@ class Past(NamedTuple):
 class Server:
     """Objects, and all that ever happened to them."""
 
-    def __init__(self, streams: str, bookmarks: bool) -> None:
-        """`streams`: whether it can begin a watch with all objects: it does, it refuses, or it ignores the wish."""
-        self.streams, self.bookmarks = streams, bookmarks
+    def __init__(self, streams: str, bookmarks: bool, ahead: str = "refuses") -> None:
+        """`streams`: whether it can begin a watch with all objects: it does, it refuses, or it ignores the wish.
+
+        `ahead`: what becomes of a watch from a version in its future: it refuses, or accepts and is silent.
+        """
+        self.streams, self.bookmarks, self.ahead = streams, bookmarks, ahead
+        self.restores = 0
+        self.written: set[tuple[str, int]] = set()
         self.version = self.floor = 100
         self.objects: dict[str, Past] = {}
         self.past: list[Past] = []
@@ -62,8 +69,13 @@ class Server:
     def change(self, name: str, content: str | None) -> None:
         """Create, change or delete."""
         self.version += 1
+        while (name, self.version) in self.written:  # others write in between, so no object gets a version twice
+            self.version += 1
+        self.written.add((name, self.version))
         kind = "DELETED" if content is None else "MODIFIED" if name in self.objects else "ADDED"
-        past = Past(self.version, kind, name, content if content is not None else self.objects[name].content)
+        before = self.objects.get(name)
+        uid = before.uid if before else f"{name}-{self.restores}-{self.version}"
+        past = Past(self.version, kind, name, content if content is not None else self.objects[name].content, uid)
         if content is None:
             del self.objects[name]
         else:
@@ -75,6 +87,21 @@ class Server:
         """Compact the history, as etcd does, and let go of what pages are read from."""
         self.floor = self.version
         self.pinned.clear()
+
+    def restore(self, version: int) -> None:
+        """Be as it was at a version, as if etcd were restored from a backup; what came later never was."""
+        self.restores += 1
+        self.version = version
+        self.past = [past for past in self.past if past.version <= version]
+        self.objects = {}
+        for past in self.past:
+            if past.type == "DELETED":
+                del self.objects[past.name]
+            else:
+                self.objects[past.name] = past
+        self.floor = min(self.floor, version)
+        self.pinned.clear()
+        self.states.append((version, self.state()))
 
     def page(self, ask: Ask) -> bytes:
         """Return a page; `Refused` if it cannot be had."""
@@ -96,7 +123,7 @@ class Server:
     def since(self, version: int) -> list[Past]:
         if version < self.floor:
             raise Refused(410, "Expired")
-        if version > self.version:
+        if version > self.version and self.ahead == "refuses":
             raise Refused(504, "Timeout", "Too large resource version: 1, current: 0")
         return [past for past in self.past if past.version > version]
 
@@ -126,10 +153,13 @@ REFUSALS = [Refused(500), Refused(429, retry_after=7.0), Refused(503), Refused(4
 class World:
     """A reflector, the server it asks, and what goes wrong between them."""
 
-    def __init__(self, seed: int, streams: str | None = None, pace: Pace | None = None) -> None:
-        self.random = Random(seed)
+    def __init__(self, seed: int, streams: str | None = None, pace: Pace | None = None, restores: bool = False) -> None:
+        """`restores`: whether the server's history may go back, now and then."""
+        self.random, self.restores = Random(seed), restores
         choice = self.random.choice
-        self.server = Server(streams or choice(["yes", "refuses", "ignores"]), choice([True, True, False]))
+        self.server = Server(
+            streams or choice(["yes", "refuses", "ignores"]), choice([True, True, False]), choice(["refuses", "silent"])
+        )
         self.abilities = Abilities()
         self.reflector: Reflector[dict[str, Any]] = Reflector(
             self.abilities, pace or Pace(page=choice([2, 3, 500])), self.random.random
@@ -161,6 +191,8 @@ class World:
         lot = self.random.random()
         if lot < 0.1:
             server.forget()
+        elif self.restores and lot < 0.13:
+            server.restore(self.random.randrange(100, server.version + 1))
         elif lot < 0.4 and name in server.objects:
             server.change(name, None)
         else:
@@ -178,6 +210,8 @@ class World:
                 assert self.published is not None
                 continue
             self.published = contents(item)
+            if self.server.restores:
+                continue  # until it has been compared, it is a mixture
             states = self.server.states
             while self.seen < len(states) and states[self.seen][1] != self.published:
                 self.seen += 1
@@ -237,7 +271,7 @@ class World:
             self.end(ask)
 
     def beginning(self) -> bytes:
-        objects = [Past(past.version, "ADDED", past.name, past.content).line() for past in self.server.objects.values()]
+        objects = [past._replace(type="ADDED").line() for past in self.server.objects.values()]
         self.random.shuffle(objects)
         return b"".join(objects) + self.server.bookmark(end=True)
 
@@ -247,8 +281,9 @@ class World:
         self.now += random.choice([0.0, 0.1, 2.0, 20.0])
         if self.now >= self.reflector.wake:
             self.take(self.reflector.waited(self.now))
-            if not self.reflector.open:
-                return position
+        self.check()
+        if not self.reflector.open:
+            return position
         for _ in range(0 if self.calm else random.randrange(4)):
             self.happen()
         try:
@@ -258,7 +293,25 @@ class World:
             self.feed(lines, ask, refused.event())
             return position
         self.tell(lines, ask, news)
-        return server.version
+        return max(position, server.version) if server.ahead == "silent" else server.version
+
+    def check(self, *, dead: bool = False) -> None:
+        """Answer what is asked beside the stream, if anything is; one who is dead answers nothing."""
+        ask = self.reflector.check(self.now)
+        if ask is None:
+            return
+        if dead:
+            self.now += 8.0
+        if dead or (not self.calm and self.random.random() < 0.2):
+            refused = None if dead else self.random.choice([*(each for each in REFUSALS if each.code != 403), None])
+            self.take(self.reflector.check_failed(refused.fault(ask) if refused else BROKEN, self.now))
+            return
+        try:
+            page = read_page(self.server.page(ask), metadata_only)
+        except Refused as refused:
+            self.take(self.reflector.check_failed(refused.fault(ask), self.now))
+            return
+        self.take(self.reflector.checked(page, self.now))
 
     def tell(self, lines: Lines[Any], ask: Ask, news: list[Past]) -> None:
         lot = 1.0 if self.calm else self.random.random()
@@ -267,8 +320,10 @@ class World:
             self.feed(lines, ask, self.random.choice([Refused(410, "Expired"), Refused(500)]).event())
         elif lot < 0.1:
             self.fail(BROKEN)
-        elif lot < 0.15:
+        elif lot < 0.13:
             self.silence()
+        elif lot < 0.15:
+            self.stuck()
         elif lot < 0.2:
             text = b"".join(past.line() for past in news) or self.server.bookmark()
             self.feed(lines, ask, text[: self.random.randrange(len(text))] + b"\n")
@@ -314,7 +369,18 @@ class World:
             assert self.reflector.wake > began - 1
             self.now = max(self.now, self.reflector.wake)
             self.take(self.reflector.waited(self.now))
-        assert self.now - began <= 600 + 15 + 1
+            self.check(dead=True)
+        assert self.now - began <= 30
+
+    def stuck(self) -> None:
+        """Nothing comes any more on this connection, and others work: something between us holds it open."""
+        self.causes += 1  # if something happened meanwhile, a comparison shows it
+        began = self.now
+        while self.reflector.open:
+            self.now = max(self.now, self.reflector.wake)
+            self.take(self.reflector.waited(self.now))
+            self.check()
+        assert self.now - began <= 600 + 15 + 16
 
     def end(self, ask: Ask) -> None:
         if ask.how == "stream" and not self.calm:

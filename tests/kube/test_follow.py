@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.kube.api import SPEC, bookmark, cluster, event, followed, kube, listing, obj, refusal, status, watch
+from tests.kube.api import (
+    HEAD,
+    QUICK,
+    SPEC,
+    Api,
+    bookmark,
+    cluster,
+    event,
+    followed,
+    kube,
+    listing,
+    obj,
+    one,
+    refusal,
+    status,
+    watch,
+)
+from tests.tunnel import Passing
 from tests.wire.served import LOOPS, run
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.shapes import FeatureFlag, feature_flag
@@ -65,7 +84,6 @@ def test_a_stream_that_ends_goes_on_from_the_last_version(loop: str) -> None:
         async with cluster(first, watch(event("ADDED", obj("b", 9)))) as api, followed(api.kube()) as item:
             assert contents(await item()) == {"ns/a": "a1"}
             assert await item() is UNCHANGED
-            assert await item() is UNCHANGED
             assert contents(await item()) == {"ns/a": "a1", "ns/b": "b9"}
             assert api.queries[1]["resourceVersion"] == "8"
             assert api.server is not None
@@ -111,7 +129,8 @@ def test_a_stream_that_breaks_keeps_what_came_and_goes_on_from_there(broken: Any
 def test_trouble_is_told_and_over_when_a_watch_stays_open(loop: str) -> None:
     async def main() -> None:
         script = NO_STREAM, listing(5, obj("a", 1)), refusal(500, "InternalError"), refusal(429), watch()
-        async with cluster(*script) as api, followed(api.kube()) as item:
+        same = listing(5, obj("a", 1))
+        async with cluster(*script, compared=[same]) as api, followed(api.kube()) as item:
             assert contents(await item()) == {"ns/a": "a1"}
             assert await item() == Trouble("the API server answered 500 InternalError to our watch of configmaps ns/*")
             assert isinstance(await item(), Trouble)
@@ -223,6 +242,149 @@ def test_a_watcher_that_is_closed_lets_go_of_its_connection() -> None:
             await api.left.wait()
 
     run(main)
+
+
+# comparisons beside the watch
+
+
+PROBING = replace(QUICK, probe=0.05, answer=0.3)
+ONE = KubeWatch(CONFIG_MAP, "ns", "a")
+BEGIN = event("ADDED", obj("a", 1)) + bookmark(5, end=True)
+
+
+@loops
+def test_a_silent_watch_of_one_object_is_compared_by_a_get_of_its_metadata(loop: str) -> None:
+    async def main() -> None:
+        async with cluster(watch(BEGIN), compared=[one(obj("a", 1))]) as api:
+            async with followed(api.kube(), ONE, pace=PROBING) as item:
+                assert contents(await item()) == {"ns/a": "a1"}
+                assert await item() is UNCHANGED
+                assert await item() is UNCHANGED
+            assert {each.target for each in api.comparisons} == {"/api/v1/namespaces/ns/configmaps/a"}
+            assert len(api.queries) == 1, "and the watch goes on"
+
+    run(main, loop)
+
+
+def test_of_several_objects_a_silent_watch_asks_for_one_of_them() -> None:
+    async def main() -> None:
+        async with cluster(watch(BEGIN), compared=[listing(5, obj("a", 1), token="more")]) as api:
+            async with followed(api.kube(), pace=PROBING) as item:
+                assert contents(await item()) == {"ns/a": "a1"}
+                assert await item() is UNCHANGED
+            assert api.comparisons[0].target == "/api/v1/namespaces/ns/configmaps?limit=1"
+
+    run(main)
+
+
+@pytest.mark.parametrize("answer", [one(obj("a", 4)), refusal(404, "NotFound", name="a")], ids=["older", "gone"])
+def test_an_object_that_is_not_as_the_watch_has_shown_it_is_listed(answer: bytes) -> None:
+    async def main() -> None:
+        begin = event("ADDED", obj("a", 8)) + bookmark(9, end=True)
+        again = bookmark(6, end=True)
+        pace = replace(PROBING, settle=0.02)
+        async with cluster(watch(begin), watch(again), compared=[answer]) as api:
+            async with followed(api.kube(), ONE, pace=pace) as item:
+                assert contents(await item()) == {"ns/a": "a8"}
+                assert await item() == {}
+            assert "resourceVersion" not in api.queries[1], "whatever is the newest"
+
+    run(main)
+
+
+def test_who_may_not_get_the_object_compares_by_a_list() -> None:
+    async def main() -> None:
+        async with cluster(watch(BEGIN), compared=[refusal(403), listing(5, obj("a", 1))]) as api:
+            async with followed(api.kube(), ONE, pace=PROBING) as item:
+                assert contents(await item()) == {"ns/a": "a1"}
+                assert await item() is UNCHANGED
+                assert await item() is UNCHANGED
+            first, *others = (each.target for each in api.comparisons)
+            assert first == "/api/v1/namespaces/ns/configmaps/a"
+            assert set(others) == {"/api/v1/namespaces/ns/configmaps?fieldSelector=metadata.name%3Da&limit=1"}
+
+    run(main)
+
+
+@loops
+def test_events_do_not_wait_for_a_comparison_and_what_is_closed_ends_it(loop: str) -> None:
+    async def main() -> None:
+        asked = asyncio.Event()
+
+        async def hang(_: Api) -> bool:
+            asked.set()
+            await asyncio.Event().wait()
+            return False
+
+        def comparing() -> int:
+            return sum("Follower._compare" in repr(task.get_coro()) for task in asyncio.all_tasks())
+
+        async def begin(api: Api) -> bool:
+            assert api.server is not None
+            await api.server.write(HEAD)
+            await api.chunk(BEGIN)
+            await asked.wait()
+            await api.chunk(event("MODIFIED", obj("a", 6)))
+            await api.server.gone()
+            return False
+
+        async with cluster(begin, compared=[hang]) as api:
+            async with followed(api.kube(), ONE, pace=replace(PROBING, answer=30.0)) as item:
+                assert contents(await item()) == {"ns/a": "a1"}
+                assert contents(await item()) == {"ns/a": "a6"}
+                assert comparing() == 1
+            assert comparing() == 0
+
+    run(main, loop)
+
+
+@loops
+def test_a_way_to_the_server_that_passes_nothing_on_any_more_is_noticed_by_the_silence(loop: str) -> None:
+    """The kernel at the other end still acknowledges, as that of a load balancer does: no keep-alive finds that."""
+
+    async def main() -> None:
+        async with (
+            cluster(watch(BEGIN), compared=[one(obj("a", 1))]) as api,
+            Passing(api.url) as way,
+            followed(api.kube(url=way.url), ONE, pace=PROBING) as item,
+        ):
+            assert contents(await item()) == {"ns/a": "a1"}
+            assert await item() is UNCHANGED
+            way.stop()
+            while (said := await item()) is UNCHANGED:  # it was under way
+                pass
+            assert isinstance(said, Trouble)
+            assert "does not answer in time" in said.reason
+            way.go_on()
+            while await item() is not UNCHANGED:
+                pass
+
+    run(main, loop)
+
+
+def test_what_happens_to_a_watch_is_in_the_debug_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        begin = NO_STREAM, listing(5, obj("a", 8)), watch(drop=True), watch()
+        old = listing(3, obj("a", 2))
+        gone = watch(event("ERROR", status(410)))
+        async with cluster(*begin, old, gone, old, watch(), compared=[old]) as api, followed(api.kube()) as item:
+            assert contents(await item()) == {"ns/a": "a8"}
+            assert contents(await item()) == {"ns/a": "a2"}
+            assert await item() is UNCHANGED
+
+    with caplog.at_level("DEBUG", "wigwag.kube"):
+        run(main)
+    for words in (
+        "configmaps ns/*: list from version 0",
+        "configmaps ns/*: list from the newest",
+        "configmaps ns/*: watch from version 5",
+        "configmaps ns/*: the watch failed: ",
+        "configmaps ns/*: compared with the server, which is at 3: the server's version went from 5 back to 3",
+        "configmaps ns/*: the server's version went from 5 back to 3; all of it is listed again",
+        "configmaps ns/*: the watch failed: the API server answered 410",
+        "configmaps ns/*: all objects are listed again, since 3",
+    ):
+        assert words in caplog.text
 
 
 def test_the_spec_is_what_the_watch_is() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -22,14 +23,14 @@ HOUR = 3600.0
 REFUSED = Fault("no connection")
 
 
-def schedule(seed: int) -> World:
+def schedule(seed: int, *, restores: bool = False) -> World:
     """Run one world through faults, and then through peace."""
-    world = World(seed)
+    world = World(seed, restores=restores)
     for _ in range(world.random.randrange(5, 60)):
         world.turn()
-    assert world.whole() <= world.causes, "the whole list was asked for without a cause"
+    assert restores or world.whole() <= world.causes, "the whole list was asked for without a cause"
     world.calm = True
-    for _ in range(12):
+    for _ in range(60 if restores else 12):
         world.turn()
         if world.published == world.server.state() and not world.trouble:
             break
@@ -50,6 +51,18 @@ def test_whatever_happens_the_last_state_is_the_servers_and_every_state_was_once
         except BaseException as error:
             error.add_note(f"to see it again: schedule({seed})")
             raise
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_a_server_that_goes_back_is_followed_again_however_often_that_happens(batch: int) -> None:
+    restores = 0
+    for seed in range(batch, SCHEDULES // 6, BATCHES):
+        try:
+            restores += schedule(seed, restores=True).server.restores
+        except BaseException as error:
+            error.add_note(f"to see it again: schedule({seed}, restores=True)")
+            raise
+    assert restores > 20
 
 
 def obj(name: str, version: int, content: str = "") -> Record[Any]:
@@ -107,7 +120,21 @@ class Driven:
         while self.reflector.open:
             self.now = self.reflector.wake
             found += self.reflector.waited(self.now)
+            self.reflector.check(self.now)  # which is never answered, either
         return found
+
+    def check(self) -> Ask:
+        """Let time pass until the next comparison."""
+        while (asked := self.reflector.check(self.now)) is None:
+            self.now = max(self.now, self.reflector.wake)
+            self.reflector.waited(self.now)
+            assert self.reflector.open, "no comparison was asked for"
+        return asked
+
+    def compared(self, *records: Record[Any], version: int | str = "") -> list[Any]:
+        """Answer a comparison with metadata."""
+        heads: tuple[Record[None], ...] = tuple(Record(each.key, each.version, None, uid=each.uid) for each in records)
+        return self.reflector.checked(Page(str(version), "", heads), self.now)
 
     def listed(self, *records: Record[Any], version: int = 10) -> None:
         """Bring it to where a list has come, and a watch is open."""
@@ -392,6 +419,296 @@ def test_while_there_are_signs_of_life_no_list_is_compared() -> None:
     assert [asked.how for asked in driven.asks[1:]] == ["watch"] * 101
 
 
+# comparisons with the server
+
+
+def test_a_watch_that_is_opened_again_confirms_nothing_until_it_was_compared() -> None:
+    """A server that was restored accepts the watch, and sends bookmarks on it."""
+    driven = Driven()
+    driven.listed(obj("a", 8), version=30)
+    driven.failed(REFUSED, after=60.0)
+    assert driven.opened().version == "30"
+    assert driven.heard(Mark("30"), after=1.2) == []
+    asked = driven.check()
+    assert (asked.how, asked.query()) == ("compare", (("limit", "500"),))
+    assert driven.compared(obj("a", 8), version=30) == [UNCHANGED]
+    assert driven.heard(Mark("31"), after=60.0) == [UNCHANGED]
+
+
+@pytest.mark.parametrize("after", [0.5, 400.0], ids=["at once", "before its time"])
+def test_a_watch_that_the_server_ended_early_is_compared_and_one_that_timed_out_is_not(after: float) -> None:
+    """A server that shuts down in good order ends its watches in good order."""
+    driven = Driven()
+    driven.listed(obj("a", 8), version=30)
+    driven.heard(Mark("31"))
+    assert driven.ended(after=after) == []
+    driven.opened()
+    assert driven.check().how == "compare"
+    assert driven.compared(obj("a", 8), version=31) == [UNCHANGED]
+    assert driven.ended(after=driven.asks[-1].seconds) == [UNCHANGED]
+    driven.opened()
+    driven.now += 1.0
+    assert driven.reflector.waited(driven.now) == [UNCHANGED], "at the same server, that it goes on is enough"
+
+
+def restored(driven: Driven) -> None:
+    """The next answer shows that the server went back, and a list what it has."""
+    before = driven.now
+    asked = driven.ask()
+    assert (asked.how, asked.query(), driven.now) == ("list", (("limit", "500"),), before)
+    assert state(driven.reflector.listed(page(7, obj("a", 4)), driven.now)) == {"a": "a4"}
+    assert driven.opened().version == "7"
+    assert state(driven.heard(there("a", 9))) == {"a": "a9"}
+
+
+def test_a_list_whose_version_is_below_ours_shows_a_restore_though_no_object_changed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    driven = Driven()
+    driven.listed(obj("a", 4), version=30)
+    driven.failed(REFUSED, after=60.0)
+    driven.opened()
+    driven.check()
+    assert driven.compared(obj("a", 4), version=7) == []
+    assert "the server's version went from 30 back to 7; all of it is listed again" in caplog.text
+    assert not driven.reflector.open
+    driven.ask()
+    assert driven.reflector.listed(page(7, obj("a", 4)), driven.now) == [UNCHANGED]
+    assert driven.opened().version == "7"
+
+
+def test_a_restore_is_found_by_an_object_though_the_server_has_passed_our_version() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 20), version=30)
+    driven.failed(REFUSED, after=60.0)
+    driven.opened()
+    driven.check()
+    assert driven.compared(obj("a", 4), version=50) == []
+    restored(driven)
+
+
+@pytest.mark.parametrize("event", [Mark("20"), there("b", 20)], ids=["bookmark", "event"])
+def test_a_version_below_ours_is_a_reason_to_compare_at_once_and_confirms_nothing(event: Any) -> None:
+    driven = Driven()
+    driven.listed(obj("a", 18), version=10)
+    driven.heard(Mark("30"))
+    before = driven.now
+    assert not [said for said in driven.heard(event, after=5.0) if said is UNCHANGED]
+    assert (driven.check().how, driven.now) == ("compare", before + 5.0)
+    assert driven.compared(obj("a", 4), version=20) == []
+    restored(driven)
+
+
+def test_a_version_below_ours_during_a_comparison_is_a_reason_for_another() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 18), version=10)
+    driven.heard(Mark("30"))
+    assert driven.check().how == "probe"
+    driven.heard(Mark("20"))
+    assert driven.compared(obj("a", 18)) == []
+    before = driven.now
+    assert (driven.check().how, driven.now) == ("compare", before)
+
+
+def test_all_objects_are_compared_every_few_minutes_though_bookmarks_come() -> None:
+    for chance, seconds in ((0.0, 120.0), (0.5, 180.0), (1.0, 240.0)):
+        driven = Driven(chance=chance, longest=300.0)
+        driven.listed(obj("a", 1), version=10)
+        version = 10
+        while (asked := driven.reflector.check(driven.now)) is None:
+            driven.heard(Mark(str(version := version + 1)), after=10.0)
+        assert (asked.how, driven.now) == ("compare", seconds)
+
+
+def test_after_some_seconds_of_silence_the_server_is_asked_for_one_object() -> None:
+    for chance, seconds in ((0.0, 15.0), (0.5, 17.5), (1.0, 20.0)):
+        driven = Driven(chance=chance)
+        driven.listed(obj("a", 1), version=10)
+        driven.heard(Mark("11"), after=9.0)
+        heard = driven.now
+        asked = driven.check()
+        assert (asked.how, asked.limit, driven.now) == ("probe", 1, heard + seconds)
+        assert driven.compared(obj("a", 1)) == [UNCHANGED]
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["in its first minute", "after five minutes"])
+def test_a_connection_that_dies_without_a_word_is_found_within_half_a_minute(first: bool) -> None:
+    driven = Driven(streams=True)
+    driven.opened()
+    driven.heard(there("a", 3), Mark("9", end=True), after=5.0)
+    for number in range(0 if first else 5):
+        driven.heard(Mark(str(10 + number)), after=60.0)
+    began = driven.now
+    driven.check()
+    driven.now += Pace().answer
+    assert driven.reflector.check_failed(Fault("does not answer"), driven.now) == [Trouble("does not answer")]
+    assert not driven.reflector.open
+    assert driven.now - began < 30.0
+    assert driven.ask().how == "watch"
+
+
+def test_a_connection_that_something_holds_open_is_given_up_when_bookmarks_stay_away() -> None:
+    """Also in its first minute: the bookmark that ends the initial objects counts."""
+    driven = Driven(streams=True)
+    driven.opened()
+    driven.heard(there("a", 3), Mark("9", end=True), after=5.0)
+    began = driven.now
+    while driven.reflector.open:
+        driven.now = driven.reflector.wake
+        driven.reflector.waited(driven.now)
+        if driven.reflector.check(driven.now) is not None:
+            driven.compared(obj("a", 3))
+    assert driven.now == began + 100.0
+
+
+def test_what_a_dead_watch_has_missed_is_found_by_a_comparison_when_it_has_had_time_to_come() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 8), obj("b", 9), version=30)
+    driven.check()
+    assert driven.compared(obj("a", 31)) == [], "it may be on its way"
+    asked = driven.now
+    driven.now = driven.reflector.wake
+    assert driven.now == asked + 5.0
+    assert driven.reflector.waited(driven.now) == []
+    assert driven.ask().how == "list"
+
+
+def test_an_event_that_a_comparison_was_faster_than_is_no_difference() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 8), obj("b", 9), version=30)
+    driven.check()
+    assert driven.compared(obj("a", 31), version=32) == []
+    assert state(driven.heard(there("a", 31), gone("b", 32), after=1.0)) == {"a": "a31"}
+    assert driven.check().how == "probe"
+    assert driven.compared(obj("a", 31)) == [UNCHANGED]
+
+
+def test_a_set_that_changes_all_the_time_is_confirmed_when_what_was_on_its_way_has_come() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 8), version=30)
+    driven.failed(REFUSED, after=60.0)
+    driven.opened()
+    driven.check()
+    assert driven.compared(obj("a", 31), version=31) == []
+    assert state(driven.heard(there("a", 31), there("b", 32), after=1.0)) == {"a": "a31", "b": "b32"}
+    assert driven.heard(Mark("33")) == []
+    driven.now = driven.reflector.wake
+    assert driven.reflector.waited(driven.now) == [UNCHANGED]
+    assert driven.heard(Mark("34")) == [UNCHANGED]
+
+
+def test_what_changes_while_a_comparison_is_under_way_is_no_difference() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 8), obj("b", 9), version=30)
+    driven.check()
+    driven.heard(there("a", 31), gone("b", 32), there("c", 33))
+    assert driven.compared(obj("a", 8), obj("b", 9), version=30) == [UNCHANGED]
+
+
+def test_another_object_of_the_same_name_and_version_is_a_difference() -> None:
+    driven = Driven()
+    driven.listed(replace(obj("a", 8), uid="1"), version=30)
+    driven.check()
+    driven.compared(replace(obj("a", 8), uid="2"))
+    assert driven.ask().how == "list"
+
+
+def test_an_object_that_cannot_be_decoded_is_no_difference() -> None:
+    driven = Driven()
+    driven.listed(Record(("ns", "bad"), "8", None, "bad"), version=30)
+    driven.heard(Change(Record(("ns", "worse"), "31", None, "bad")))
+    driven.check()
+    assert driven.compared(obj("bad", 8), obj("worse", 31)) == [UNCHANGED]
+
+
+def test_a_comparison_in_pages_is_judged_as_a_whole() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 8), obj("b", 9), version=30)
+    driven.failed(REFUSED, after=60.0)
+    driven.opened()
+    driven.check()
+    assert driven.reflector.checked(Page("30", "more", (Record(("ns", "a"), "8", None),)), driven.now) == []
+    asked = driven.check()
+    assert (asked.how, asked.query()) == ("compare", (("limit", "500"), ("continue", "more")))
+    assert driven.compared(obj("b", 9), version=30) == [UNCHANGED]
+
+
+def test_a_server_whose_lists_are_not_what_its_objects_are_is_told_and_not_listed_again_and_again() -> None:
+    """That is how an API server is that goes on while its etcd is restored."""
+    driven = Driven()
+    driven.listed(obj("a", 20), version=30)
+    assert driven.check().how == "probe"
+    driven.compared(obj("a", 4))
+    assert driven.ask().how == "list"
+    assert driven.reflector.listed(page(31, obj("a", 20)), driven.now) == [], "it does not confirm what is in doubt"
+    driven.opened()
+    for _ in range(10):
+        assert driven.check().how == "probe"
+        [said] = driven.compared(obj("a", 4))
+        assert "the API server contradicts itself: ns/a has version 4 on the server" in said.reason
+        assert "restart the API server" in said.reason
+        assert driven.heard(Mark("31"), after=1.0) == []
+    assert driven.reflector.open
+    driven.check()
+    assert driven.compared(obj("a", 20)) == [UNCHANGED]
+
+
+def test_a_server_that_contradicted_itself_is_listed_when_it_was_restarted() -> None:
+    driven = Driven(verify=0.0)
+    driven.listed(obj("a", 20), version=30)
+    driven.check()
+    driven.compared(obj("a", 4))
+    driven.ask()
+    driven.reflector.listed(page(31, obj("a", 20)), driven.now)
+    driven.opened()
+    driven.check()
+    [said] = driven.compared(obj("a", 4))
+    assert "contradicts itself" in said.reason
+    driven.failed(REFUSED, after=5.0)
+    driven.opened()
+    driven.check()
+    assert driven.compared(obj("a", 4), version=31) == []
+    assert driven.ask().how == "list"
+
+
+@pytest.mark.parametrize("code", [401, 404, 500, 503])
+def test_a_server_that_cannot_be_compared_with_is_told_and_followed(code: int) -> None:
+    """One that has lost its etcd still sends bookmarks."""
+    driven = Driven()
+    driven.listed(obj("a", 8), version=30)
+    driven.check()
+    [said] = driven.reflector.check_failed(status(code), driven.now)
+    assert isinstance(said, Trouble)
+    assert driven.reflector.open
+    assert driven.heard(Mark("31"), after=1.0) == []
+    assert state(driven.heard(there("a", 32))) == {"a": "a32"}
+    assert driven.check().how == "compare"
+    assert driven.compared(obj("a", 32), version=33) == [UNCHANGED]
+
+
+def test_a_busy_server_is_asked_later_and_that_is_no_trouble() -> None:
+    driven = Driven()
+    driven.listed(obj("a", 8), version=30)
+    driven.check()
+    before = driven.now
+    assert driven.reflector.check_failed(status(429, retry_after=50.0), driven.now) == []
+    assert driven.heard(Mark("31"), after=1.0) == [UNCHANGED]
+    driven.check()
+    assert driven.now == before + 50.0
+
+
+def test_who_may_watch_and_not_list_is_followed_all_the_same_and_lists_where_it_would_compare() -> None:
+    driven = Driven(streams=True)
+    driven.opened()
+    driven.heard(there("a", 3), Mark("9", end=True))
+    driven.check()
+    assert driven.reflector.check_failed(status(403), driven.now) == []
+    assert driven.heard(Mark("31"), after=1.0) == [UNCHANGED]
+    driven.failed(REFUSED, after=60.0)
+    asked = driven.ask()
+    assert (asked.how, asked.version) == ("stream", "")
+
+
 # streams
 
 
@@ -400,7 +717,7 @@ def test_a_watch_that_ends_is_followed_by_another_from_the_last_version_at_once(
     driven.listed(obj("a", 1), version=10)
     driven.heard(there("b", 12))
     driven.heard(Mark("15"))
-    assert driven.ended(after=400.0) == [UNCHANGED]
+    assert driven.ended(after=450.0) == [UNCHANGED]
     before = driven.now
     asked = driven.ask()
     assert (asked.how, asked.version, driven.now) == ("watch", "15", before)
@@ -425,7 +742,7 @@ def test_events_that_come_twice_late_or_in_another_order_do_no_harm() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), obj("b", 2), version=10)
     assert state(driven.heard(there("a", 14), there("a", 12), gone("b", 13), there("b", 11))) == {"a": "a14"}
-    assert driven.heard(there("a", 14), there("b", 2), gone("a", 9)) == [UNCHANGED]
+    assert driven.heard(there("a", 14), there("b", 2), gone("a", 9)) == [], "and confirm nothing"
     assert state(driven.heard(there("b", 15), gone("b", 13))) == {"a": "a14", "b": "b15"}
     driven.failed(REFUSED, after=60.0)
     assert driven.ask().version == "15"
@@ -434,7 +751,7 @@ def test_events_that_come_twice_late_or_in_another_order_do_no_harm() -> None:
 def test_what_happened_before_the_list_does_not_come_back() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    assert driven.heard(there("deleted long ago", 5)) == [UNCHANGED]
+    assert driven.heard(there("deleted long ago", 5)) == []
 
 
 def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
@@ -476,7 +793,7 @@ def test_a_dead_connection_to_a_server_that_sends_bookmarks_is_found_sooner() ->
     driven.heard(Mark("11"), after=60.0)
     began = driven.now
     driven.silent()
-    assert driven.now == began + 150.0
+    assert driven.now == began + 100.0
     asked = driven.ask()
     assert (asked.how, asked.version) == ("watch", "11")
 
@@ -510,10 +827,10 @@ def test_a_connection_that_breaks_once_is_no_trouble_and_one_that_stays_away_is(
     driven.ask()
     assert driven.failed(Fault("no connection: refused")) == [Trouble("no connection: refused")]
     driven.opened()
-    assert driven.reflector.waited(driven.now) == []
-    driven.now = driven.reflector.wake
-    assert driven.reflector.waited(driven.now) == [UNCHANGED]
-    assert driven.now == driven.reflector._stream.opened + 1.0  # type: ignore[union-attr]
+    opened = driven.now
+    assert driven.check().how == "compare"
+    assert driven.now == opened + 1.5
+    assert driven.compared(obj("a", 1), version=10) == [UNCHANGED]
 
 
 def test_before_anything_is_known_every_failure_is_told() -> None:

@@ -10,6 +10,7 @@ Each part can be killed and started again on the same data and port.
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -101,6 +102,25 @@ class ControlPlane:
         self._store.call("POST", "/v3/kv/compaction", {"revision": str(revision), "physical": True})
         return revision
 
+    def back_up(self) -> Path:
+        """Copy the data of etcd, which is stopped for that, and return where the copy is."""
+        copy = self.folder / f"etcd-at-{self.revision()}"
+        self.etcd.stop()
+        shutil.copytree(self._data, copy)
+        self.etcd.start()
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """Put an earlier copy of etcd's data back: its revisions go on from there."""
+        self.etcd.kill()
+        shutil.rmtree(self._data)
+        shutil.copytree(copy, self._data)
+        self.etcd.start()
+
+    @property
+    def _data(self) -> Path:
+        return self.folder / "etcd"
+
     @property
     def _store(self) -> Rest:
         return Rest(f"http://127.0.0.1:{self._etcd_port}")
@@ -108,7 +128,7 @@ class ControlPlane:
     def _etcd(self) -> Server:
         client, peer = self._store.address, f"http://127.0.0.1:{self._peer_port}"
         flags = {
-            "data-dir": self.folder / "etcd",
+            "data-dir": self._data,
             "listen-client-urls": client,
             "advertise-client-urls": client,
             "listen-peer-urls": peer,

@@ -21,7 +21,7 @@ from tests.real.access import Access
 from tests.sources.faulty import Authority
 from tests.tunnel import until_either_ends
 
-_REQUEST = re.compile(rb"(?:GET|POST|PUT|PATCH|DELETE) (/\S*) HTTP/1\.1\r\n")
+_REQUEST = re.compile(rb"(?:GET|POST|PUT|PATCH|DELETE) (/\S*) HTTP/1\.1\r\n((?:[^\r\n]+\r\n)*)\r\n")
 _ANSWER = re.compile(rb'HTTP/1\.1 (?P<status>\d{3}) |"code":(?P<code>\d{3})\b')
 _LONGEST = 4096
 """Longer than what either of these can match: so much is kept to be matched with what comes next."""
@@ -36,6 +36,8 @@ class Exchange:
     """0: there was no answer."""
     codes: list[int] = field(default_factory=list)
     """Those of the errors in its body."""
+    metadata: bool = False
+    """Whether it asks for metadata alone, to compare."""
 
     @property
     def watch(self) -> bool:
@@ -54,6 +56,16 @@ class Tap(Upstream):
         super().__init__(self._pass, Authority(folder, "authority of the tap"))
         self._access, self._context_out = access, ssl.create_default_context(cadata=access.authority)
         self.exchanges: list[Exchange] = []
+        self._passes = asyncio.Event()
+        self._passes.set()
+
+    def hold(self) -> None:
+        """Pass nothing on, on any connection, and close none: what a dead server looks like behind a load balancer."""
+        self._loop.call_soon_threadsafe(self._passes.clear)
+
+    def release(self) -> None:
+        """Pass on what has come meanwhile, and what comes."""
+        self._loop.call_soon_threadsafe(self._passes.set)
 
     @property
     def access(self) -> Access:
@@ -65,8 +77,8 @@ class Tap(Upstream):
         return Access(f"https://{self.address}", self.ca_path.read_text(), access.token)
 
     def since(self, number: int, resource: str = "featureflags") -> list[Exchange]:
-        """Return the requests about a resource, without the first so many of all."""
-        return [each for each in self.exchanges[number:] if f"/{resource}" in each.target]
+        """Return the requests about a resource, without the first so many of all, and without comparisons."""
+        return [each for each in self.exchanges[number:] if f"/{resource}" in each.target and not each.metadata]
 
     async def _pass(self, reader: Reader, writer: Writer) -> None:
         url = urlsplit(self._access.server)
@@ -74,14 +86,14 @@ class Tap(Upstream):
         try:
             mine: list[Exchange] = []
             await until_either_ends(
-                _pump(reader, there_writer, _REQUEST, lambda found: self._asked(found, mine)),
-                _pump(there_reader, writer, _ANSWER, lambda found: _answered(found, mine)),
+                _pump(reader, there_writer, self._passes, _REQUEST, lambda found: self._asked(found, mine)),
+                _pump(there_reader, writer, self._passes, _ANSWER, lambda found: _answered(found, mine)),
             )
         finally:
             there_writer.transport.abort()
 
     def _asked(self, found: re.Match[bytes], mine: list[Exchange]) -> None:
-        mine.append(Exchange(found[1].decode()))
+        mine.append(Exchange(found[1].decode(), metadata=b"PartialObjectMetadata" in found[2]))
         self.exchanges.append(mine[-1])
 
 
@@ -93,11 +105,16 @@ def _answered(found: re.Match[bytes], mine: list[Exchange]) -> None:
 
 
 async def _pump(
-    reader: Reader, writer: Writer, wanted: re.Pattern[bytes], note: Callable[[re.Match[bytes]], None]
+    reader: Reader,
+    writer: Writer,
+    passes: asyncio.Event,
+    wanted: re.Pattern[bytes],
+    note: Callable[[re.Match[bytes]], None],
 ) -> None:
     """Pass on what comes; tell of what is wanted before whoever gets it can act on it."""
     text = b""
     while data := await reader.read(1 << 16):
+        await passes.wait()
         text += data
         end = 0
         for found in wanted.finditer(text):

@@ -136,7 +136,8 @@ def test_one_that_is_not_there_is_an_error_unless_it_is_optional(namespace: Name
         updater.start()
     assert not updater.running
     with dflag.setup(flags, ConfigMap(namespace.name, "flags", optional=True)) as updater:
-        assert (updater.errors, updater.problems, updater.statuses[0].state) == (0, (), "live")
+        until(lambda: updater.statuses[0].state == "live", "the answer that there is none")
+        assert (updater.errors, updater.problems) == (0, ())
         write(namespace, {"rate": "20"})
         becomes(rate, 20)
         delete(namespace)

@@ -5,7 +5,9 @@
 
 Annotations are read from the downward API's volume where it is mounted, and otherwise from the API server. Until they
 name something the source has not answered, and its status says why. Afterwards nothing that goes wrong with them takes
-flags away: a name that cannot be read, or is gone, leaves what it named before.
+flags away, and all of it is in the status: annotations that are gone or cannot be read leave what they named before. Of
+several references, a malformed one does not affect the others; while there is one, those that the annotation no longer
+names stay, too, because one of them may be what it was before the mistake.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from wigwag.sources.kinds import Documents
     from wigwag.sources.kubernetes.hub import Hub
 
-    References: TypeAlias = tuple[str, ...]
+    Names: TypeAlias = tuple[str, ...]
     """Names of FeatureFlags, each with its namespace; later ones win."""
     Told: TypeAlias = tuple[Mapping[str, str], str]
     """The annotations of a pod, and its namespace."""
@@ -48,7 +50,20 @@ OPERATORS = "openfeature.dev/featureflagsource"
 MOST = 50
 """References; each is a watch."""
 _LARGEST = 1 << 20
+_SHOWN = 100
 log = logging.getLogger("wigwag.agent")
+
+
+class References(NamedTuple):
+    """What annotations name, and what is wrong with them."""
+
+    names: Names
+    problem: str = ""
+
+    def after(self, before: Names) -> Names:
+        """Return what to follow, after this: if something is malformed, also what was named before."""
+        kept = tuple(name for name in before if name not in self.names) if self.problem else ()
+        return kept + self.names
 
 
 def agent_sources(options: AgentOptions, remark: Callable[[str], object] = log.warning) -> tuple[Source, ...]:
@@ -68,80 +83,111 @@ def documents(source: Source, hub: Hub) -> Documents:
 def references(annotations: Mapping[str, str], namespace: str) -> References:
     """Return what annotations name; `UsageError` if that is nothing.
 
-    >>> references({"openfeature.dev/featureflag": "base, team-b/shop"}, "team-a")
+    >>> references({"openfeature.dev/featureflag": "base, team-b/shop"}, "team-a").names
     ('team-a/base', 'team-b/shop')
-    >>> references({ORDER: 'flags"', ORDER + "-namespace": "ops"}, "team-a")
+    >>> references({ORDER: 'flags"', ORDER + "-namespace": "ops"}, "team-a").names
     ('ops/flags',)
+    >>> references({ORDER: "a/b/c, flags"}, "ops").problem
+    "the annotation openfeature.agent/standing-orders-resource of this pod has 'a/b/c'; write NAME or NAMESPACE/NAME"
     """
     for annotation in ANNOTATIONS:
         if annotation in annotations:
             home = annotations.get(f"{annotation}-namespace", "").strip(' "') or namespace
-            names = [each.strip(' "') for each in annotations[annotation].split(",")]
-            found = tuple(dict.fromkeys(_whole(name, home) for name in names if name))
-            if found and len(found) <= MOST:
-                return found
-            raise UsageError(
-                f"the annotation {annotation} of this pod names {len(found)} FeatureFlags; name 1 to {MOST}"
-            )
+            return _references(annotation, annotations[annotation], home)
     hint = f" ({OPERATORS} is for the operator)" if OPERATORS in annotations else ""
     raise UsageError(f"this pod has no annotation {ANNOTATION}{hint}; write the name of a FeatureFlag into it")
 
 
-def _whole(name: str, namespace: str) -> str:
-    return name if "/" in name else f"{namespace}/{name}"
+def _references(annotation: str, value: str, home: str) -> References:
+    names = (each.strip(' "') for each in value.split(","))
+    whole = dict.fromkeys(name if "/" in name else f"{home}/{name}" for name in names if name)
+    bad = [name for name in whole if not _is_name(name)]
+    found = tuple(name for name in whole if name not in bad)
+    where = f"the annotation {annotation} of this pod"
+    problem = ""
+    if bad:
+        said = ", ".join(repr(name[:_SHOWN]) for name in bad[:3]) + (", …" if len(bad) > 3 else "")
+        problem = f"{where} has {said}; write NAME or NAMESPACE/NAME"
+    if len(found) > MOST or not whole:
+        raise UsageError(f"{where} names {len(found)} FeatureFlags; name 1 to {MOST}")
+    if not found:
+        raise UsageError(problem)
+    return References(found, problem)
+
+
+def _is_name(name: str) -> bool:
+    from wigwag.sources.kubernetes.place import read_place
+
+    try:
+        return not read_place(name).labels and "?" not in name
+    except UsageError:
+        return False
 
 
 async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.environ) -> Documents:
     """Yield the document that the pod's annotations lead to."""
-    names: References = ()
+    names: Names = ()
+    problem = ""
     merger = Merger()
     while True:
         streams: dict[str, AsyncIterator[Any]] = {"": _named(source, hub, environment)}
         streams |= {name: kinds.documents(_reference(source, name), hub) for name in names}
-        state = _Located(names, merger)
+        state = _Located(names, problem, merger)
         async with closing(_together(hub, streams)) as items:
             async for name, item in items:
-                if not name and isinstance(item, tuple) and item != names:
-                    log.info("the annotations of this pod name %s", ", ".join(item))
-                    names = item
-                    break
+                if isinstance(item, References):
+                    wanted, problem = item.after(names), item.problem
+                    if wanted != names:
+                        log.info("the annotations of this pod name %s", ", ".join(item.names))
+                        names = wanted
+                        break
                 for told in state.take(name, item):
                     yield told
 
 
 def _reference(source: Source, name: str) -> Source:
-    """Return a FeatureFlag as a source; a name that is none is trouble with it, as soon as it is watched."""
+    """Return a FeatureFlag as a source."""
     return Source(name, "kubernetes", settings=replace(source.settings, address=""))
 
 
 class _Located:
     """What came of the references so far."""
 
-    def __init__(self, names: References, merger: Merger) -> None:
+    def __init__(self, names: Names, problem: str, merger: Merger) -> None:
+        """`problem`: what is wrong with the annotations, beside what they name."""
         self._merger, self._news = merger, False
         self._found: dict[str, Document | None] = dict.fromkeys(names)
-        self._troubles: dict[str, Trouble] = {}
+        self._troubles: dict[str, Trouble] = self._of_annotations(problem)
         self._problem: Trouble | None = None
         """What is wrong with the last document."""
 
     def take(self, name: str, item: Any) -> list[Document | Trouble | Unchanged]:
         """Take in what one of the streams yields; return what is to be told."""
-        before = self._troubles.pop(name, None)
+        if not name:
+            return self._annotated(item.reason if isinstance(item, Trouble) else item.problem)
+        self._troubles.pop(name, None)
         if isinstance(item, Trouble):
             self._troubles[name] = item
-        if not name and self._found:
-            if isinstance(item, Trouble) and item != before:
-                log.warning("what the annotations of this pod named before is still followed: %s", item.reason)
-            return []
-        if isinstance(item, Document):
+        elif isinstance(item, Document):
             self._found[name], self._news = item, True
         if any(document is None and each not in self._troubles for each, document in self._found.items()):
             return []  # its first word is still to come
         return self._whole() if self._news else [self._trouble or UNCHANGED]
 
+    def _annotated(self, problem: str) -> list[Document | Trouble | Unchanged]:
+        """Take in what is wrong with the annotations. That all is well with them does not confirm any flag."""
+        self._troubles.pop("", None)
+        self._troubles = self._of_annotations(problem) | self._troubles
+        return [self._troubles[""]] if problem else []
+
+    def _of_annotations(self, problem: str) -> dict[str, Trouble]:
+        """Return what is wrong with the annotations; what is followed all the same is in force."""
+        stays = f"; in force: {', '.join(self._found)}" if self._found else ""
+        return {"": Trouble(problem + stays)} if problem else {}
+
     @property
     def _trouble(self) -> Trouble | None:
-        return next((trouble for name, trouble in self._troubles.items() if name or not self._found), self._problem)
+        return next(iter(self._troubles.values()), self._problem)
 
     def _whole(self) -> list[Document | Trouble | Unchanged]:
         """Return the document, and what is wrong all the same."""
@@ -184,24 +230,25 @@ async def _together(hub: Hub, streams: Mapping[str, AsyncIterator[Any]]) -> Asyn
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _named(
-    source: Source, hub: Hub, environment: Mapping[str, str]
-) -> AsyncIterator[References | Trouble | Unchanged]:
-    """Yield what the pod's annotations name, from the downward API's volume or from the API server."""
-    bad: Trouble | None = None
+async def _named(source: Source, hub: Hub, environment: Mapping[str, str]) -> AsyncIterator[References | Trouble]:
+    """Yield what the pod's annotations name, from the downward API's volume or from the API server.
+
+    What was read before still holds when the server says that nothing has changed, so it is yielded again.
+    """
+    last: References | Trouble | None = None
     mounted = Path(source.settings.address, "annotations").exists()  # noqa: ASYNC240 - once, and local
     stream = _from_volume(source.settings.address, environment) if mounted else _from_server(hub, environment)
     async with closing(stream) as items:
         async for item in items:
-            if isinstance(item, Trouble | Unchanged):
-                yield item if isinstance(item, Trouble) else bad or item
+            if isinstance(item, Trouble):
+                yield item
                 continue
             try:
-                found, bad = references(*item), None
-                yield found
+                last = last if isinstance(item, Unchanged) else references(*item)
             except UsageError as error:
-                bad = Trouble(str(error))
-                yield bad
+                last = Trouble(str(error))
+            if last is not None:
+                yield last
 
 
 async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIterator[Told | Trouble | Unchanged]:

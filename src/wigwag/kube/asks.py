@@ -1,4 +1,7 @@
-"""The requests that a reflector makes: a page of a list, a watch, or a watch that begins with all that is there."""
+"""The requests that a reflector makes: a page of a list, a watch, or a watch that begins with all that is there.
+
+Beside a watch there are two for metadata alone (see `verify`): all objects, page by page, or one.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ ANY, NEWEST = "0", ""
 """Versions with a meaning: whatever the server has at hand, and the newest there is."""
 MOST_OBJECTS = 1_000_000
 MOST_PAGES = 20_000
+_LISTS = ("list", "compare", "probe")
 _NOT_OLDER = ("resourceVersionMatch", "NotOlderThan")
 
 
@@ -27,7 +31,7 @@ class Ask:
     (('limit', '500'), ('continue', 'abc'))
     """
 
-    how: Literal["list", "watch", "stream"]
+    how: Literal["list", "watch", "stream", "compare", "probe"]
     when: float
     """Not before this time."""
     version: str = NEWEST
@@ -39,12 +43,12 @@ class Ask:
     @property
     def verb(self) -> str:
         """What the server's rules call it."""
-        return "list" if self.how == "list" else "watch"
+        return "list" if self.how in _LISTS else "watch"
 
     def query(self) -> Query:
         """Return it as the server reads it."""
         version: Query = (("resourceVersion", self.version),) if self.version else ()
-        if self.how == "list":
+        if self.how in _LISTS:
             limit: Query = (("limit", str(self.limit)),) if self.limit else ()
             if self.token:  # which has the version in it
                 return (*limit, ("continue", self.token))

@@ -41,6 +41,7 @@ class Record(Generic[T]):
     value: T | None
     """None if it cannot be decoded."""
     problem: str = ""
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class _Meta(Struct, rename="camel", gc=False):
     name: str = ""
     namespace: str = ""
     resource_version: str = ""
+    uid: str = ""
 
 
 class _Head(Struct, gc=False):
@@ -125,6 +127,10 @@ def plain(raw: Raw) -> dict[str, Any]:
     return found
 
 
+def metadata_only(_: Raw) -> None:
+    """Decode nothing: of an object, only its name, version and uid are kept."""
+
+
 def read_page(body: bytes, decode: Decode[T]) -> Page[T]:
     """Read a part of a list; `MalformedError` if it is none."""
     try:
@@ -133,6 +139,14 @@ def read_page(body: bytes, decode: Decode[T]) -> Page[T]:
     except _BAD as error:
         raise MalformedError(f"the list cannot be read: {_said(error)}") from error
     return Page(found.metadata.resource_version, found.metadata.continue_, records)
+
+
+def read_object(body: bytes, decode: Decode[T]) -> Record[T]:
+    """Read a single object; `MalformedError` if it is none."""
+    try:
+        return _record(Raw(body), decode)
+    except _BAD as error:
+        raise MalformedError(f"the object cannot be read: {_said(error)}") from error
 
 
 def read_event(line: bytes, decode: Decode[T]) -> Event[T] | None:
@@ -187,9 +201,9 @@ def _record(raw: Raw, decode: Decode[T]) -> Record[T]:
     about = _head(raw).metadata
     key = about.namespace, about.name
     try:
-        return Record(key, about.resource_version, decode(raw))
+        return Record(key, about.resource_version, decode(raw), uid=about.uid)
     except _BAD as error:
-        return Record(key, about.resource_version, None, _said(error))
+        return Record(key, about.resource_version, None, _said(error), about.uid)
 
 
 def _said(error: Exception) -> str:

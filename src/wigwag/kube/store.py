@@ -4,12 +4,15 @@ Events may come twice, late, or in another order than they happened. So each obj
 that went leaves its last version behind for a while: what is older than that does not bring it back. Versions are
 compared only where they can be (decimal numbers, of one kind); otherwise the event that comes last counts. A list is
 the truth whatever its versions are, because a restored server counts from an earlier number.
+
+Every object the server has told of has an identity here (uid and version), also one that cannot be decoded: that is
+what `differing` compares with a list of metadata.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,12 +44,23 @@ def _number(version: str) -> bool:
     return version.isascii() and version.isdigit() and (version[0] != "0" or version == "0")
 
 
+class Identity(NamedTuple):
+    """Which object it is, and in which version."""
+
+    version: str = ""
+    uid: str = ""
+
+
+NOBODY = Identity()
+"""The identity of an object that is not known."""
+
+
 class Store(Generic[T]):
     """Objects by namespace and name."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
-        self._versions: dict[Key, str] = {}
+        self._known: dict[Key, Identity] = {}
         self._gone: dict[Key, str] = {}
 
     def __len__(self) -> int:
@@ -59,40 +73,61 @@ class Store(Generic[T]):
     def put(self, record: Record[T]) -> bool:
         """Take in an object, and tell whether that changed anything. One that cannot be decoded stays as it was."""
         key, value = record.key, record.value
-        known = self._versions.get(key) or self._gone.get(key, "")
+        known = self.identity(key).version or self._gone.get(key, "")
         if newer(record.version, known) is False:
             return False
-        if value is None or self._objects.get(key) == value:
-            self._versions.update({key: record.version} if key in self._objects else {})
-            return False
         self._gone.pop(key, None)
-        self._objects[key], self._versions[key] = value, record.version
+        self._known[key] = Identity(record.version, record.uid)
+        if value is None or self._objects.get(key) == value:
+            return False
+        self._objects[key] = value
         return True
 
     def remove(self, record: Record[T]) -> bool:
         """Take out an object, and tell whether that changed anything."""
         key = record.key
-        known = self._versions.get(key, "")
-        if newer(known, record.version):
+        if newer(self.identity(key).version, record.version):
             return False
         self._gone[key] = latest(record.version, self._gone.get(key, ""))
         if len(self._gone) > GONE:
             del self._gone[next(iter(self._gone))]
-        self._versions.pop(key, None)
+        self._known.pop(key, None)
         return self._objects.pop(key, None) is not None
 
     def replace(self, records: Iterable[Record[T]]) -> bool:
         """Have these objects and no others, and tell whether that changed anything."""
         before = self._objects
         objects: dict[Key, T] = {}
-        versions: dict[Key, str] = {}
+        known: dict[Key, Identity] = {}
         for record in records:
+            known[record.key] = Identity(record.version, record.uid)
             value = before.get(record.key) if record.value is None else record.value
             if value is not None:
-                objects[record.key], versions[record.key] = value, record.version
-        self._versions = versions
+                objects[record.key] = value
+        self._known = known
         self._gone.clear()
         if objects == before:
             return False
         self._objects = objects
         return True
+
+    def identity(self, key: Key) -> Identity:
+        """Return the identity of an object; `NOBODY` if there is none."""
+        return self._known.get(key, NOBODY)
+
+    def differing(self, records: Mapping[Key, Record[None]], since: str, *, whole: bool) -> dict[Key, str]:
+        """Return the objects that a list shows in another version than they have here, with that version.
+
+        What has changed here `since` a version is no difference. An object that the list does not show has an empty
+        version; if the list is not `whole`, that means nothing.
+        """
+        found = {
+            record.key: record.version
+            for record in records.values()
+            if Identity(record.version, record.uid) != self.identity(record.key)
+            and not newer(self.identity(record.key).version or self._gone.get(record.key, ""), since)
+        }
+        if whole:
+            gone = (key for key in self._known if key not in records)
+            found |= {key: "" for key in gone if not newer(self.identity(key).version, since)}
+        return found

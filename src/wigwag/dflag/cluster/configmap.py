@@ -40,7 +40,8 @@ class ConfigMap:
     flag_namespace: str = ""
     """What is put before a key to make the name of a flag."""
     optional: bool = False
-    """Whether there need not be such an object: then none is as good as one without keys."""
+    """Whether there need not be such an object: then none is as good as one without keys. A program then also starts
+    with its defaults while the API server does not answer, and goes on asking."""
     documents: tuple[str, ...] = ()
     """The keys that hold many flags each, by name or pattern; see `Directory.documents`."""
     most: int = 16 << 20
@@ -69,8 +70,8 @@ class ConfigMap:
 
     @property
     def required(self) -> bool:
-        """Always: that there is no object is an answer, too, and who cannot ask does not know it."""
-        return True
+        """Whether the API server must have answered at the start; otherwise it is asked again in the background."""
+        return not self.optional
 
     def watched(self) -> KubeWatch:
         """Return what is watched: the one object, so that a Role with its name is enough."""
@@ -80,14 +81,14 @@ class ConfigMap:
         """Return the same at a position."""
         return replace(self, position=position)
 
-    def read(self) -> Contents | Trouble:
+    def read(self) -> Contents | Trouble | None:
         """Return what it holds; the caller waits for the API server."""
         from wigwag.dflag.cluster.outside import outside
 
         return outside(self.look)
 
-    async def look(self) -> Contents | Trouble:
-        """Return what it holds, or why that cannot be known."""
+    async def look(self) -> Contents | Trouble | None:
+        """Return what it holds, or why that cannot be known; None if the server has not told, and need not have."""
         from wigwag.dflag.cluster.watch import look
 
         return await look(self)

@@ -8,6 +8,7 @@ there is one way to ask, and one to be refused.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from wigwag.kube.reflector import Item
 
     Held: TypeAlias = dict[str, bytes] | Trouble
+log = logging.getLogger("wigwag.dflag")
 PATIENCE = 45.0
 """The seconds that a single look may take: more than the API server gets for the beginning of an answer."""
 
@@ -68,16 +70,30 @@ def decode(raw: Raw) -> Held:
         return Trouble(str(error) if isinstance(error, MsgspecError) else type(error).__name__)
 
 
-async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Trouble:
-    """Return what a ConfigMap holds now, or why that cannot be known."""
+async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Trouble | None:
+    """Return what a ConfigMap holds now, or why that cannot be known.
+
+    If it is optional, a server that does not answer is no reason not to start: None, and the watch goes on asking.
+    """
     try:
-        async with asyncio.timeout(patience):
-            found = await first(watch(place))
-    except TimeoutError:
-        return Trouble(f"the API server has not answered within {patience:g} seconds; see whether it can be reached")
+        kube = connect(place)
     except WigwagError as error:
         return Trouble(str(error))
-    return Trouble("the watch ended") if found is None else found
+    try:
+        async with asyncio.timeout(patience):
+            found = await first(watch_kube(kube, place.watched(), decode))
+    except TimeoutError:
+        found = Trouble(f"the API server has not answered within {patience:g} seconds; see whether it can be reached")
+    finally:
+        kube.close()
+    if not isinstance(found, Trouble | None):
+        heard = Judge(place)(found)
+        return None if isinstance(heard, Unchanged) else heard
+    trouble = found or Trouble("the watch ended")
+    if not place.optional:
+        return trouble
+    log.warning("%s: %s; it is optional: flags keep their defaults until it can be read", place, trouble.reason)
+    return None
 
 
 class Judge:

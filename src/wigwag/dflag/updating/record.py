@@ -10,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from wigwag.dflag.updating.places import Directory
 from wigwag.dflag.updating.plan import Plan, Problem, plan
 from wigwag.dflag.values.numerals import shown
 from wigwag.errors import FlagError
@@ -133,7 +134,8 @@ class Record:
         failing = {}
         for status in statuses:
             before = self._failing.get(status.spec)
-            if status.state == "failing" and (status.values or status.spec.required):
+            awaited = isinstance(status.spec, Directory) and status.spec.optional and not status.values
+            if status.state == "failing" and not awaited:
                 failing[status.spec] = status.error or ""
             elif status.state in ("starting", "stopped") and before is not None:
                 failing[status.spec] = before

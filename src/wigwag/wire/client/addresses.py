@@ -2,6 +2,10 @@
 
 A name that is looked up once to be judged and again to be connected to can change in between (DNS rebinding); here the
 judged address itself is dialled. The families take turns, and no address may use up the time of the next.
+
+A connection whose other end is gone without a word (a node without power, a firewall that forgot it) is given up by the
+kernel, because of `keep_alive`. It does not find a proxy or a load balancer that is alive while the server behind it is
+not: a caller that needs to know that has to ask the server.
 """
 
 from __future__ import annotations
@@ -16,6 +20,10 @@ from typing import NamedTuple, TypeAlias, cast
 _LINK_LOCAL = (ip_network("169.254.0.0/16"), ip_network("fe80::/10"), ip_network("fd00:ec2::254/128"))
 _EMBEDDING = (ip_network("::/96"), ip_network("64:ff9b::/96"))
 _LEAST = 1.0
+IDLE, INTERVAL, PROBES = 10, 5, 2
+"""Seconds of silence before the first keep-alive probe and between probes, and how many may stay unanswered."""
+DEAD = IDLE + INTERVAL * PROBES
+"""Seconds after which a connection is given up, if nothing of what is sent is acknowledged."""
 
 
 class Address(NamedTuple):
@@ -83,11 +91,30 @@ async def dial(addresses: Iterable[Address], seconds: float) -> tuple[socket.soc
     raise problem
 
 
+def keep_alive(made: socket.socket) -> None:
+    """Have the kernel find out within `DEAD` seconds that the other end of a TCP connection is gone.
+
+    Keep-alive probes do that for a connection on which nothing is sent, and the user timeout for one on which something
+    is. A system that has no such option keeps its own timing.
+    """
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    options = (
+        ("TCP_KEEPIDLE", IDLE),
+        ("TCP_KEEPALIVE", IDLE),  # what macOS calls it
+        ("TCP_KEEPINTVL", INTERVAL),
+        ("TCP_KEEPCNT", PROBES),
+        ("TCP_USER_TIMEOUT", DEAD * 1000),
+    )
+    for name, value in options:
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
 async def _connect(address: Address) -> socket.socket:
     made = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        keep_alive(made)
         await asyncio.get_running_loop().sock_connect(made, address.socket)
     except BaseException:
         made.close()

@@ -78,10 +78,16 @@ class Incoming:
     def __init__(self, link: Link, answer: Answer, limits: Limits, rest: list[bytes], end: float) -> None:
         self._link, self._answer, self._limits, self._rest, self._end = link, answer, limits, rest, end
         self.status, self.fields = answer.status, tuple(answer.fields)
+        self._woken = False
 
     def field(self, name: str) -> str:
         """Return the first field of that name, which must be in lower case, or nothing."""
         return self._answer.field(name)
+
+    def wake(self) -> None:
+        """Give the reader of `pieces` its turn now, though nothing has come: it gets an empty piece."""
+        self._woken = True
+        self._link.wake()
 
     async def pieces(self, wake: Callable[[], float] | None = None) -> AsyncIterator[bytes]:
         """Yield the body, decompressed, piece by piece as it comes. Others get their turn between two pieces.
@@ -108,11 +114,12 @@ class Incoming:
             if self._answer.done:
                 return None
             end = self._patience()
-            turn = end if wake is None else min(end, wake())
+            turn = -math.inf if self._woken else end if wake is None else min(end, wake())
             try:
                 data = await self._link.receive(turn, "sends the body too slowly")
             except SlowError:
-                if turn < end:
+                if turn < end or self._woken:
+                    self._woken = False
                     return b""
                 raise
             if data:

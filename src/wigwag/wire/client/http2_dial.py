@@ -17,6 +17,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from wigwag.wire.client.addresses import keep_alive
 from wigwag.wire.client.http2_link import KeepAlive, Link
 
 if TYPE_CHECKING:
@@ -104,6 +105,8 @@ async def _open(found: Found, endpoint: Endpoint, context: ssl.SSLContext | None
     made = socket.socket(found.family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
+        if found.family != socket.AF_UNIX:
+            keep_alive(made)
         await loop.sock_connect(made, found.address)
         name = _host(endpoint.authority) if context else None
         quick = SHUTDOWN_SECONDS if context else None

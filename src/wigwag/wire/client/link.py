@@ -27,10 +27,11 @@ READ = 1 << 16
 class Link:
     """A connection that is open."""
 
-    __slots__ = ("_reader", "_writer", "host", "ip")
+    __slots__ = ("_reader", "_waiting", "_writer", "host", "ip")
 
     def __init__(self, host: str, ip: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.host, self.ip, self._reader, self._writer = host, ip, reader, writer
+        self._waiting: asyncio.Timeout | None = None
 
     async def send(self, data: bytes, end: float) -> None:
         """Send a whole request."""
@@ -43,11 +44,19 @@ class Link:
 
     async def receive(self, end: float, what: str) -> bytes:
         """Return what has come; nothing if the other side has closed."""
-        async with within(end, self.host, what):
+        async with within(end, self.host, what) as timeout:
+            self._waiting = timeout
             try:
                 return await self._reader.read(READ)
             except OSError as error:
                 raise broken(self.host, error) from error
+            finally:
+                self._waiting = None
+
+    def wake(self) -> None:
+        """End a `receive` that is waiting, as if its time were over."""
+        if self._waiting is not None:
+            self._waiting.reschedule(asyncio.get_running_loop().time())
 
     def usable(self) -> bool:
         """Tell whether it seems to be open still."""
@@ -165,10 +174,10 @@ def rendered(call: Call, proxy: Url | None, *, keep: bool) -> bytes:
 
 
 @asynccontextmanager
-async def within(end: float, host: object, what: str) -> AsyncIterator[None]:
+async def within(end: float, host: object, what: str) -> AsyncIterator[asyncio.Timeout]:
     """Bound a wait; it ends with `SlowError`."""
     try:
-        async with asyncio.timeout_at(end):
-            yield
+        async with asyncio.timeout_at(end) as timeout:
+            yield timeout
     except TimeoutError as error:
         raise SlowError(host, f"{what}; see whether it is overloaded, or allow more time") from error
