@@ -895,22 +895,20 @@ def test_pauses_double_up_to_half_a_minute_and_lists_and_watches_have_them_in_co
     assert gaps == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0, 30.0]
 
 
-@pytest.mark.parametrize(
-    ("events", "seconds", "pause"), [((there("a", 12),), 0.1, 0.8), ((), 2.0, 0.8), ((), 0.1, 30.0)]
-)
-def test_a_watch_that_delivers_an_event_or_stays_open_ends_the_row_of_failures(
-    events: tuple[Any, ...], seconds: float, pause: float
-) -> None:
+@pytest.mark.parametrize(("sign", "pause"), [("event", 0.8), ("comparison", 0.8), ("", 30.0)])
+def test_a_watch_that_delivers_an_event_or_proves_to_hold_ends_the_row_of_failures(sign: str, pause: float) -> None:
     driven = Driven(chance=1.0)
     driven.listed(obj("a", 1), version=10)
     for _ in range(8):
         driven.failed(REFUSED)
         driven.ask()
     driven.reflector.opened(driven.now)
-    if events:
-        driven.heard(*events)
-    driven.reflector.waited(driven.now + seconds)
-    driven.failed(REFUSED, after=seconds)
+    if sign == "event":
+        driven.heard(there("a", 12))
+    elif sign == "comparison":
+        driven.check()
+        driven.compared(obj("a", 1), version=10)
+    driven.failed(REFUSED, after=0.1)
     failed = driven.now
     assert driven.ask().when == pytest.approx(failed + pause)
 

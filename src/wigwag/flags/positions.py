@@ -28,7 +28,8 @@ Step: TypeAlias = str | int
 _STEP = re.compile(r'\.([\w$-]+)|\["((?:\\.|[^"\\])*)"\]|\[(\d+)\]')
 _OUTSIDE, _NAME, _VALUE = -3, -2, -1
 """What comes next, where it is not an element of an array: nothing, the name of a member, its value."""
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+', re.DOTALL)
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]++', re.DOTALL)
+"""A string that is not closed is a token up to the end of the text, so that no place is looked at twice."""
 
 
 class Node:
