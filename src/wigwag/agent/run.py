@@ -14,7 +14,7 @@ from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.locate import agent_sources, documents
 from wigwag.agent.means import Means
-from wigwag.agent.ports import Parts, ports
+from wigwag.agent.ports import DATA_PORTS, Parts, ports
 from wigwag.agent.report import Report
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
@@ -22,6 +22,7 @@ from wigwag.agent.tenancy import Tenancy
 from wigwag.observe import set_up_logging
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
+from wigwag.serve.capacity import connection_metrics, divide, needed, raise_open_files
 from wigwag.serve.feed import Feed
 from wigwag.serve.history import History
 from wigwag.serve.metrics import Metrics
@@ -38,12 +39,15 @@ if TYPE_CHECKING:
     from wigwag.agent.facts import Value
     from wigwag.agent.options import AgentOptions
     from wigwag.sources.source import Source
+    from wigwag.wire.server import Server
 
 GRACE_SECONDS = 5.0
 LEAST_GRACE_SECONDS = 1.0
 """What is left of it to deliver the last telemetry, at least."""
 SOURCE_GRACE_SECONDS = 5.0
 """How long the flags of other sources wait for one that does not answer."""
+RESERVED_FILES = 512
+"""Open files that connections never take: sources, files, telemetry."""
 log = logging.getLogger("wigwag.agent")
 DEMO_HINTS = """
   The demo flags are served. Three things to try:
@@ -62,6 +66,7 @@ def run_agent(options: AgentOptions) -> int:
     """Run the agent until it is told to stop; return the exit code."""
     set_up_logging(options.log_format, debug=options.debug)
     logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
+    raise_open_files(needed(DATA_PORTS, options.max_connections, RESERVED_FILES))
     return run_until_told(lambda stop: Agent(options).run(stop))
 
 
@@ -115,6 +120,15 @@ class Agent:
         self.report.register(self.metrics.registry)
         self.last_good.register(self.metrics.registry)
         self.tenancy = Tenancy(options, self.metrics.registry)
+        self.capacity = divide(
+            means.open_files(),
+            DATA_PORTS,
+            options.max_connections,
+            RESERVED_FILES,
+            options.max_connections_per_address,
+        )
+        self.servers: dict[str, Server] = {}
+        self.metrics.registry.add(*connection_metrics(self.servers))
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -143,13 +157,20 @@ class Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
-            servers = []
             parts = Parts(
-                self.sources, self.feed, self.metrics, self.freshness, self.report, self.tenancy, self.telemetry
+                self.sources,
+                self.feed,
+                self.metrics,
+                self.freshness,
+                self.report,
+                self.tenancy,
+                self.telemetry,
+                self.capacity,
+                self.started.is_set,
             )
             for port in ports(self._options, parts):
                 server = await stack.enter_async_context(Opening(port, self._means.serve))
-                servers.append(server)
+                self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             self._announce()
             self.started.set()
@@ -158,12 +179,17 @@ class Agent:
             self.report.stopping()
             self.feed.close()
             end = self._clock.now() + GRACE_SECONDS
-            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in servers))
+            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in self.servers.values()))
             await self.telemetry.finish(max(end - self._clock.now(), LEAST_GRACE_SECONDS))
 
     def _announce(self) -> None:
         fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
         log.info("wigwag %s serves", __version__, extra={"fields": fields})
+        log.info("connections at most", extra={"fields": self.capacity.summary()})
+        if self.capacity.shortage:
+            log.warning("%s", self.capacity.shortage)
+        for path in filter(None, (self._options.socket_path, self._options.sync_socket_path)):
+            log.info("socket %s has mode %04o; --socket-mode changes it", path, self._options.socket_mode)
         if self.sources[0].provider == DEMO and not self._options.socket_path:
             numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}

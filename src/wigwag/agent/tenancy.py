@@ -75,7 +75,9 @@ class Tenancy:
 
     def __init__(self, options: AgentOptions, registry: Registry) -> None:
         policy = policy_of(options)
-        self.access = Access(policy, Refusals(registry)) if policy != Policy() else None
+        refusals = Refusals(registry) if policy != Policy() else None
+        self.access = Access(policy, refusals) if refusals else None
+        self._streams = Access(Policy(slots=policy.slots), refusals) if refusals and policy.slots else None
         self._pipeline: Pipeline[AccessFile, Value, Loaded] | None = None
         if policy.known:
             _warn(options)
@@ -94,6 +96,10 @@ class Tenancy:
     def ofrep(self, handler: Handler) -> Handler:
         """Return the handler of OFREP behind the door, if there is one."""
         return handler if self.access is None else self.access.handler(handler, wanted, named)
+
+    def health(self, methods: Methods) -> Methods:
+        """Return the methods of the management port, which asks for no token; but a stream is a stream."""
+        return methods if self._streams is None else self._streams.methods(methods, lambda call: None)
 
     def ready(self) -> bool:
         """Tell whether there are rules, if there have to be."""
@@ -191,7 +197,8 @@ def _read(file: AccessFile, content: bytes) -> Value:
 
 
 def _warn(options: AgentOptions) -> None:
-    plain = "on OFREP" if options.server_cert_path else "on every port"
-    log.warning("tokens are not encrypted %s: let only trusted networks, or a proxy with TLS, reach it", plain)
+    plain = "on OFREP (--ofrep-tls)" if options.server_cert_path else "on any port (--server-cert-path)"
+    if not options.ofrep_tls:
+        log.warning("tokens are not encrypted %s: let only trusted networks, or a proxy with TLS, reach it", plain)
     if options.debug_endpoints:
         log.warning("--debug-endpoints shows all flags to whoever reaches the management port; no token is asked for")
