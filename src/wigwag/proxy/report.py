@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wigwag.observe import Gauge
-from wigwag.serve.local import is_local
+from wigwag.serve.local import LOCAL_ONLY, why_not_local
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ class Report:
             told = news
 
     def _page(self, request: Request) -> Reply:
-        if not self._everybody and not is_local(request):
-            told: Any = {"error": "served to this machine only; start the proxy with --debug-endpoints to change that"}
-            return Reply(403, _JSON, msgspec.json.encode(told) + b"\n")
+        if not self._everybody and (reason := why_not_local(request)):
+            refused = {"error": f"{LOCAL_ONLY.format('proxy')}: {reason}"}
+            return Reply(403, _JSON, msgspec.json.encode(refused) + b"\n")
         told = {"subscribers": self._targets.subscribers, "targets": [self._told(each) for each in self._statuses()]}
         return Reply(200, _JSON, msgspec.json.encode(told) + b"\n")
 
