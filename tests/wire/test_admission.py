@@ -143,3 +143,13 @@ def test_without_descriptors_accepting_pauses_and_then_goes_on(loop: str) -> Non
                 assert answer.endswith(b"hello")
 
     run(test, loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_server_can_be_drained_twice(loop: str) -> None:
+    async def test() -> None:
+        async with serve(hello, HERE) as server:
+            await server.drain(0.0)
+            await server.drain(0.0)
+
+    run(test, loop)

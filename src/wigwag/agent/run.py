@@ -32,6 +32,7 @@ from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import prepare
 from wigwag.sources.kubernetes.hub import Hub
+from wigwag.sources.notify import Notifier
 from wigwag.sources.source import DEMO
 from wigwag.version import __version__
 
@@ -80,7 +81,7 @@ class Agent:
         for remark in too_strict(self.sources, options.stale_after):
             log.warning("%s", remark)
         means, manners = self._means, self._means.manners
-        self._clock, self._hub = manners.clock, Hub(manners.clock)
+        self._clock, self._hub, notifier = manners.clock, Hub(manners.clock), Notifier()
         self._loader = loader = Loader(options.fractional, strict=options.strict)
         self.last_good = LastGood(options.state_dir, manners.clock, means.wall, means.state)
         restored = self.last_good.restore(self.sources, loader)
@@ -98,7 +99,9 @@ class Agent:
                 *(Wanted(source, grace=grace) for source in fact_sources(options, len(self.sources))),
             ],
             watching(
-                loader.watcher(means.documents or partial(documents, hub=self._hub), self.telemetry.loading),
+                loader.watcher(
+                    means.documents or partial(documents, hub=self._hub, notifier=notifier), self.telemetry.loading
+                ),
                 means.facts or partial(watch_facts, hub=self._hub),
             ),
             assembler(means.wall, required),
@@ -119,7 +122,7 @@ class Agent:
         )
         self.report.register(self.metrics.registry)
         self.last_good.register(self.metrics.registry)
-        self.tenancy = Tenancy(options, self.metrics.registry)
+        self.tenancy = Tenancy(options, self.metrics.registry, notifier)
         self.capacity = divide(
             means.open_files(),
             DATA_PORTS,

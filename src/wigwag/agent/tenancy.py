@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,6 +28,7 @@ from wigwag.serve.refusals import Refusals
 from wigwag.serve.throttle import Slots, Throttle
 from wigwag.serve.tokens import Draft, Rules, compile_rules, read_rules, read_tokens
 from wigwag.sources.file import FileWatch, watch_file
+from wigwag.sources.follow import Means
 from wigwag.sources.read import read
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.observe import Registry
     from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.sources.notify import Notifier
     from wigwag.wire.http import Handler
     from wigwag.wire.rpc import Call, Methods
 
@@ -73,7 +76,7 @@ Value: TypeAlias = tuple[Draft, ...] | tuple[bytes, ...]
 class Tenancy:
     """What the options ask of requests; `access` is None if that is nothing."""
 
-    def __init__(self, options: AgentOptions, registry: Registry) -> None:
+    def __init__(self, options: AgentOptions, registry: Registry, notifier: Notifier | None = None) -> None:
         policy = policy_of(options)
         refusals = Refusals(registry) if policy != Policy() else None
         self.access = Access(policy, refusals) if refusals else None
@@ -82,8 +85,9 @@ class Tenancy:
         if policy.known:
             _warn(options)
             rules = AccessFile(options.auth_tokens)
+            contents = partial(_contents, notifier=notifier)
             self._pipeline = Pipeline(
-                [Wanted(rules)], parsed(_contents, _read), assemble, _files, key=lambda loaded: loaded.rules
+                [Wanted(rules)], parsed(contents, _read), assemble, _files, key=lambda loaded: loaded.rules
             )
             registry.add(
                 Gauge("wigwag_access_file_up", "Whether a file of rules or tokens is good.", self._up, ("file",))
@@ -188,8 +192,8 @@ async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
     return [Wanted(file, grace=TOKEN_GRACE_SECONDS) for file in loaded.files]
 
 
-def _contents(file: AccessFile) -> AsyncIterator[bytes | Trouble | Unchanged]:
-    return watch_file(FileWatch(file.path, file.most))
+def _contents(file: AccessFile, notifier: Notifier | None) -> AsyncIterator[bytes | Trouble | Unchanged]:
+    return watch_file(FileWatch(file.path, file.most), Means(notifier=notifier))
 
 
 def _read(file: AccessFile, content: bytes) -> Value:

@@ -24,6 +24,7 @@ from wigwag.serve.relay import Relay
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import documents
 from wigwag.sources.kubernetes.hub import Hub
+from wigwag.sources.notify import Notifier
 from wigwag.version import __version__
 from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.limits import WireLimits
@@ -82,7 +83,9 @@ class Proxy:
     def __init__(self, options: ProxyOptions, means: Means | None = None) -> None:
         means = means or Means()
         self._options, self._over, self._hub = options, asyncio.Event(), Hub(means.manners.clock)
-        self.targets = Targets(options, means.documents or partial(documents, hub=self._hub), means.manners)
+        self.targets = Targets(
+            options, means.documents or partial(documents, hub=self._hub, notifier=Notifier()), means.manners
+        )
         self.report = Report(self.targets, means.manners.clock.now, everybody=options.debug_endpoints)
         self.registry = Registry(vitals())
         self.report.register(self.registry)

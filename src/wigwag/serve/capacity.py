@@ -62,8 +62,8 @@ class Capacity(Struct, frozen=True, kw_only=True):
 
     @property
     def shortage(self) -> str:
-        """What to do if there are fewer connections than wanted; empty if there is nothing to do."""
-        if self.port >= self.wanted:
+        """What to do if there are far fewer connections than wanted; empty if there is nothing to do."""
+        if 4 * self.port >= self.wanted:
             return ""
         return (
             f"each port takes {self.port} connections instead of {self.wanted}, because this process may open"

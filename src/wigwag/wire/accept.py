@@ -77,6 +77,7 @@ class Acceptor:
             else:
                 self._loop.remove_reader(each.fileno())
             each.close()
+        self.sockets = ()
         for task in self._beginning:
             task.cancel()
 
