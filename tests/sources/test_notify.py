@@ -89,7 +89,8 @@ def test_a_subscriber_hears_of_its_own_names_only(tmp_path: Path) -> None:
     async def main() -> None:
         notifier, mine, others = Notifier(), list[Notice](), list[Notice]()
         one, two = notifier.subscribe(mine.append), notifier.subscribe(others.append)
-        assert one and two
+        assert one
+        assert two
         watch = one.add(str(tmp_path), CLOSE_WRITE, ["a"])
         assert two.add(str(tmp_path), CREATE, ["b"]) == watch
         (tmp_path / "a").write_bytes(b"x")

@@ -86,7 +86,8 @@ async def _file(source: Source, notifier: Notifier | None) -> Documents:
     from wigwag.sources.file import FileWatch, watch_file
     from wigwag.sources.follow import Means
 
-    spec, kind = FileWatch(source.address, source.settings.most), format_of(source.name)
+    spec = FileWatch(source.address, source.settings.most, root=source.settings.root)
+    kind = format_of(source.name)
     async with closing(watch_file(spec, Means(notifier=notifier))) as stream:
         async for item in stream:
             yield Document(item, kind) if isinstance(item, bytes) else item

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from wigwag.wire.board import Frame, Posted
+    from wigwag.wire.identity import Identity
     from wigwag.wire.rpc import RpcError
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -68,7 +69,7 @@ class Peer:
 
     __slots__ = ("address", "certificate", "scheme")
 
-    def __init__(self, address: str = "", scheme: str = "http", certificate: str | None = None) -> None:
+    def __init__(self, address: str = "", scheme: str = "http", certificate: Identity | None = None) -> None:
         self.address, self.scheme, self.certificate = address, scheme, certificate
 
 
