@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -67,20 +67,17 @@ def test_a_path_outside_is_refused(tmp_path: Path, name: str) -> None:
 def test_links_that_lead_in_circles_end(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    with pytest.raises(OSError) as error:
+    with pytest.raises(OSError, match="Too many levels of symbolic links"):
         open_beneath(str(tmp_path), str(tmp_path / "a"))
-    assert error.value.errno == errno.ELOOP
 
 
 def test_no_handle_is_left_open(tmp_path: Path) -> None:
     root = mounted(tmp_path / "root")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for name in ("flags.json", "missing", "flags.json/x"):
-        try:
+        with suppress(OSError):
             content(root, root / name)
-        except OSError:
-            pass
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_a_file_that_is_turned_into_a_link_out_is_not_read(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import errno
 import logging
 import os
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +20,6 @@ from wigwag.sources.notify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, Inotify,
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def test_what_happens_in_a_watched_directory_is_told_in_order(tmp_path: Path) -> None:
@@ -57,12 +57,7 @@ def test_only_directories_can_be_watched(tmp_path: Path) -> None:
 
 def instances() -> int:
     """How many inotify instances this process has."""
-    links = (os.readlink(f"/proc/self/fd/{number}") for number in os.listdir("/proc/self/fd") if open_(number))
-    return sum("inotify" in link for link in links)
-
-
-def open_(number: str) -> bool:
-    return os.path.lexists(f"/proc/self/fd/{number}")
+    return sum("inotify" in str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink())
 
 
 def test_who_follows_many_files_takes_one_instance(tmp_path: Path) -> None:

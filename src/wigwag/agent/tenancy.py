@@ -79,8 +79,10 @@ class Tenancy:
     def __init__(self, options: AgentOptions, registry: Registry, notifier: Notifier | None = None) -> None:
         policy = policy_of(options)
         refusals = Refusals(registry) if policy != Policy() else None
-        self.access = Access(policy, refusals) if refusals else None
-        self._streams = Access(Policy(slots=policy.slots), refusals) if refusals and policy.slots else None
+        self.access = Access(policy, refusals) if refusals is not None else None
+        self._streams: Access | None = None
+        if refusals is not None and policy.slots is not None:
+            self._streams = Access(Policy(slots=policy.slots), refusals)
         self._pipeline: Pipeline[AccessFile, Value, Loaded] | None = None
         if policy.known:
             _warn(options)

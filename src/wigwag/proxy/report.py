@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wigwag.loglimit import LogLimiter
 from wigwag.observe import Gauge
 from wigwag.serve.local import LOCAL_ONLY, why_not_local
 from wigwag.wire.http import Reply
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 500
 """Targets that metrics tell apart."""
+MOST_LOGGED = 100
+"""Lines about targets in ten seconds: subscribers choose targets, and must not fill the log with them."""
 _TARGET = ("target", "provider")
 _JSON: Headers = ((b"content-type", b"application/json"),)
 log = logging.getLogger("wigwag.proxy")
@@ -67,6 +70,7 @@ class Report:
 
     async def log_targets(self) -> None:
         """Log each target when its state or its error changes, and when it is watched no longer."""
+        warn, info = LogLimiter(log.warning, MOST_LOGGED), LogLimiter(log.info, MOST_LOGGED)
         told: dict[Source, tuple[str, str | None]] = {}
         async for _ in self._targets.pipeline.turns:
             news = {status.spec: _news(status) for status in self._targets.pipeline.statuses()}
@@ -74,11 +78,11 @@ class Report:
                 if told.get(source) == (state, error):
                     continue
                 if error is not None:
-                    log.warning("target %s: %s", source.name, error)
+                    warn(self._now(), "target %s: %s", source.name, error)
                 else:
-                    log.info("target %s: %s", source.name, state)
+                    info(self._now(), "target %s: %s", source.name, state)
             for source in told.keys() - news.keys():
-                log.info("target %s: no longer watched", source.name)
+                info(self._now(), "target %s: no longer watched", source.name)
             told = news
 
     def _page(self, request: Request) -> Reply:
