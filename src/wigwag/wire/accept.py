@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.loglimit import LogLimiter
-from wigwag.wire.address import UNIX, host_of
+from wigwag.wire.address import UNIX
 from wigwag.wire.admission import ACCEPT, ADDRESS, PORT, Admitted
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Acceptor:
             except OSError as error:  # no descriptor, or no memory
                 self._pause(listening, error)
                 return
-            self._begin(accepted, host_of(f"{name[0]}:{name[1]}") if isinstance(name, tuple) else UNIX)
+            self._begin(accepted, name[0].partition("%")[0] if isinstance(name, tuple) else UNIX)
 
     def _begin(self, accepted: socket.socket, host: str) -> None:
         admitted = self._admission.admit(host)

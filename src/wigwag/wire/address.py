@@ -20,6 +20,7 @@ def host_of(address: str) -> str:
     return (host if port else address).strip("[]").partition("%")[0] or address
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Tell whether a client is on this machine; an IPv4 address may be written as an IPv6 one.
 
