@@ -1,48 +1,49 @@
-"""A log line that a client can cause: the first few of a period are logged, the rest are counted.
+"""Log lines that a client can cause are limited: the first few of each kind per period, then one line with a count.
 
-The count of what was left out goes out with the first line of the next period. Time is an argument, so nothing here
-needs a timer, and a quiet limiter costs nothing.
+    limiter = LogLimiter(logging.getLogger("wigwag.wire"))
+    limiter.log(logging.WARNING, now, "connection refused: there are %d", count)
+
+The kind of a line is its format string, so a limiter knows as many kinds as the code has calls. Time is an argument.
+The count of the lines that were left out is logged with the first line of the next period, or by `summarise`.
 """
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-MOST, PERIOD_SECONDS = 5, 10.0
+    from logging import Logger
 
 
 class LogLimiter:
-    """At most `most` lines in `period` seconds, then one that says how many were suppressed.
+    """Limits the lines of one logger."""
 
-    >>> limited = LogLimiter(lambda message, *values: print(message % values), most=1, period=10.0)
-    >>> for now in (0.0, 1.0, 2.0, 11.0):
-    ...     limited(now, "refused %s", "team-a")
-    refused team-a
-    2 similar messages were suppressed in the last 11 s
-    refused team-a
-    """
+    __slots__ = ("_kinds", "_logger", "_most", "_period")
 
-    def __init__(
-        self, log: Callable[..., None] | logging.Logger, most: int = MOST, period: float = PERIOD_SECONDS
-    ) -> None:
-        self._log = log.warning if isinstance(log, logging.Logger) else log
-        self._most, self._period = most, period
-        self._began = float("-inf")
-        self._lines = self._suppressed = 0
+    def __init__(self, logger: Logger, most: int = 10, period: float = 10.0) -> None:
+        """`most` lines of a kind are logged in `period` seconds."""
+        self._logger, self._most, self._period = logger, most, period
+        self._kinds: dict[str, tuple[float, int, int]] = {}
+        """By format string: when the period began, how many lines came since, and the level of the last one."""
 
-    def __call__(self, now: float, message: str, *values: object, **extra: Any) -> None:
-        """Log a message, or count it."""
-        if now - self._began >= self._period:
-            if self._suppressed:
-                seconds = now - self._began
-                self._log("%d similar messages were suppressed in the last %.0f s", self._suppressed, seconds)
-            self._began, self._lines, self._suppressed = now, 0, 0
-        if self._lines < self._most:
-            self._lines += 1
-            self._log(message, *values, **extra)
-        else:
-            self._suppressed += 1
+    def log(self, level: int, now: float, message: str, *args: object, error: BaseException | None = None) -> bool:
+        """Log a line, with the traceback of the error if there is one; return false if it is only counted."""
+        since, count, _ = self._kinds.get(message, (now, 0, level))
+        if now - since >= self._period:
+            self._summary(message)
+            since, count = now, 0
+        self._kinds[message] = since, count + 1, level
+        if count >= self._most:
+            return False
+        self._logger.log(level, message, *args, exc_info=error)
+        return True
+
+    def summarise(self, now: float) -> None:
+        """Log the counts of the periods that are over, so that the last lines of a burst are not lost."""
+        for message in [kind for kind, (since, _, _) in self._kinds.items() if now - since >= self._period]:
+            self._summary(message)
+
+    def _summary(self, message: str) -> None:
+        _, count, level = self._kinds.pop(message)
+        if count > self._most:
+            self._logger.log(level, "%d more lines in %g s like: %s", count - self._most, self._period, message)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request as Ask
 from urllib.request import urlopen
 
@@ -63,8 +64,9 @@ def test_ofrep_is_served_with_tls_and_knows_clients_by_their_certificates(tmp_pa
         assert (status, [flag["key"] for flag in json.loads(body)["flags"]]) == (200, ["flag-a"])
         with pytest.raises(OSError, match="401"):
             ask(tenants.agent, "OFREP", BULK, authority, "stranger", {})
-        with pytest.raises(OSError, match="urlopen error"):
+        with pytest.raises(OSError, match=r"EOF|certificate|closed|reset|Broken") as caught:
             ask(tenants.agent, "OFREP", BULK, authority, "", {})
+        assert not isinstance(caught.value, HTTPError), "it gets as far as the handshake"
         with pytest.raises((OSError, ValueError)):
             fetch(tenants.agent.address("OFREP"), BULK, {})
         assert not [line for line in tenants.agent.lines if "not encrypted" in line["msg"]]

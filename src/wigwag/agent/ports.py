@@ -58,6 +58,10 @@ class Parts(Struct, frozen=True):
     started: Callable[[], bool]
     """Tells whether all ports are open."""
 
+    def ready(self) -> bool:
+        """Tell what /readyz tells."""
+        return self.started() and self.report.ready() and self.tenancy.ready()
+
 
 def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     """Return all ports of the agent."""
@@ -77,14 +81,11 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     )
     ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
-    management = Management(
-        lambda: parts.started() and report.ready() and tenancy.ready(), metrics.registry, debug
-    ).handler()
+    management = Management(parts.ready, metrics.registry, debug).handler()
     origins = options.cors_origin
     # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
     outer = replace(limits, body_bytes=2 * limits.body_bytes)
-    capacity = parts.capacity
-    inner, outer = capacity.limits(outer, management=True), capacity.limits(outer)
+    inner, outer = parts.capacity.limits(outer, management=True), parts.capacity.limits(outer)
     return [
         Port(
             "evaluation",

@@ -187,10 +187,8 @@ class Agent:
 
     def _announce(self) -> None:
         fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
+        self.capacity.log(log)
         log.info("wigwag %s serves", __version__, extra={"fields": fields})
-        log.info("connections at most", extra={"fields": self.capacity.summary()})
-        if self.capacity.shortage:
-            log.warning("%s", self.capacity.shortage)
         for path in filter(None, (self._options.socket_path, self._options.sync_socket_path)):
             log.info("socket %s has mode %04o; --socket-mode changes it", path, self._options.socket_mode)
         if self.sources[0].provider == DEMO and not self._options.socket_path:

@@ -70,7 +70,7 @@ class Report:
 
     async def log_targets(self) -> None:
         """Log each target when its state or its error changes, and when it is watched no longer."""
-        warn, info = LogLimiter(log.warning, MOST_LOGGED), LogLimiter(log.info, MOST_LOGGED)
+        limited = LogLimiter(log, MOST_LOGGED)
         told: dict[Source, tuple[str, str | None]] = {}
         async for _ in self._targets.pipeline.turns:
             news = {status.spec: _news(status) for status in self._targets.pipeline.statuses()}
@@ -78,11 +78,11 @@ class Report:
                 if told.get(source) == (state, error):
                     continue
                 if error is not None:
-                    warn(self._now(), "target %s: %s", source.name, error)
+                    limited.log(logging.WARNING, self._now(), "target %s: %s", source.name, error)
                 else:
-                    info(self._now(), "target %s: %s", source.name, state)
+                    limited.log(logging.INFO, self._now(), "target %s: %s", source.name, state)
             for source in told.keys() - news.keys():
-                info(self._now(), "target %s: no longer watched", source.name)
+                limited.log(logging.INFO, self._now(), "target %s: no longer watched", source.name)
             told = news
 
     def _page(self, request: Request) -> Reply:

@@ -127,10 +127,8 @@ class Proxy:
                 self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
+            self.capacity.log(log)
             log.info("wigwag proxy %s serves", __version__, extra={"fields": fields})
-            log.info("connections at most", extra={"fields": self.capacity.summary()})
-            if self.capacity.shortage:
-                log.warning("%s", self.capacity.shortage)
             self.started.set()
             await stop.wait()
             log.info("stopping")

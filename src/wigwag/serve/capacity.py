@@ -21,6 +21,7 @@ from wigwag.observe import Gauge, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from logging import Logger
 
     from wigwag.observe import Instrument
     from wigwag.wire.limits import WireLimits
@@ -50,15 +51,18 @@ class Capacity(Struct, frozen=True, kw_only=True):
         most = self.management if management else self.port
         return replace(limits, connections=most, connections_per_address=min(self.per_address, most))
 
-    def summary(self) -> dict[str, int]:
-        """Return what is logged at the start."""
-        return {
+    def log(self, log: Logger) -> None:
+        """Tell at the start what the limits are, and what to do if they are low."""
+        fields = {
             "per port": self.port,
             "per address": self.per_address,
             "management": self.management,
             "open files": self.open_files,
             "reserved": self.reserve,
         }
+        log.info("connections at most", extra={"fields": fields})
+        if self.shortage:
+            log.warning("%s", self.shortage)
 
     @property
     def shortage(self) -> str:

@@ -94,7 +94,9 @@ class Acceptor:
         self._loop.remove_reader(listening.fileno())
         self._paused[listening] = self._loop.call_later(PAUSE_SECONDS, self._resume, listening)
         self._admission.refuse(ACCEPT)
-        self._limited(self._loop.time(), "no connection can be accepted: %s; %s", error.strerror, _ADVICE[ACCEPT])
+        self._limited.log(
+            logging.WARNING, self._loop.time(), "no connection can be accepted: %s; %s", error.strerror, _ADVICE[ACCEPT]
+        )
 
     def _accept(self, listening: socket.socket) -> None:
         """Take what waits in the backlog, but not for ever: the loop has other things to do."""
@@ -114,7 +116,8 @@ class Acceptor:
         admitted = self._admission.admit(host)
         if not isinstance(admitted, Admitted):
             accepted.close()
-            self._limited(
+            self._limited.log(
+                logging.WARNING,
                 self._loop.time(),
                 "connection from %s refused: %s, %d are open; %s",
                 host,

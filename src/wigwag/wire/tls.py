@@ -58,8 +58,11 @@ class Certificates:
                 self._current, self._stamp = context(self._tls), found
                 log.info("certificate loaded: %s", self._tls.certificate)
         except (OSError, ssl.SSLError) as error:
+            # This comes at every handshake until the files are mended.
             message = "certificate not loaded, the last one stays: %s: %s"
-            self._limited(monotonic(), message, self._tls.certificate, error)  # at every handshake until it is mended
+            self._limited.log(
+                logging.WARNING, monotonic(), message, self._tls.certificate, error
+            )  # at every handshake until it is mended
 
 
 def stamp(tls: Tls) -> Stamp:
