@@ -269,6 +269,24 @@ def port_number(value: Any) -> int:
     return number
 
 
+def file_mode(value: Any) -> int:
+    """Read the permissions of a file in octal, as `chmod` does.
+
+    >>> oct(file_mode("0660")), oct(file_mode("0o600")), oct(file_mode(432))
+    ('0o660', '0o600', '0o660')
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        mode = value  # YAML reads 0660 as an octal number
+    else:
+        try:
+            mode = int(str(value), 8)
+        except ValueError:
+            raise ValueError(f"{value!r} is not a file mode such as 0660") from None
+    if not 0 <= mode <= 0o777:
+        raise ValueError(f"{value!r} is not a file mode from 0000 to 0777")
+    return mode
+
+
 def duration(value: Any) -> float:
     """Read a duration as Go writes it, in seconds.
 

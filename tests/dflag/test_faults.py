@@ -504,12 +504,12 @@ def test_a_notifier_that_blocks_or_raises_holds_up_no_swap(tmp_path: Path) -> No
 
 
 def test_no_inotify_left_is_no_reason_not_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wigwag.sources import listen
+    from wigwag.sources import notify
 
     def none_left(heard: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(listen, "Inotify", none_left)
+    monkeypatch.setattr(notify, "Inotify", none_left)
     flags, rate = example()
     volume = Volume(tmp_path / "conf", {"rate": "20"})
     with dflag.setup(flags, volume.path, policy=QUICK):

@@ -90,6 +90,20 @@ def test_with_a_root_nothing_else_is_a_target(tmp_path: Path, path: str) -> None
         selectors(file_root=str(tmp_path)).read("file:" + path.format(root=tmp_path))
 
 
+def test_with_a_root_links_that_lead_out_are_refused_and_links_within_are_not(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    (root / "..1").mkdir(parents=True)
+    (root / "..1" / "flags.json").touch()
+    (root / "..data").symlink_to("..1")
+    (root / "flags.json").symlink_to("..data/flags.json")
+    (root / "out.json").symlink_to("/etc/hostname")
+    chosen = selectors(file_root=str(root))
+    source = chosen.read("file:flags.json")
+    assert (source.name, source.settings.root) == (str(root / "flags.json"), str(root))
+    with pytest.raises(UsageError, match="not in the directory"):
+        chosen.read("file:out.json")
+
+
 def test_a_root_that_is_none_is_refused_at_start(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--file-root: there is no directory"):
         selectors(file_root=str(tmp_path / "none"))

@@ -22,6 +22,7 @@ from wigwag.serve.refusals import Refusals
 from wigwag.serve.throttle import Slots, Throttle
 from wigwag.serve.tokens import Proof, Rules, bearer, compile_rules, digest, read_rules, read_tokens
 from wigwag.wire.http import Answer, Handler, Headers, Peer, Reply, Request, Stream
+from wigwag.wire.identity import Identity, Kind
 from wigwag.wire.rpc import Call, Code, Method, RpcError
 
 SECRET = "s3cret-of-team-a"
@@ -54,13 +55,13 @@ def test_a_rule_is_found_by_its_token_its_digest_or_its_certificate() -> None:
     assert name(Proof(digest(SECRET.encode()))) == "team-a"
     assert name(Proof(digest(b"hashed"))) == "h"
     assert [name(Proof(digest(token))) for token in (b"old", b"new")] == ["f", "f"]
-    assert name(Proof(None, "CN=robot")) == "robot"
-    assert name(Proof(None, "robot")) is None
+    assert name(Proof(None, Identity("CN", "robot"))) == "robot"
+    assert name(Proof(None, Identity("DNS", "robot"))) is None
     assert name(Proof()) is None
 
 
 def test_a_bad_token_is_not_made_good_by_a_certificate() -> None:
-    assert rules(A, CERTIFIED).caller(Proof(digest(b"wrong"), "spiffe://x/robot")) is None
+    assert rules(A, CERTIFIED).caller(Proof(digest(b"wrong"), Identity("URI", "spiffe://x/robot"))) is None
 
 
 def test_yaml_is_understood_too() -> None:
@@ -263,11 +264,24 @@ def test_what_asks_for_no_flags_needs_a_token_but_no_selector() -> None:
 
 def test_a_certificate_proves_who_asks() -> None:
     door = Door(rules(A, CERTIFIED), known=True)
-    robot = Peer("192.0.2.1:1", "https", "spiffe://x/robot")
+    robot = Peer("192.0.2.1:1", "https", Identity("URI", "spiffe://x/robot"))
     assert door.ask(peer=robot) == "flagSetId=r"
     assert door.ask(SECRET, peer=robot) == "flagSetId=a"
     assert door.ask("wrong", peer=robot) == "UNAUTHENTICATED"
-    assert door.ask(peer=Peer("192.0.2.1:1", "https", "spiffe://x/other")) == "UNAUTHENTICATED"
+    assert door.ask(peer=Peer("192.0.2.1:1", "https", Identity("URI", "spiffe://x/other"))) == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize("kind", ["DNS", "email"])
+@pytest.mark.parametrize("name", ["CN=robot", "spiffe://x/robot", "robot"])
+def test_a_name_of_another_kind_proves_nothing_however_it_is_spelled(kind: Kind, name: str) -> None:
+    door = Door(rules(A, CERTIFIED), known=True)
+    assert door.ask(peer=Peer("192.0.2.1:1", "https", Identity(kind, name))) == "UNAUTHENTICATED"
+
+
+def test_a_certificate_that_is_called_like_a_rule_does_not_use_up_its_rate() -> None:
+    door = Door(rules(A), known=True, throttle=Throttle(1, 1))
+    assert door.ask(peer=Peer("192.0.2.1:1", "https", Identity("DNS", "team-a"))) == "UNAUTHENTICATED"
+    assert door.ask(SECRET) == "flagSetId=a"
 
 
 def test_without_rules_the_door_is_closed_and_says_to_come_back() -> None:
@@ -328,7 +342,7 @@ def test_strangers_are_counted_by_where_they_come_from() -> None:
 
 def test_without_rules_a_certificate_is_who_it_is() -> None:
     door = Door(throttle=Throttle(1, 1))
-    one, two = Peer("192.0.2.1:1", "https", "CN=one"), Peer("192.0.2.1:2", "https", "CN=two")
+    one, two = (Peer("192.0.2.1:1", "https", Identity("CN", name)) for name in ("one", "two"))
     assert [door.ask(peer=peer) for peer in (one, two, one)] == ["", "", "RESOURCE_EXHAUSTED"]
 
 

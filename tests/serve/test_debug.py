@@ -25,6 +25,9 @@ GOLDEN = {**FLAG, "targeting": GOLD}
 USERS = [{"targetingKey": "fay", "tier": "gold"}, {"targetingKey": "bo"}]
 
 
+HOST = ((b"host", b"localhost:8014"),)
+
+
 class Served:
     """The management port of an agent that has published these documents."""
 
@@ -48,7 +51,9 @@ class Served:
         path, _, query = page.partition("?")
         text = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         method = b"GET" if body is None else b"POST"
-        request = Request(method, f"/debug/{path}".encode(), query.encode(), body=text, peer=Peer(address))
+        request = Request(
+            method, f"/debug/{path}".encode(), query.encode(), headers=HOST, body=text, peer=Peer(address)
+        )
         answer = self.handler(request)
         if not isinstance(answer, Reply):
             assert isinstance(answer, Coroutine)
@@ -196,7 +201,9 @@ class TestDiff:
 
     def test_a_long_comparison_lets_others_have_their_turn(self) -> None:
         served = Served({f"f{n}": FLAG for n in range(600)}, {f"f{n}": GOLDEN for n in range(600)})
-        request = Request(b"POST", b"/debug/diff", body=json.dumps(USERS * 100).encode(), peer=Peer("unix"))
+        request = Request(
+            b"POST", b"/debug/diff", body=json.dumps(USERS * 100).encode(), headers=HOST, peer=Peer("unix")
+        )
 
         async def count() -> int:
             answer, turns = served.handler(request), 0

@@ -104,3 +104,40 @@ def test_a_bulk_answer_tells_its_age_outside_of_what_the_tag_is_about() -> None:
     assert (b"etag", tag) in first.headers
     assert json.loads(later.body)["metadata"] == {SNAPSHOT: current.id, AGE: 5.0}
     assert bulk(resolver, current, (b"if-none-match", tag)).status == 304
+
+
+class Aged:
+    """Every source has an age of its own."""
+
+    stale: frozenset[Any] = frozenset()
+
+    def age(self, origin: object) -> float | None:
+        return {"a.json": 1.0, "b.json": 99.0}.get(str(origin))
+
+
+def two_tenants(theirs: str) -> Snapshot:
+    """Two flag sets of two sources; the second is another team's business."""
+    flag = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
+    own = wigwag.load({"flags": {"x": flag}, "metadata": {"flagSetId": "a"}}, source="a.json")
+    other = wigwag.load(
+        {"flags": {"y": {**flag, "defaultVariant": theirs}}, "metadata": {"flagSetId": "b"}}, source="b.json"
+    )
+    return Snapshot(wigwag.merge([own, other]), origins=("a.json", "b.json"), facts={"pod": {"name": "p"}})
+
+
+def test_what_is_told_of_a_snapshot_is_about_the_selected_flags_only() -> None:
+    """The digest and the age of another team's flags would tell when that team changes something."""
+    resolver = Resolver(Metrics(), Aged(), metadata=True)
+    header = b"flagd-selector", b"flagSetId=a"
+
+    def told(snapshot: Snapshot) -> Any:
+        single = resolver.resolve(snapshot, snapshot.select("flagSetId=a"), "x", None, {}).metadata[SNAPSHOT]
+        return single, json.loads(bulk(resolver, snapshot, header).body)["metadata"]
+
+    before, after = two_tenants("off"), two_tenants("on")
+    assert before.id != after.id
+    assert told(before) == told(after)
+    single, metadata = told(before)
+    assert metadata[SNAPSHOT] == single == before.version("flagSetId=a")
+    assert metadata[AGE] == 1.0
+    assert json.loads(bulk(resolver, before).body)["metadata"][SNAPSHOT] == before.id

@@ -20,6 +20,8 @@ from wigwag.wire.rpc import Call, Code, RpcError
 
 FLAG = {"state": "ENABLED", "variants": {"on": 1}, "targeting": {"if": [{"==": [{"var": "env"}, "prod"]}, "on"]}}
 
+HOST = ((b"host", b"localhost:8014"),)
+
 
 def management(*, everybody: bool = False, ready: bool = True) -> Handler:
     snapshot = Snapshot(wigwag.load({"flags": {"x": FLAG}}))
@@ -28,7 +30,7 @@ def management(*, everybody: bool = False, ready: bool = True) -> Handler:
 
 
 def get(handler: Handler, path: bytes, address: str = "127.0.0.1:5", query: bytes = b"") -> Reply:
-    answer = handler(Request(b"GET", path, query, peer=Peer(address)))
+    answer = handler(Request(b"GET", path, query, headers=HOST, peer=Peer(address)))
     assert isinstance(answer, Reply)
     return answer
 
@@ -90,12 +92,56 @@ def test_an_explanation_sees_what_the_operator_adds() -> None:
 
 @pytest.mark.parametrize("body", [b"[", b'{"a":"\xff"}', b'{"a":' * 20_000, b"[1]"])
 def test_a_context_that_is_none_is_refused(body: bytes) -> None:
-    answer = management()(Request(b"POST", b"/debug/explain", b"key=x", body=body, peer=Peer("127.0.0.1:5")))
+    answer = management()(Request(b"POST", b"/debug/explain", b"key=x", HOST, body, peer=Peer("127.0.0.1:5")))
     assert isinstance(answer, Reply)
     assert answer.status == 400
 
 
 def test_other_methods_are_refused() -> None:
-    answer = management()(Request(b"DELETE", b"/metrics", peer=Peer("127.0.0.1:5")))
+    answer = management()(Request(b"DELETE", b"/metrics", headers=HOST, peer=Peer("127.0.0.1:5")))
     assert isinstance(answer, Reply)
     assert answer.status == 405
+
+
+def status_of(*headers: tuple[bytes, bytes]) -> int:
+    answer = management()(Request(b"GET", b"/debug/flags", headers=headers, peer=Peer("127.0.0.1:5")))
+    assert isinstance(answer, Reply)
+    return answer.status
+
+
+@pytest.mark.parametrize("host", [b"localhost", b"127.0.0.1:8014", b"[::1]:8014", b"wigwag.localhost"])
+def test_debugging_is_for_who_names_this_machine_by_an_address_or_as_localhost(host: bytes) -> None:
+    assert status_of((b"host", host)) == 200
+
+
+@pytest.mark.parametrize("host", [b"evil.example", b"evil.example:8014", b"localhost.evil.example", b"", b"a,b"])
+def test_a_page_that_points_its_own_name_at_us_sees_nothing(host: bytes) -> None:
+    """DNS rebinding: the browser is on this machine, the page is not."""
+    assert status_of((b"host", host)) == 403
+
+
+def test_debugging_needs_a_host() -> None:
+    assert status_of() == 403
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        (b"x-forwarded-for", b"192.0.2.1"),
+        (b"x-forwarded-host", b"flags.example.org"),
+        (b"forwarded", b"for=192.0.2.1"),
+        (b"via", b"1.1 proxy"),
+        (b"x-real-ip", b"192.0.2.1"),
+        (b"origin", b"https://evil.example"),
+        (b"origin", b"http://localhost:9999"),
+        (b"origin", b"null"),
+        (b"sec-fetch-site", b"cross-site"),
+    ],
+)
+def test_what_a_proxy_or_a_page_elsewhere_passes_on_is_not_local(header: tuple[bytes, bytes]) -> None:
+    assert status_of(*HOST) == 200
+    assert status_of(*HOST, header) == 403
+
+
+def test_a_page_of_our_own_is_local() -> None:
+    assert status_of(*HOST, (b"origin", b"http://localhost:8014"), (b"sec-fetch-site", b"same-origin")) == 200

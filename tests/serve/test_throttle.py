@@ -85,7 +85,7 @@ def test_slots_are_taken_and_given_back() -> None:
         ("::ffff:10.0.0.1:80", "10.0.0.1"),
         ("unix", "unix"),
         ("", "unknown"),
-        ("nonsense:80", "nonsense:80"),
+        ("nonsense:80", "nonsense"),
     ],
 )
 def test_an_address_stands_for_a_machine_or_a_site(address: str, expected: str) -> None:

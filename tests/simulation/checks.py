@@ -124,7 +124,7 @@ class Checks(Visibility):
         for key in self._random.sample(KEYS, 2):
             kind = selection.by_key[key][1].kind if key in selection.by_key else "string"
             for surface, found in life.surfaces.one(key, kind, asked).items():
-                self._same(surface, key, found, expected[key], selection)
+                self._same(surface, key, found, expected[key], selection, asked.selector)
         if world.published() is None:
             self._refused(asked)
             return
@@ -133,9 +133,10 @@ class Checks(Visibility):
             assert listed is not None, f"P8: {surface} is refused"
             assert listed.keys() == there.keys(), f"P8: {surface} has {sorted(listed)}, and must have {sorted(there)}"
             for key, found in listed.items():
-                self._same(surface, key, found, there[key], selection)
+                self._same(surface, key, found, there[key], selection, asked.selector)
         if world.setting.told:
-            assert bulk.metadata[SNAPSHOT] == life.agent.feed.current().id, "P8: another snapshot"
+            version = life.agent.feed.current().version(asked.selector)
+            assert bulk.metadata[SNAPSHOT] == version, "P8: another snapshot"
         again = life.surfaces.bulk(asked, bulk.etag)
         assert (again.status, again.etag) == (304, bulk.etag), "P8: the same answer has another ETag"
         if world.whole():
@@ -155,10 +156,12 @@ class Checks(Visibility):
         stale = bool(self._stale(self._upstream(name)))
         return answer(known, selection.metadata(known), asked.context, stale=stale)
 
-    def _same(self, surface: str, key: str, found: Answer, expected: Answer, selection: Selection) -> None:
+    def _same(
+        self, surface: str, key: str, found: Answer, expected: Answer, selection: Selection, selector: str
+    ) -> None:
         upstream = self._upstream(selection.by_key[key][0]) if key in selection.by_key else None
         if self._world.setting.told and found.metadata and surface != "OFREP bulk":  # which tells it once, for all
-            found = self._untold(found, upstream)
+            found = self._untold(found, upstream, selector)
         unsure = upstream is not None and self._stale(upstream) is None
         if unsure and found.variant is not None:
             found = replace(found, reason=expected.reason)
@@ -168,10 +171,11 @@ class Checks(Visibility):
             found = replace(found, metadata={})
         assert found == expected, f"P8: {surface}: {key} is {found}, and must be {expected}"
 
-    def _untold(self, found: Answer, upstream: Upstream | None) -> Answer:
+    def _untold(self, found: Answer, upstream: Upstream | None, selector: str) -> Answer:
         """Look at what answers tell of the snapshot, and take it away."""
         metadata = dict(found.metadata)
-        assert metadata.pop(SNAPSHOT) == self._world.life.agent.feed.current().id, "P8: another snapshot"
+        version = self._world.life.agent.feed.current().version(selector)
+        assert metadata.pop(SNAPSHOT) == version, "P8: another snapshot"
         age = metadata.pop(AGE, None)
         if upstream is not None:
             self._age(age, upstream)

@@ -174,7 +174,7 @@ class Surfaces:
     def page(self, path: str) -> Reply:
         """Get a page of the management port."""
         place, _, query = path.encode().partition(b"?")
-        return at_once(self.management, Request(b"GET", place, query))
+        return at_once(self.management, Request(b"GET", place, query, ((b"host", b"localhost"),)))
 
 
 def _told(value: Any, variant: str, reason: str, metadata: dict[str, Any], kind: str) -> Answer:

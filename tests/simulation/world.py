@@ -24,6 +24,7 @@ from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.flags.flagset import FlagSet
 from wigwag.pipeline.watch import Manners
+from wigwag.wire.limits import WireLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
     from wigwag.wire.http import Early, Handler
-    from wigwag.wire.limits import WireLimits
     from wigwag.wire.listen import Listener
 
 PORTS = {1: "evaluation", 2: "management", 3: "sync", 4: "ofrep"}
@@ -90,6 +90,7 @@ class _Port:
 
     def __init__(self, life: Life, number: int) -> None:
         self._life, self.addresses = life, [f"simulated:{number}"]
+        self.connections, self.limits, self.refused = 0, WireLimits(), dict[str, int]()
 
     async def drain(self, grace: float) -> None:
         """Wait for the clients; cut off those who do not read."""

@@ -162,8 +162,10 @@ def test_a_half_written_certificate_changes_nothing(authority: Authority, loop: 
 
 
 NAMES = [
-    ((x509.DNSName("client.test"), x509.UniformResourceIdentifier("spiffe://a/b")), "spiffe://a/b"),
-    ((x509.DNSName("client.test"), x509.DNSName("second.test")), "client.test"),
+    ((x509.DNSName("client.test"), x509.UniformResourceIdentifier("spiffe://a/b")), "URI:spiffe://a/b"),
+    ((x509.DNSName("client.test"), x509.DNSName("second.test")), "DNS:client.test"),
+    ((x509.DNSName("CN=other"),), "DNS:CN=other"),
+    ((x509.RFC822Name("spiffe://a/b"),), "email:spiffe://a/b"),
     ((), "CN=common"),
 ]
 

@@ -6,7 +6,6 @@ of the functions that the start calls is asked of them, so that both give the sa
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 from collections import Counter
@@ -25,7 +24,7 @@ from wigwag.telemetry.files import read_files
 from wigwag.telemetry.start import equipped
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import unix_socket
+from wigwag.wire.listen import bind, unix_socket
 from wigwag.wire.tls import context
 
 if TYPE_CHECKING:
@@ -137,9 +136,8 @@ async def _taken(listener: Listener) -> None:
         unix_socket(listener).close()
         os.unlink(listener.path)  # noqa: PTH108 - once, and local
     else:
-        serving = asyncio.get_running_loop().create_server
-        server = await serving(asyncio.Protocol, listener.host, listener.port, start_serving=False)
-        server.close()
+        for bound in await bind(listener):
+            bound.close()
 
 
 def _served(listener: Listener, error: Exception) -> bool:

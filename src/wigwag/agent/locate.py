@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.sources.kinds import Documents
     from wigwag.sources.kubernetes.hub import Hub
+    from wigwag.sources.notify import Notifier
 
     Names: TypeAlias = tuple[str, ...]
     """Names of FeatureFlags, each with its namespace; later ones win."""
@@ -75,9 +76,9 @@ def agent_sources(options: AgentOptions, remark: Callable[[str], object] = log.w
     )
 
 
-def documents(source: Source, hub: Hub) -> Documents:
+def documents(source: Source, hub: Hub, notifier: Notifier | None = None) -> Documents:
     """Yield the documents of a source, whatever kind it is."""
-    return located(source, hub) if source.provider == SELF else kinds.documents(source, hub)
+    return located(source, hub) if source.provider == SELF else kinds.documents(source, hub, notifier)
 
 
 def references(annotations: Mapping[str, str], namespace: str) -> References:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.agent.state.directory import StateDir
 from wigwag.pipeline.watch import Manners
+from wigwag.serve.capacity import open_files
 from wigwag.wire.server import serve
 
 if TYPE_CHECKING:
@@ -37,3 +38,5 @@ class Means:
     state: Callable[[str], StateDir] = StateDir.open
     """Opens the directory in which the last good flags are kept."""
     serve: Serve = serve
+    open_files: Callable[[], int] = open_files
+    """How many files the process may open, which is divided among the ports."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wigwag.options import as_it_is, duration, natural, option, port_number, positive
+from wigwag.options import as_it_is, duration, file_mode, natural, option, port_number, positive
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Fractional
@@ -33,6 +33,7 @@ class AgentOptions:
     ofrep_port: int = option(8016, "OFREP: evaluation over plain HTTP", short="-r", metavar="PORT", convert=port_number)
     socket_path: str = option("", "evaluation on this unix socket instead of a port", short="-d", metavar="PATH")
     sync_socket_path: str = option("", "sync on this unix socket instead of a port", short="-e", metavar="PATH")
+    socket_mode: int = option(0o660, "permissions of unix sockets, in octal", metavar="MODE", convert=file_mode)
     bind: str = option("", "the address to listen on; without it, all of them", metavar="ADDRESS")
     server_cert_path: str = option(
         "",
@@ -42,6 +43,8 @@ class AgentOptions:
         group="TLS",
     )
     server_key_path: str = option("", "its private key", short="-k", metavar="PATH")
+    ofrep_tls: bool = option(False, "serve OFREP with TLS, too, and ask for client certificates as on the others")
+    management_tls: bool = option(False, "serve the management port with TLS, too; it asks for no client certificate")
     client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
     context_value: dict[str, str] = option(
         {},
@@ -72,6 +75,18 @@ class AgentOptions:
     rate_limit: int = option(0, "requests per second of one client; 0 for no limit", metavar="N", convert=natural)
     rate_burst: int = option(
         0, "requests at once of one client; 0 for as many as --rate-limit", metavar="N", convert=natural
+    )
+    max_connections: int = option(
+        10_000,
+        "connections to one port; fewer if the limit of open files does not allow them",
+        metavar="N",
+        convert=positive,
+    )
+    max_connections_per_address: int = option(
+        0,
+        "of them, from one address that is not this machine; 0 for half",
+        metavar="N",
+        convert=natural,
     )
     max_streams_per_client: int = option(0, "open streams of one client; 0 for no limit", metavar="N", convert=natural)
     strict: bool = option(

@@ -15,7 +15,7 @@ from wigwag.serve.events import Changes
 from wigwag.serve.health import Health
 from wigwag.serve.manage import Management
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
-from wigwag.serve.opening import Port, read_tls
+from wigwag.serve.opening import Port, management_tls, read_tls
 from wigwag.serve.outcomes import rpc_labels
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.resolve import Resolver
@@ -32,12 +32,15 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.report import Report
     from wigwag.agent.tenancy import Tenancy
+    from wigwag.serve.capacity import Capacity
     from wigwag.serve.feed import Feed
     from wigwag.serve.metrics import Metrics
     from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
     from wigwag.wire.tls import Tls
 
+DATA_PORTS = 3
+"""Evaluation, sync and OFREP share the descriptors that are left; management has its own."""
 _UNLIMITED = 1 << 31
 _SINGLE = f"{BULK.decode()}/{{key}}"
 
@@ -52,6 +55,13 @@ class Parts(Struct, frozen=True):
     report: Report
     tenancy: Tenancy
     telemetry: Telemetry
+    capacity: Capacity
+    started: Callable[[], bool]
+    """Tells whether all ports are open."""
+
+    def ready(self) -> bool:
+        """Tell what /readyz tells."""
+        return self.started() and self.report.ready() and self.tenancy.ready()
 
 
 def ports(options: AgentOptions, parts: Parts) -> list[Port]:
@@ -65,14 +75,16 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     evaluation = Evaluation(feed.current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
     documents = reflecting(tenancy.calls(_sync(options, parts).methods(), selection))
-    health = reflecting(Health(feed.over).methods())
+    health = reflecting(tenancy.health(Health(feed.over).methods()))
     ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
-    management = Management(lambda: report.ready() and tenancy.ready(), metrics.registry, debug).handler()
+    management = Management(parts.ready, metrics.registry, debug).handler()
     origins = options.cors_origin
     # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
+    capacity = parts.capacity
+    inner, outer, enforced = capacity.limits(outer, management=True), capacity.limits(outer), capacity.limits(enforced)
     return [
         Port(
             "evaluation",
@@ -92,7 +104,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "",
             rpc_handler(health, limits, management),
             at["management"],
-            outer,
+            inner,
             early(health),
         ),
         Port(
@@ -128,18 +140,18 @@ def _sync(options: AgentOptions, parts: Parts) -> Sync:
 def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None) -> dict[str, Listener]:
     """Return where each port is."""
     host = options.bind or _loopback(sources)
+
+    def listener(port: int, path: str) -> Listener:
+        if path:
+            return Listener(kind="unix", path=path, mode=options.socket_mode, tls=tls)
+        return Listener(host=host, port=port, tls=tls)
+
     return {
-        "evaluation": _listener(host, options.port, options.socket_path, tls),
-        "management": _listener(host, options.management_port),
-        "sync": _listener(host, options.sync_port, options.sync_socket_path, tls),
-        "OFREP": _listener(host, options.ofrep_port),
+        "evaluation": listener(options.port, options.socket_path),
+        "management": Listener(host=host, port=options.management_port, tls=management_tls(options, tls)),
+        "sync": listener(options.sync_port, options.sync_socket_path),
+        "OFREP": Listener(host=host, port=options.ofrep_port, tls=tls if options.ofrep_tls else None),
     }
-
-
-def _listener(host: str | None, port: int, path: str = "", tls: Tls | None = None) -> Listener:
-    if path:
-        return Listener(kind="unix", path=path, mode=0o666, tls=tls)
-    return Listener(host=host, port=port, tls=tls)
 
 
 def _loopback(sources: Sequence[Source]) -> str | None:

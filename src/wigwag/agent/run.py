@@ -14,7 +14,7 @@ from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.locate import agent_sources, documents
 from wigwag.agent.means import Means
-from wigwag.agent.ports import Parts, ports
+from wigwag.agent.ports import DATA_PORTS, Parts, ports
 from wigwag.agent.report import Report
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
@@ -22,6 +22,7 @@ from wigwag.agent.tenancy import Tenancy
 from wigwag.observe import set_up_logging
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
+from wigwag.serve.capacity import connection_metrics, divide, needed, raise_open_files
 from wigwag.serve.feed import Feed
 from wigwag.serve.history import History
 from wigwag.serve.metrics import Metrics
@@ -31,6 +32,7 @@ from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import prepare
 from wigwag.sources.kubernetes.hub import Hub
+from wigwag.sources.notify import Notifier
 from wigwag.sources.source import DEMO
 from wigwag.version import __version__
 
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.serve.opening import Port
     from wigwag.sources.source import Source
+    from wigwag.wire.server import Server
 
 MANAGEMENT = "management"
 """The port that asks for no token: probes and metrics have none."""
@@ -49,6 +52,8 @@ LEAST_GRACE_SECONDS = 1.0
 """What is left of it to deliver the last telemetry, at least."""
 SOURCE_GRACE_SECONDS = 5.0
 """How long the flags of other sources wait for one that does not answer."""
+RESERVED_FILES = 512
+"""Open files that connections never take: sources, files, telemetry."""
 log = logging.getLogger("wigwag.agent")
 DEMO_HINTS = """
   The demo flags are served. Three things to try:
@@ -67,6 +72,7 @@ def run_agent(options: AgentOptions) -> int:
     """Run the agent until it is told to stop; return the exit code."""
     set_up_logging(options.log_format, debug=options.debug)
     logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
+    raise_open_files(needed(DATA_PORTS, options.max_connections, RESERVED_FILES))
     return run_until_told(lambda stop: Agent(options).run(stop))
 
 
@@ -80,7 +86,7 @@ class Agent:
         for remark in too_strict(self.sources, options.stale_after):
             log.warning("%s", remark)
         means, manners = self._means, self._means.manners
-        self._clock, self._hub = manners.clock, Hub(manners.clock)
+        self._clock, self._hub, notifier = manners.clock, Hub(manners.clock), Notifier()
         self._loader = loader = Loader(options.fractional, strict=options.strict)
         self.last_good = LastGood(options.state_dir, manners.clock, means.wall, means.state)
         restored = self.last_good.restore(self.sources, loader)
@@ -98,7 +104,9 @@ class Agent:
                 *(Wanted(source, grace=grace) for source in fact_sources(options, len(self.sources))),
             ],
             watching(
-                loader.watcher(means.documents or partial(documents, hub=self._hub), self.telemetry.loading),
+                loader.watcher(
+                    means.documents or partial(documents, hub=self._hub, notifier=notifier), self.telemetry.loading
+                ),
                 means.facts or partial(watch_facts, hub=self._hub),
             ),
             assembler(means.wall, required),
@@ -119,7 +127,16 @@ class Agent:
         )
         self.report.register(self.metrics.registry)
         self.last_good.register(self.metrics.registry)
-        self.tenancy = Tenancy(options, self.metrics.registry)
+        self.tenancy = Tenancy(options, self.metrics.registry, notifier)
+        self.capacity = divide(
+            means.open_files(),
+            DATA_PORTS,
+            options.max_connections,
+            RESERVED_FILES,
+            options.max_connections_per_address,
+        )
+        self.servers: dict[str, Server] = {}
+        self.metrics.registry.add(*connection_metrics(self.servers))
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -148,14 +165,21 @@ class Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
-            servers = []
             parts = Parts(
-                self.sources, self.feed, self.metrics, self.freshness, self.report, self.tenancy, self.telemetry
+                self.sources,
+                self.feed,
+                self.metrics,
+                self.freshness,
+                self.report,
+                self.tenancy,
+                self.telemetry,
+                self.capacity,
+                self.started.is_set,
             )
             opened = ports(self._options, parts)
             for port in opened:
                 server = await stack.enter_async_context(Opening(port, self._means.serve))
-                servers.append(server)
+                self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             self._announce(opened)
             self.started.set()
@@ -164,15 +188,18 @@ class Agent:
             self.report.stopping()
             self.feed.close()
             end = self._clock.now() + GRACE_SECONDS
-            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in servers))
+            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in self.servers.values()))
             await self.telemetry.finish(max(end - self._clock.now(), LEAST_GRACE_SECONDS))
 
     def _announce(self, opened: Sequence[Port]) -> None:
         fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
+        self.capacity.log(log)
         log.info("wigwag %s serves", __version__, extra={"fields": fields})
         for port in opened:
             auth = "tokens" if self._options.auth_tokens and port.name != MANAGEMENT else ""
             log.info("%s at %s", port.name, fields[port.name], extra={"fields": protection(port, auth)})
+        for path in filter(None, (self._options.socket_path, self._options.sync_socket_path)):
+            log.info("socket %s has mode %04o; --socket-mode changes it", path, self._options.socket_mode)
         if self.sources[0].provider == DEMO and not self._options.socket_path:
             numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}

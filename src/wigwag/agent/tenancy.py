@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,6 +28,7 @@ from wigwag.serve.refusals import Refusals
 from wigwag.serve.throttle import Slots, Throttle
 from wigwag.serve.tokens import Draft, Rules, compile_rules, read_rules, read_tokens
 from wigwag.sources.file import FileWatch, watch_file
+from wigwag.sources.follow import Means
 from wigwag.sources.read import read
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.observe import Registry
     from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.sources.notify import Notifier
     from wigwag.wire.http import Handler
     from wigwag.wire.rpc import Call, Methods
 
@@ -73,15 +76,20 @@ Value: TypeAlias = tuple[Draft, ...] | tuple[bytes, ...]
 class Tenancy:
     """What the options ask of requests; `access` is None if that is nothing."""
 
-    def __init__(self, options: AgentOptions, registry: Registry) -> None:
+    def __init__(self, options: AgentOptions, registry: Registry, notifier: Notifier | None = None) -> None:
         policy = policy_of(options)
-        self.access = Access(policy, Refusals(registry)) if policy != Policy() else None
+        refusals = Refusals(registry) if policy != Policy() else None
+        self.access = Access(policy, refusals) if refusals is not None else None
+        self._streams: Access | None = None
+        if refusals is not None and policy.slots is not None:
+            self._streams = Access(Policy(slots=policy.slots), refusals)
         self._pipeline: Pipeline[AccessFile, Value, Loaded] | None = None
         if policy.known:
             _warn(options)
             rules = AccessFile(options.auth_tokens)
+            contents = partial(_contents, notifier=notifier)
             self._pipeline = Pipeline(
-                [Wanted(rules)], parsed(_contents, _read), assemble, _files, key=lambda loaded: loaded.rules
+                [Wanted(rules)], parsed(contents, _read), assemble, _files, key=lambda loaded: loaded.rules
             )
             registry.add(
                 Gauge("wigwag_access_file_up", "Whether a file of rules or tokens is good.", self._up, ("file",))
@@ -94,6 +102,10 @@ class Tenancy:
     def ofrep(self, handler: Handler) -> Handler:
         """Return the handler of OFREP behind the door, if there is one."""
         return handler if self.access is None else self.access.handler(handler, wanted, named)
+
+    def health(self, methods: Methods) -> Methods:
+        """Return the methods of the management port, which asks for no token; but a stream is a stream."""
+        return methods if self._streams is None else self._streams.methods(methods, lambda call: None)
 
     def ready(self) -> bool:
         """Tell whether there are rules, if there have to be."""
@@ -182,8 +194,8 @@ async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
     return [Wanted(file, grace=TOKEN_GRACE_SECONDS) for file in loaded.files]
 
 
-def _contents(file: AccessFile) -> AsyncIterator[bytes | Trouble | Unchanged]:
-    return watch_file(FileWatch(file.path, file.most))
+def _contents(file: AccessFile, notifier: Notifier | None) -> AsyncIterator[bytes | Trouble | Unchanged]:
+    return watch_file(FileWatch(file.path, file.most), Means(notifier=notifier))
 
 
 def _read(file: AccessFile, content: bytes) -> Value:
@@ -191,7 +203,8 @@ def _read(file: AccessFile, content: bytes) -> Value:
 
 
 def _warn(options: AgentOptions) -> None:
-    plain = "on OFREP" if options.server_cert_path else "on every port"
-    log.warning("tokens are not encrypted %s: let only trusted networks, or a proxy with TLS, reach it", plain)
+    plain = "on OFREP (--ofrep-tls)" if options.server_cert_path else "on any port (--server-cert-path)"
+    if not options.ofrep_tls:
+        log.warning("tokens are not encrypted %s: let only trusted networks, or a proxy with TLS, reach it", plain)
     if options.debug_endpoints:
         log.warning("--debug-endpoints shows all flags to whoever reaches the management port; no token is asked for")

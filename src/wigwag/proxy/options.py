@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wigwag.options import duration, option, port_number, positional, positive
+from wigwag.options import duration, natural, option, port_number, positional, positive
 
 KINDS = ("kubernetes", "configmap", "file", "http", "grpc", "consul", "gcs", "azblob", "s3")
 """What a selector may be allowed to name."""
@@ -67,6 +67,7 @@ class ProxyOptions:
         group="TLS",
     )
     server_key_path: str = option("", "its private key", short="-k", metavar="PATH")
+    management_tls: bool = option(False, "serve the management port with TLS, too; it asks for no client certificate")
     client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
     auth: str = option(
         "none",
@@ -96,6 +97,9 @@ class ProxyOptions:
     )
     max_targets: int = option(5_000, "targets at once", metavar="N", convert=positive)
     max_subscribers: int = option(20_000, "open streams at once", metavar="N", convert=positive)
+    max_connections_per_address: int = option(
+        0, "connections from one address that is not this machine; 0 for half of all", metavar="N", convert=natural
+    )
     max_document: int = option(16 << 20, "bytes in a document", metavar="BYTES", convert=positive)
     keep_alive_min_time: float = option(
         30.0,

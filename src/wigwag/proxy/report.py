@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wigwag.loglimit import LogLimiter
 from wigwag.observe import Gauge
-from wigwag.serve.local import is_local
+from wigwag.serve.local import LOCAL_ONLY, why_not_local
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 500
 """Targets that metrics tell apart."""
+MOST_LOGGED = 100
+"""Lines about targets in ten seconds: subscribers choose targets, and must not fill the log with them."""
 _TARGET = ("target", "provider")
 _JSON: Headers = ((b"content-type", b"application/json"),)
 log = logging.getLogger("wigwag.proxy")
@@ -67,6 +70,7 @@ class Report:
 
     async def log_targets(self) -> None:
         """Log each target when its state or its error changes, and when it is watched no longer."""
+        limited = LogLimiter(log, MOST_LOGGED)
         told: dict[Source, tuple[str, str | None]] = {}
         async for _ in self._targets.pipeline.turns:
             news = {status.spec: _news(status) for status in self._targets.pipeline.statuses()}
@@ -74,17 +78,17 @@ class Report:
                 if told.get(source) == (state, error):
                     continue
                 if error is not None:
-                    log.warning("target %s: %s", source.name, error)
+                    limited.log(logging.WARNING, self._now(), "target %s: %s", source.name, error)
                 else:
-                    log.info("target %s: %s", source.name, state)
+                    limited.log(logging.INFO, self._now(), "target %s: %s", source.name, state)
             for source in told.keys() - news.keys():
-                log.info("target %s: no longer watched", source.name)
+                limited.log(logging.INFO, self._now(), "target %s: no longer watched", source.name)
             told = news
 
     def _page(self, request: Request) -> Reply:
-        if not self._everybody and not is_local(request):
-            told: Any = {"error": "served to this machine only; start the proxy with --debug-endpoints to change that"}
-            return Reply(403, _JSON, msgspec.json.encode(told) + b"\n")
+        if not self._everybody and (reason := why_not_local(request)):
+            refused = {"error": f"{LOCAL_ONLY.format('proxy')}: {reason}"}
+            return Reply(403, _JSON, msgspec.json.encode(refused) + b"\n")
         told = {"subscribers": self._targets.subscribers, "targets": [self._told(each) for each in self._statuses()]}
         return Reply(200, _JSON, msgspec.json.encode(told) + b"\n")
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -17,15 +16,17 @@ from wigwag.proxy.permissions import Permissions
 from wigwag.proxy.report import Report
 from wigwag.proxy.selectors import Selectors
 from wigwag.proxy.targets import Targets
+from wigwag.serve.capacity import connection_metrics, divide, needed, open_files, raise_open_files
 from wigwag.serve.health import Health
 from wigwag.serve.manage import Management
-from wigwag.serve.opening import Opening, Port, protection, read_tls
+from wigwag.serve.opening import Opening, Port, management_tls, protection, read_tls
 from wigwag.serve.process import run_until_told
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.relay import Relay
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import documents
 from wigwag.sources.kubernetes.hub import Hub
+from wigwag.sources.notify import Notifier
 from wigwag.version import __version__
 from wigwag.wire.dispatch import early, rpc_handler
 from wigwag.wire.limits import WireLimits
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from wigwag.proxy.permissions import Reviewer
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
+    from wigwag.wire.server import Server
 
 GRACE_SECONDS = 5.0
 BODY_BYTES = 64 * 1024
@@ -56,23 +58,25 @@ class Means:
     documents: Callable[[Source], Documents] | None = None
     """None: those of the sources themselves."""
     authorize: Callable[[ProxyOptions, Hub], Reviewer | None] = authorizer
+    open_files: Callable[[], int] = open_files
 
 
 def run_proxy(options: ProxyOptions) -> int:
     """Run the proxy until it is told to stop; return the exit code."""
     set_up_logging(options.log_format, debug=options.debug)
     logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to targets
-    allow_open_files(options.max_subscribers + options.max_targets + SPARE_FILES)
+    raise_open_files(needed(1, most_connections(options), reserved_files(options)))
     return run_until_told(lambda stop: Proxy(options).run(stop))
 
 
-def allow_open_files(wanted: int) -> None:
-    """Raise the soft limit of open files, as far as it may be: each subscriber may come by a connection of its own."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < most:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+def most_connections(options: ProxyOptions) -> int:
+    """Return how many connections the document port wants: each subscriber may have one of its own."""
+    return options.max_subscribers + SPARE_FILES
+
+
+def reserved_files(options: ProxyOptions) -> int:
+    """Return how many open files connections never take: each target may need one."""
+    return options.max_targets + SPARE_FILES
 
 
 class Proxy:
@@ -81,7 +85,9 @@ class Proxy:
     def __init__(self, options: ProxyOptions, means: Means | None = None) -> None:
         means = means or Means()
         self._options, self._over, self._hub = options, asyncio.Event(), Hub(means.manners.clock)
-        self.targets = Targets(options, means.documents or partial(documents, hub=self._hub), means.manners)
+        self.targets = Targets(
+            options, means.documents or partial(documents, hub=self._hub, notifier=Notifier()), means.manners
+        )
         self.report = Report(self.targets, means.manners.clock.now, everybody=options.debug_endpoints)
         self.registry = Registry(vitals())
         self.report.register(self.registry)
@@ -93,6 +99,15 @@ class Proxy:
             self._permissions,
             lambda reason: self.targets.refusals.add((reason,)),
         )
+        self.capacity = divide(
+            means.open_files(),
+            1,
+            most_connections(options),
+            reserved_files(options),
+            options.max_connections_per_address,
+        )
+        self.servers: dict[str, Server] = {}
+        self.registry.add(*connection_metrics(self.servers))
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -115,13 +130,13 @@ class Proxy:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
-            servers = []
             opened = self._ports()
             for port in opened:
                 server = await stack.enter_async_context(Opening(port, serve))
-                servers.append(server)
+                self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
+            self.capacity.log(log)
             log.info("wigwag proxy %s serves", __version__, extra={"fields": fields})
             for port in opened:
                 auth = "Kubernetes tokens" if self._options.auth == "kubernetes" and port.name == "sync" else ""
@@ -132,17 +147,19 @@ class Proxy:
             self.report.stopping()
             self.targets.close()
             self._over.set()
-            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in servers))
+            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in self.servers.values()))
 
     def _ports(self) -> list[Port]:
         options, host = self._options, self._options.bind or None
         limits = WireLimits(
             body_bytes=BODY_BYTES,
-            connections=options.max_subscribers + SPARE_FILES,
             ping_seconds=options.keep_alive_min_time,
             ping_without_stream=options.keep_alive_permit_without_stream,
         )
-        management = Management(self.report.ready, self.registry, self.report).handler()
+        tls = read_tls(options)
+        management = Management(
+            lambda: self.started.is_set() and self.report.ready(), self.registry, self.report
+        ).handler()
         methods, health = reflecting(self._relay.methods()), reflecting(Health(self._over.wait).methods())
         return [
             Port(
@@ -150,8 +167,8 @@ class Proxy:
                 "--port",
                 "",
                 rpc_handler(methods, limits),
-                Listener(host=host, port=options.port, tls=read_tls(options)),
-                limits,
+                Listener(host=host, port=options.port, tls=tls),
+                self.capacity.limits(limits),
                 early(methods),
             ),
             Port(
@@ -159,8 +176,8 @@ class Proxy:
                 "--management-port",
                 "",
                 rpc_handler(health, limits, management),
-                Listener(host=host, port=options.management),
-                limits,
+                Listener(host=host, port=options.management, tls=management_tls(options, tls)),
+                self.capacity.limits(limits, management=True),
                 early(health),
             ),
         ]

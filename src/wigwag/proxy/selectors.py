@@ -2,7 +2,7 @@
 
 A selector comes from whoever can reach the port, and says what this process is to open. So nothing is allowed that was
 not allowed on the command line, but FeatureFlags and files, which flagd-proxy's clients ask for. A path is taken apart
-and put together again before it is compared with the root, so that `..` leads nowhere else.
+and put together again before it is compared with the root, so that `..` leads nowhere else; nor do symbolic links.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class Selectors(Struct, frozen=True):
         return " or ".join(_FORMS[kind] for kind in self.kinds)
 
     def _inside(self, source: Source) -> Source:
+        """Check where a path leads now. Links may be turned later, so the root is checked again at every reading."""
         path = os.path.normpath(os.path.join(self.root, source.name))  # noqa: PTH118 - text, to be compared
-        if not path.startswith(self.root.rstrip("/") + "/"):
-            raise UsageError("the file is not in the directory that this proxy serves files of")
-        return replace(source, name=path)
+        for each in (path, os.path.realpath(path)):
+            if not each.startswith(self.root.rstrip("/") + "/"):
+                raise UsageError("the file is not in the directory that this proxy serves files of")
+        return replace(source, name=path, settings=replace(source.settings, root=self.root))

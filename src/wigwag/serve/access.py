@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wigwag.serve.throttle import Slots, Throttle
     from wigwag.serve.tokens import Caller, Rules
     from wigwag.wire.http import Answer, Handler, Headers, Peer, Request
+    from wigwag.wire.identity import Identity
     from wigwag.wire.rpc import Call, Methods, ServerStream, Unary
 
     Wanted = Callable[[Call], str | None]
@@ -154,7 +155,7 @@ class Access:
         proof = Proof(bearer(authorization) if policy.known else None, certificate)
         if rules is not None:
             caller = rules.caller(proof)
-        name = caller.name if caller is not None else certificate or (place(peer.address) if peer else UNKNOWN)
+        name = caller.name if caller is not None else _unknown(certificate, peer)
         if policy.throttle is not None and (wait := policy.throttle.take(name, self._now())):
             raise self._refuse("rate", name, _too_often(wait))
         if policy.known and caller is None:
@@ -234,6 +235,13 @@ class Access:
     def _refuse(self, reason: str, name: str, error: RpcError) -> RpcError:
         self._refusals.note(reason, name, self._now())
         return error
+
+
+def _unknown(certificate: Identity | None, peer: Peer | None) -> str:
+    """Return what a caller without a rule is counted under."""
+    if certificate is not None:
+        return str(certificate)
+    return place(peer.address) if peer else UNKNOWN
 
 
 def _too_often(wait: float) -> RpcError:

@@ -26,7 +26,7 @@ from wigwag.flags.compare import Comparing
 from wigwag.flags.document import reason
 from wigwag.flags.dump import document, dump
 from wigwag.serve.history import History
-from wigwag.serve.local import is_local
+from wigwag.serve.local import LOCAL_ONLY, why_not_local
 from wigwag.wire.http import Reply, parsed
 
 if TYPE_CHECKING:
@@ -195,10 +195,8 @@ def _time(seconds: float) -> str:
 
 def _guarded(page: Page, everybody: bool) -> Page:
     def guarded(request: Request) -> Reply | Awaitable[Reply]:
-        if not everybody and not is_local(request):
-            return _json(
-                403, {"error": "served to this machine only; start the agent with --debug-endpoints to change that"}
-            )
+        if not everybody and (refusal := why_not_local(request)):
+            return _json(403, {"error": f"{LOCAL_ONLY.format('agent')}: {refusal}"})
         try:
             return page(request)
         except WigwagError as error:

@@ -147,7 +147,7 @@ class Ofrep:
 
     def _dated(self, snapshot: Snapshot, flags: FlagSet, tail: bytes) -> bytes:
         """Tell the snapshot and its age, if asked to. The ETag is without: the same flags stay the same as they age."""
-        told = self._resolver.told(snapshot)
+        told = self._resolver.told(snapshot, flags)
         return self._rest(flags, {**flags.reflected, **told}) if told else tail
 
     def _rest(self, flags: FlagSet, metadata: dict[str, Any]) -> bytes:

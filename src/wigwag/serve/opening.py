@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from wigwag.errors import StartError, UsageError
+from wigwag.options import long_name
 from wigwag.pipeline.spec import cause
 from wigwag.wire.listen import Listener
 from wigwag.wire.tls import Tls
@@ -33,6 +35,8 @@ class TlsOptions(Protocol):
     def server_key_path(self) -> str: ...
     @property
     def client_ca_path(self) -> str: ...
+    @property
+    def management_tls(self) -> bool: ...
 
 
 class Port(Struct, frozen=True):
@@ -91,13 +95,23 @@ def read_tls(options: TlsOptions) -> Tls | None:
     if bool(options.server_cert_path) != bool(options.server_key_path):
         raise UsageError("TLS needs both --server-cert-path and --server-key-path")
     if not options.server_cert_path:
-        if options.client_ca_path:
-            raise UsageError("--client-ca-path needs TLS: give --server-cert-path and --server-key-path, too")
+        for name in ("client_ca_path", "management_tls", "ofrep_tls"):
+            if getattr(options, name, None):
+                raise UsageError(f"{_option(name)} needs TLS: give --server-cert-path and --server-key-path, too")
         return None
     for name in ("server_cert_path", "server_key_path", "client_ca_path"):
         path = getattr(options, name)
         if path and not Path(path).is_file():
-            raise StartError(f"--{name.replace('_', '-')}: there is no file {path}")
+            raise StartError(f"{_option(name)}: there is no file {path}")
     authority = options.client_ca_path or None
     clients: Literal["none", "required"] = "required" if authority else "none"
     return Tls(certificate=options.server_cert_path, key=options.server_key_path, authority=authority, clients=clients)
+
+
+def management_tls(options: TlsOptions, tls: Tls | None) -> Tls | None:
+    """Return TLS for the management port, if asked; without client certificates, as the kubelet has none to show."""
+    return replace(tls, authority=None, clients="none") if tls is not None and options.management_tls else None
+
+
+def _option(name: str) -> str:
+    return f"--{long_name(name)}"

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from wigwag.serve.snapshot import Snapshot
 
 SNAPSHOT, AGE = "wigwag.snapshot", "wigwag.age"
-"""What evaluation metadata has of the snapshot, if asked for: its id, and the seconds since it was known to hold."""
+"""What evaluation metadata has of the snapshot, if asked for: the digest of the selected flags, and the seconds since
+they were known to hold. Without a selector, the digest is the snapshot's id."""
 
 
 class Freshness(Protocol):
@@ -82,12 +83,12 @@ class Resolver:
         self._evaluated(key, found)
         return found
 
-    def told(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Return what an answer about many flags tells of the snapshot: its id, and the age of the oldest part."""
+    def told(self, snapshot: Snapshot, flags: FlagSet) -> dict[str, Any]:
+        """Return what an answer about many flags tells of their snapshot: its id, and the age of the oldest part."""
         if not self._metadata:
             return {}
-        ages = [age for origin, _ in snapshot.layers() if (age := self._freshness.age(origin)) is not None]
-        return _told(snapshot, max(ages, default=None))
+        ages = [age for origin in snapshot.origins(flags) if (age := self._freshness.age(origin)) is not None]
+        return _told(snapshot, flags, max(ages, default=None))
 
     def encoded(self, snapshot: Snapshot, form: str, found: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:
         """Return a resolution in a form, encoded once for as long as it stays the same."""
@@ -98,9 +99,10 @@ class Resolver:
         return snapshot.origin(flag) if flag else None
 
     def _dated(self, snapshot: Snapshot, flags: FlagSet, key: str, found: Resolution) -> Resolution:
-        told = _told(snapshot, self._freshness.age(self._origin(snapshot, flags, key)))
+        told = _told(snapshot, flags, self._freshness.age(self._origin(snapshot, flags, key)))
         return replace(found, metadata={**found.metadata, **told})
 
 
-def _told(snapshot: Snapshot, age: float | None) -> dict[str, Any]:
-    return {SNAPSHOT: snapshot.id} | ({} if age is None else {AGE: round(age, 3)})
+def _told(snapshot: Snapshot, flags: FlagSet, age: float | None) -> dict[str, Any]:
+    """Of the selected flags only: who may see them may not know when those of others change."""
+    return {SNAPSHOT: snapshot.version_of(flags)} | ({} if age is None else {AGE: round(age, 3)})

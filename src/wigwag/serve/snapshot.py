@@ -60,8 +60,11 @@ class Snapshot:
 
     def version(self, selector: str) -> str:
         """Return what tells whether answers about a selection may differ: the digest of its flags and of the facts."""
-        digest = self.select(selector).id
-        return self.keep(selector, "version", lambda: _digest([digest, self.facts])) if self.facts else digest
+        return self.version_of(self.select(selector))
+
+    def version_of(self, flags: FlagSet) -> str:
+        """Return the same for flags that were selected already."""
+        return self.keep("", ("version", flags.id), lambda: _digest([flags.id, self.facts])) if self.facts else flags.id
 
     def select(self, selector: str) -> FlagSet:
         """Return the flags that a selector names; raises `SelectorError`."""
@@ -82,6 +85,12 @@ class Snapshot:
         """Return where a flag came from."""
         origins: dict[tuple[str, str], Hashable] = self.keep("", "origins", self._origins_by_flag)
         return origins.get((flag.set_id, flag.key))
+
+    def origins(self, flags: FlagSet) -> frozenset[Hashable]:
+        """Return where the flags of a selection came from."""
+        if flags is self.flags:
+            return frozenset(origin for origin, _ in self.layers())
+        return self.keep("", ("origins", flags.id), lambda: frozenset(map(self.origin, flags.flags())))
 
     def layers(self) -> Iterator[tuple[Hashable, Layer]]:
         """Return each layer of the flags with where it came from; two may have the same name."""

@@ -11,12 +11,12 @@ IPv6 count by their /64, the smallest network that one site is given.
 
 from __future__ import annotations
 
-import ipaddress
 from functools import lru_cache
+
+from wigwag.wire.address import host_of, network_of
 
 MOST_CALLERS = 10_000
 UNKNOWN = "unknown"
-_SITE = 64
 _ROUNDING = 1e-9
 
 
@@ -83,11 +83,4 @@ def place(address: str) -> str:
     >>> place("192.0.2.7:4000"), place("::ffff:192.0.2.7:4000"), place("2001:db8:1:2:3::4:4000"), place("unix")
     ('192.0.2.7', '192.0.2.7', '2001:db8:1:2::/64', 'unix')
     """
-    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
-    try:
-        found = ipaddress.ip_address(host)
-    except ValueError:
-        return address or UNKNOWN
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    return str(found.ipv4_mapped or ipaddress.ip_network((found, _SITE), strict=False))
+    return network_of(host_of(address)) or UNKNOWN

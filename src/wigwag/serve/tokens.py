@@ -20,6 +20,7 @@ from msgspec import Struct
 from wigwag.errors import DocumentError, SelectorError
 from wigwag.flags.model import Limits
 from wigwag.flags.selector import Selector
+from wigwag.wire.identity import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,7 +54,7 @@ class Draft(Struct, frozen=True):
     name: str
     selectors: frozenset[Selector] | None
     digests: tuple[bytes, ...] = ()
-    certificates: tuple[str, ...] = ()
+    certificates: tuple[Identity, ...] = ()
     file: str | None = None
 
 
@@ -71,14 +72,14 @@ class Proof(Struct, frozen=True):
     """What somebody shows of himself: the digest of a token, or else the identity in a verified certificate."""
 
     digest: bytes | None = None
-    certificate: str | None = None
+    certificate: Identity | None = None
 
 
 class Rules(Struct, frozen=True):
     """Everybody who is known, by what he shows."""
 
     tokens: Mapping[bytes, Caller] = {}
-    certificates: Mapping[str, Caller] = {}
+    certificates: Mapping[Identity, Caller] = {}
 
     def caller(self, proof: Proof) -> Caller | None:
         """Return who that is. A token counts before a certificate: one that is shown must be good."""
@@ -124,7 +125,7 @@ def read_tokens(text: bytes) -> tuple[bytes, ...]:
 def compile_rules(drafts: Iterable[Draft], files: Mapping[str, tuple[bytes, ...]] | None = None) -> Rules:
     """Make the look-up; `files` has the digests that are in token files. Without its file a rule has no such token."""
     tokens: dict[bytes, Caller] = {}
-    certificates: dict[str, Caller] = {}
+    certificates: dict[Identity, Caller] = {}
     for draft in drafts:
         only = next(iter(draft.selectors)) if draft.selectors is not None and len(draft.selectors) == 1 else Selector()
         caller = Caller(draft.name, draft.selectors, f"{only.key}={only.value}" if only.key else "")
@@ -169,7 +170,10 @@ def _draft(rule: _Rule, path: str) -> Draft:
         raise DocumentError(f"{path}: say who is meant, by token, tokenFile, tokenSha256 or certificates")
     if len(rule.certificates) > MOST_NAMES or not all(rule.certificates):
         raise DocumentError(f"{path}.certificates: list up to {MOST_NAMES} identities, none of them empty")
-    return Draft(rule.name, _selectors(rule.selectors, path), digests, tuple(rule.certificates), rule.token_file)
+    identities = tuple(map(Identity.parse, rule.certificates))
+    if not all(identity.name for identity in identities):
+        raise DocumentError(f"{path}.certificates: say which name, as in CN=NAME or DNS:NAME")
+    return Draft(rule.name, _selectors(rule.selectors, path), digests, identities, rule.token_file)
 
 
 def _digests(rule: _Rule, path: str) -> Iterable[bytes]:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wigwag.sources.beneath import open_beneath
 from wigwag.sources.follow import Mark, Means, Pace, follow
 from wigwag.sources.lookup import Lookup, chain
-from wigwag.sources.read import read
+from wigwag.sources.read import read, read_handle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,6 +30,8 @@ class FileWatch:
     most: int = 64 << 20
     """The largest size that is read, in bytes."""
     pace: Pace = Pace()
+    root: str = ""
+    """The directory that the file must be in, links followed, as an absolute path without links; empty: any."""
 
     def __str__(self) -> str:
         return f"file:{self.path}"
@@ -36,12 +39,12 @@ class FileWatch:
 
 def watch_file(spec: FileWatch, means: Means = Means()) -> AsyncIterator[bytes | Trouble | Unchanged]:  # noqa: B008 - a frozen value
     """Yield the content whenever it changes."""
-    return follow(_File(str(Path(spec.path).absolute()), spec.most), spec.pace, means)
+    return follow(_File(str(Path(spec.path).absolute()), spec.most, spec.root), spec.pace, means)
 
 
 class _File:
-    def __init__(self, path: str, most: int) -> None:
-        self._path, self._most = path, most
+    def __init__(self, path: str, most: int, root: str) -> None:
+        self._path, self._most, self._root = path, most, root
         self._name = ""
 
     def lookups(self) -> tuple[Lookup, ...]:
@@ -50,7 +53,18 @@ class _File:
         return found
 
     def marks(self) -> tuple[Mark, ...]:
-        return (Mark.of(self._name, os.stat(self._path)),)  # noqa: PTH116 - the path is text
+        return (Mark.of(self._name, self._stat()),)
 
     def read(self) -> bytes:
-        return read(self._path, self._most)
+        if not self._root:
+            return read(self._path, self._most)
+        return read_handle(open_beneath(self._root, self._path), self._path, self._most)
+
+    def _stat(self) -> os.stat_result:
+        if not self._root:
+            return os.stat(self._path)  # noqa: PTH116 - the path is text
+        handle = open_beneath(self._root, self._path)
+        try:
+            return os.fstat(handle)
+        finally:
+            os.close(handle)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.sources.listen import Listener
+from wigwag.sources.notify import Notifier
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -59,6 +60,8 @@ class Means:
     """The time that files are stamped with."""
     deaf: bool = False
     """Do without inotify."""
+    notifier: Notifier | None = None
+    """The inotify instance that all share who get the same; None: one of its own."""
 
 
 class Mark(NamedTuple):
@@ -163,7 +166,8 @@ class Follower(Generic[T]):
 async def follow(target: Target[T], pace: Pace, means: Means) -> AsyncIterator[T | Trouble | Unchanged]:
     """Yield what a target holds whenever it changes, and from time to time that it does not."""
     last: T | Trouble | None = None
-    with closing(Listener(means.clock, pace.settle, means.deaf)) as listener:
+    notifier = None if means.deaf else means.notifier or Notifier()
+    with closing(Listener(means.clock, pace.settle, notifier)) as listener:
         follower = Follower(target, listener, pace, means)
         while True:
             found = await follower.look()

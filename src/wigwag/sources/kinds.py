@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from wigwag.sources.http import HttpWatch
     from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.kubernetes.objects import ObjectsWatch
+    from wigwag.sources.notify import Notifier
     from wigwag.sources.oauth import OAuth
     from wigwag.sources.source import Source
 
@@ -55,10 +56,15 @@ def prepare(
             raise UsageError(f"source {source.name}: {error}") from None
 
 
-def documents(source: Source, hub: Hub | None = None) -> Documents:
-    """Yield the documents of a source. With a hub, sources in Kubernetes share what they ask its API server with."""
+def documents(source: Source, hub: Hub | None = None, notifier: Notifier | None = None) -> Documents:
+    """Yield the documents of a source.
+
+    With a hub, sources in Kubernetes share what they ask its API server with; with a notifier, files share inotify.
+    """
     if source.provider in KUBERNETES:
         return _kubernetes(source, hub)
+    if source.provider == "file":
+        return _file(source, notifier)
     return _KINDS[source.provider](source)
 
 
@@ -76,11 +82,13 @@ async def _demo(_: Source) -> Documents:
         yield UNCHANGED
 
 
-async def _file(source: Source) -> Documents:
+async def _file(source: Source, notifier: Notifier | None) -> Documents:
     from wigwag.sources.file import FileWatch, watch_file
+    from wigwag.sources.follow import Means
 
-    spec, kind = FileWatch(source.address, source.settings.most), format_of(source.name)
-    async with closing(watch_file(spec)) as stream:
+    spec = FileWatch(source.address, source.settings.most, root=source.settings.root)
+    kind = format_of(source.name)
+    async with closing(watch_file(spec, Means(notifier=notifier))) as stream:
         async for item in stream:
             yield Document(item, kind) if isinstance(item, bytes) else item
 
@@ -171,7 +179,7 @@ _HEARTBEATS = {DEMO: 1.0, "file": 5.0, "grpc": 30.0, **dict.fromkeys(KUBERNETES,
 """Of kinds that are not polled at an interval of their own."""
 _CHECKS: Mapping[str, Callable[[Source], object]] = {"http": _http_watch, "grpc": _check_grpc}
 _KINDS: Mapping[str, Callable[[Source], Documents]] = {
-    DEMO: _demo, "file": _file, "http": _http, "grpc": _grpc, **dict.fromkeys(BLOBS, _blob), "consul": _consul
+    DEMO: _demo, "http": _http, "grpc": _grpc, **dict.fromkeys(BLOBS, _blob), "consul": _consul
 }  # fmt: skip
 
 

@@ -11,19 +11,20 @@ Without inotify nothing is heard, and `blind` says so: then only looking helps.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from wigwag.pipeline.clock import heard
 from wigwag.sources import notify
 from wigwag.sources.lookup import EVERY
-from wigwag.sources.notify import Inotify, Notice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wigwag.pipeline.clock import Clock
     from wigwag.sources.lookup import Lookup
+    from wigwag.sources.notify import Notice, Notifier, Subscription
 
 _PLACE = notify.CREATE | notify.DELETE | notify.MOVED_FROM | notify.MOVED_TO | notify.DELETE_SELF | notify.MOVE_SELF
 _CONTENT = _PLACE | notify.MODIFY | notify.CLOSE_WRITE | notify.ATTRIB
@@ -36,8 +37,9 @@ _PATIENCE = 50
 class Listener:
     """Listens for names. Close it."""
 
-    def __init__(self, clock: Clock, settle: float, deaf: bool = False) -> None:
-        self._clock, self._settle = clock, settle
+    def __init__(self, clock: Clock, settle: float, notifier: Notifier | None) -> None:
+        """Without a notifier, nothing is heard."""
+        self._clock, self._settle, self._notifier = clock, settle, notifier
         self._woken = asyncio.Event()
         self._names: dict[int, dict[str, bool]] = {}
         self._quiet: dict[str, float] = {}
@@ -47,26 +49,28 @@ class Listener:
         """The contents that were finished since the last `attend`."""
         self.blind = True
         """Whether something may happen without being heard."""
-        self._inotify = None if deaf else self._open()
+        self._subscription: Subscription | None = None
 
     def close(self) -> None:
         """Stop listening."""
-        if self._inotify is not None:
-            self._inotify.close()
+        if self._subscription is not None:
+            self._subscription.close()
+            self._subscription = None
 
     def arm(self, lookups: Iterable[Lookup]) -> None:
         """Listen for exactly these names, from now on. What cannot be listened for makes it blind."""
-        if self._inotify is None:
+        if self._subscription is None and self._notifier is not None:
+            self._subscription = self._notifier.subscribe(self._hear)  # there may be an instance now
+        if self._subscription is None:
             return
         wanted: dict[str, dict[str, bool]] = defaultdict(dict)
         for lookup in lookups:
             names = wanted[lookup.directory]
             names[lookup.name] = lookup.content or names.get(lookup.name, False)
-        before, self._names, self.blind = self._names, {}, False
+        self._names, self.blind = {}, False
         for directory, names in wanted.items():
-            self._add(self._inotify, directory, names)
-        for watch in before.keys() - self._names.keys():
-            self._inotify.remove(watch)
+            self._add(self._subscription, directory, names)
+        self._subscription.retain(self._names)
 
     def attend(self) -> set[str]:
         """Begin to look: what was heard so far is dealt with. Return the contents that are known to be finished."""
@@ -143,21 +147,17 @@ class Listener:
         self._woken.set()
 
     def _drain(self) -> None:
-        if self._inotify is not None:
-            self._inotify.drain()
+        if self._subscription is not None:
+            self._subscription.drain()
 
-    def _open(self) -> Inotify | None:
+    def _add(self, subscription: Subscription, directory: str, names: dict[str, bool]) -> None:
         try:
-            return Inotify(self._hear)
-        except OSError:
-            return None
-
-    def _add(self, inotify: Inotify, directory: str, names: dict[str, bool]) -> None:
-        try:
-            watch = inotify.add(directory, _CONTENT if any(names.values()) else _PLACE)
+            watch = subscription.add(directory, _CONTENT if any(names.values()) else _PLACE, names)
         except (FileNotFoundError, NotADirectoryError):
             return  # it went while we came; whoever follows looks up the path again
-        except OSError:
+        except OSError as error:
             self.blind = True
+            if self._notifier is not None and error.errno != errno.EACCES:
+                self._notifier.warn(error)
             return
         self._names.setdefault(watch, {}).update(names)

@@ -15,7 +15,11 @@ FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 def read(path: str, most: int, directory: int | None = None, flags: int = FLAGS) -> bytes:
     """Return the content of a file; `OSError` if it cannot be read, is no regular file, or holds more than `most`."""
-    handle = os.open(path, flags, dir_fd=directory)
+    return read_handle(os.open(path, flags, dir_fd=directory), path, most)
+
+
+def read_handle(handle: int, path: str, most: int) -> bytes:
+    """Return the content of a file by its handle, and close that; `path` is for errors."""
     try:
         status = os.fstat(handle)
         if stat.S_ISDIR(status.st_mode):

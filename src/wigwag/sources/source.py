@@ -48,6 +48,8 @@ class Settings(Struct, frozen=True):
     max_message: int = MOST
     most: int = MOST
     """The largest document that is taken, in bytes."""
+    root: str = ""
+    """The directory that a file must be in; empty: any."""
     on_delete: str = ""
     """What flags become when their object is gone: with `remove` they go, otherwise they stay."""
     token_file: str = ""

@@ -15,6 +15,7 @@ from functools import partial
 from ssl import SSLObject
 from typing import Any, cast
 
+from wigwag.wire.admission import Admission, Admitted
 from wigwag.wire.blocks import HeaderEncoder
 from wigwag.wire.exchange import Exchange, Machine
 from wigwag.wire.frames import PREFACE
@@ -34,7 +35,18 @@ log = logging.getLogger("wigwag.wire")
 class Host:
     """What the connections of a server share."""
 
-    __slots__ = ("connections", "early", "empty", "encoder", "handler", "limits", "loop", "renderer", "tasks")
+    __slots__ = (
+        "admission",
+        "connections",
+        "early",
+        "empty",
+        "encoder",
+        "handler",
+        "limits",
+        "loop",
+        "renderer",
+        "tasks",
+    )
 
     def __init__(
         self, handler: Handler, limits: WireLimits, tasks: asyncio.TaskGroup, early: Early | None = None
@@ -42,6 +54,7 @@ class Host:
         self.handler, self.limits, self.tasks, self.early = handler, limits, tasks, early
         self.loop = asyncio.get_running_loop()
         self.encoder, self.renderer = HeaderEncoder(), Renderer()
+        self.admission = Admission(limits)
         self.connections: set[Connection] = set()
         self.empty = asyncio.Event()
         self.empty.set()
@@ -50,9 +63,10 @@ class Host:
 class Connection(Pipe):
     """One connection of either protocol."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, admitted: Admitted | None = None) -> None:
+        """`admitted` is released when the connection is closed."""
         super().__init__(host.loop)
-        self._host = host
+        self._host, self._admitted = host, admitted
         self._peer: Peer
         self._sniffed = b""
         self._tasks: set[asyncio.Task[None] | BoardReader] = set()
@@ -61,13 +75,9 @@ class Connection(Pipe):
     # the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, unless there are too many already."""
+        """Begin; whether there is room was decided when the connection was accepted."""
         super().connection_made(transport)
         host = self._host
-        if len(host.connections) >= host.limits.connections:
-            log.warning("connection refused: there are %d", len(host.connections))
-            transport.close()
-            return
         host.connections.add(self)
         host.empty.clear()
         self.transport.set_write_buffer_limits(high=host.limits.write_buffer)
@@ -103,6 +113,8 @@ class Connection(Pipe):
         self.lingers = self.lingers or self.loop.time()
         for task in list(self._tasks):
             task.cancel()
+        if self._admitted is not None:
+            self._admitted.release()
         host = self._host
         host.connections.discard(self)
         if not host.connections:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from wigwag.wire.board import Frame, Posted
+    from wigwag.wire.identity import Identity
     from wigwag.wire.incoming import Incoming
     from wigwag.wire.rpc import RpcError
 
@@ -72,7 +73,7 @@ class Peer:
 
     __slots__ = ("address", "certificate", "scheme")
 
-    def __init__(self, address: str = "", scheme: str = "http", certificate: str | None = None) -> None:
+    def __init__(self, address: str = "", scheme: str = "http", certificate: Identity | None = None) -> None:
         self.address, self.scheme, self.certificate = address, scheme, certificate
 
 

@@ -14,6 +14,8 @@ class WireLimits(Struct, frozen=True, kw_only=True):
     body_bytes: int = 4 * 1024 * 1024
     """One request's body, decompressed. Over it: 413, or RESOURCE_EXHAUSTED."""
     connections: int = 10_000
+    connections_per_address: int = 0
+    """Of them, from one IPv4 address or IPv6 /64 that is not this machine; 0 for no limit."""
     streams: int = 256
     """Requests that one HTTP/2 connection may have under way."""
     header_seconds: float = 5.0

@@ -11,15 +11,15 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from wigwag.wire.tls import Certificates, Tls
+from wigwag.wire.tls import Tls
 
-BACKLOG = 1024
+if TYPE_CHECKING:
+    from wigwag.wire.accept import Acceptor
 
 
 class Listener(Struct, frozen=True, kw_only=True):
@@ -44,49 +44,71 @@ class Listener(Struct, frozen=True, kw_only=True):
 class Listening:
     """A listener at work."""
 
-    def __init__(self, listener: Listener, server: asyncio.Server, inode: int = 0) -> None:
-        self.listener, self._server, self._inode = listener, server, inode
+    def __init__(self, listener: Listener, acceptor: Acceptor) -> None:
+        self.listener, self._acceptor = listener, acceptor
+        self._names = [each.getsockname() for each in acceptor.sockets]
+        self._inode = inode(listener.path) if listener.kind == "unix" else 0
 
     def addresses(self) -> list[str]:
         """Return where it can be reached: `host:port`, or the path."""
         if self.listener.kind == "unix":
             return [self.listener.path]
-        names = [each.getsockname() for each in self._server.sockets]
-        return [f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}" for name in names]
+        return [f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}" for name in self._names]
 
     def close(self) -> None:
         """Accept nothing more; remove the socket file, if it is still ours."""
-        self._server.close()
+        self._acceptor.close()
         path = Path(self.listener.path)
         if self._inode and path.exists() and path.stat().st_ino == self._inode:
             path.unlink()
 
     async def closed(self) -> None:
         """Wait until nothing is left of it."""
-        await self._server.wait_closed()
+        await self._acceptor.closed()
 
 
-async def listen(listener: Listener, protocol: Callable[[], asyncio.Protocol], handshake: float) -> Listening:
-    """Begin to accept clients; a TLS handshake may take `handshake` seconds."""
-    loop = asyncio.get_running_loop()
-    secure = Certificates(listener.tls).front if listener.tls else None
-    timeout = handshake if secure else None
-    if listener.kind == "tcp":
-        server = await loop.create_server(
-            protocol,
-            listener.host or None,
-            listener.port,
-            backlog=BACKLOG,
-            reuse_port=listener.reuse or None,
-            ssl=secure,
-            ssl_handshake_timeout=timeout,
-        )
-        return Listening(listener, server)
-    made = unix_socket(listener)
-    server = await loop.create_unix_server(
-        protocol, sock=made, backlog=BACKLOG, ssl=secure, ssl_handshake_timeout=timeout
+async def bind(listener: Listener) -> list[socket.socket]:
+    """Return the bound sockets of a listener; a host may have several addresses, and every interface has two."""
+    if listener.kind == "unix":
+        return [unix_socket(listener)]
+    found = await asyncio.get_running_loop().getaddrinfo(
+        listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
-    return Listening(listener, server, inode(listener.path))
+    bound: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(found):
+            if (made := _tcp_socket(listener, family, address, alone=len(found) == 1)) is not None:
+                bound.append(made)
+    except OSError:
+        for each in bound:
+            each.close()
+        raise
+    if not bound:
+        raise OSError(errno.EADDRNOTAVAIL, f"no address of {listener.host or 'this machine'} can be listened on")
+    return bound
+
+
+def _tcp_socket(listener: Listener, family: int, address: Any, *, alone: bool) -> socket.socket | None:
+    """Return a bound socket; None if this machine has no such address but may have others."""
+    try:
+        made = socket.socket(family, socket.SOCK_STREAM)
+    except OSError:
+        if alone:
+            raise
+        return None
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if listener.reuse:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        if error.errno == errno.EADDRNOTAVAIL and not alone:
+            return None
+        raise OSError(error.errno, f"error while attempting to bind on address {address}: {error.strerror}") from None
+    return made
 
 
 def inode(path: str) -> int:

@@ -12,13 +12,16 @@ cancel and cut whatever the grace period did not suffice for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
+from wigwag.wire.accept import Acceptor
 from wigwag.wire.connection import Connection, Host
 from wigwag.wire.http import Early, Handler
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import Listener, Listening, listen
+from wigwag.wire.listen import Listener, Listening, bind
+from wigwag.wire.tls import Certificates
 
 __all__ = ["Listener", "Server", "serve"]
 DEFAULTS = WireLimits()
@@ -40,14 +43,27 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many clients are connected."""
-        return len(self._host.connections)
+        """How many clients are connected, those that are still shaking hands among them."""
+        return self._host.admission.open
+
+    @property
+    def limits(self) -> WireLimits:
+        """What clients may ask of it."""
+        return self._host.limits
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How many connections were turned away, by reason."""
+        return self._host.admission.refused
 
     async def open(self, listeners: Sequence[Listener]) -> None:
         """Begin to listen, at all places or at none."""
         host = self._host
         for listener in listeners:
-            self._listening.append(await listen(listener, lambda: Connection(host), host.limits.header_seconds))
+            tls = (Certificates(listener.tls).front, host.limits.header_seconds) if listener.tls else None
+            sockets = await bind(listener)
+            acceptor = Acceptor(sockets, host.admission, partial(Connection, host), host.tasks, tls)
+            self._listening.append(Listening(listener, acceptor))
 
     async def drain(self, grace: float = 5.0) -> None:
         """Stop accepting, let what is under way finish for `grace` seconds, then cut it off."""

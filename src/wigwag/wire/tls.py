@@ -11,11 +11,14 @@ from __future__ import annotations
 import logging
 import ssl
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from time import monotonic
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from wigwag.errors import StartError
+from wigwag.loglimit import LogLimiter
+from wigwag.wire.identity import Identity
 
 if TYPE_CHECKING:
     from ssl import SSLContext, SSLObject
@@ -39,6 +42,7 @@ class Certificates:
 
     def __init__(self, tls: Tls) -> None:
         self._tls, self._stamp = tls, stamp(tls)
+        self._limited = LogLimiter(log)
         self._current = context(tls)
         self.front = context(tls)
         """Give this to the listener."""
@@ -54,8 +58,9 @@ class Certificates:
             if found != self._stamp:
                 self._current, self._stamp = context(self._tls), found
                 log.info("certificate loaded: %s", self._tls.certificate)
-        except (OSError, StartError) as error:
-            log.warning("certificate not loaded, the last one stays: %s: %s", self._tls.certificate, error)
+        except (OSError, StartError) as error:  # at every handshake, until the files are mended
+            message = "certificate not loaded, the last one stays: %s: %s"
+            self._limited.log(logging.WARNING, monotonic(), message, self._tls.certificate, error)
 
 
 def stamp(tls: Tls) -> Stamp:
@@ -100,13 +105,6 @@ def _unusable(error: ssl.SSLError, certificate: str, key: str = "") -> str:
     return f"{' or '.join(filter(None, (certificate, key)))} cannot be used: {reason}"
 
 
-def identity(connection: SSLObject) -> str | None:
-    """Return whom a verified client certificate names: a URI (SPIFFE), a DNS name, a mailbox, or `CN=` and a name.
-
-    A common name may be any text, so it is marked: none can pass for a URI that somebody else was given.
-    """
-    found: dict[str, Any] = connection.getpeercert() or {}
-    names = dict(reversed(found.get("subjectAltName", ())))
-    common = {key: f"CN={value}" for part in found.get("subject", ()) for key, value in part}
-    ranked = (names.get("URI"), names.get("DNS"), names.get("email"), common.get("commonName"))
-    return next((name for name in ranked if name), None)
+def identity(connection: SSLObject) -> Identity | None:
+    """Return whom a verified client certificate names."""
+    return Identity.of(connection.getpeercert() or {})

@@ -1,10 +1,6 @@
 """Who may set a flag: who has the token, everybody if that was said in so many words, or nobody.
 
-Two more doors are for browsers, which carry the requests of strangers. A page elsewhere may point a name of its own at
-our address and so read what we answer (DNS rebinding): hence a request must name us by an address, as `localhost`, or
-as a host that was allowed. And a page elsewhere may send a form to us: hence a browser that says where a change comes
-from must say that it comes from us: the same host and port. That two of them are of one name is not enough, for on
-another port there may be somebody else.
+Browsers, which carry the requests of strangers, have to pass two more checks: see `wigwag.origin`.
 """
 
 from __future__ import annotations
@@ -16,19 +12,15 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
 
 from wigwag.dflag.page.messages import HttpError
 from wigwag.errors import UsageError
+from wigwag.origin import host_name, is_own_name, is_same_origin, read_origin
 
 log = logging.getLogger("wigwag.dflag.page")
-ANY = "*"
 _LARGEST_FILE = 64 << 10
 _TOKEN = re.compile(r"[!-~]{1,4096}")
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s,/@]+)(?::([0-9]{1,5}))?")
-_PORTS = {"http": 80, "https": 443}
 _CHALLENGE = ("WWW-Authenticate", 'Bearer realm="flags"')
 _DISABLED = "setting flags over HTTP is disabled here: give the page a token, or say that it needs none"
 
@@ -62,7 +54,7 @@ class Access:
         if isinstance(self.allowed_origins, str):
             raise UsageError(f"allowed_origins is a list of addresses: write [{self.allowed_origins!r}]")
         for origin in self.allowed_origins:
-            if _origin(origin) is None:
+            if read_origin(origin) is None:
                 raise UsageError(f"an allowed origin is of the form https://host or http://host:port, got {origin!r}")
 
     @property
@@ -121,23 +113,11 @@ def check_host(host: str, allowed: Collection[str]) -> None:
     Traceback (most recent call last):
     wigwag.dflag.page.messages.HttpError: this page is not known as 'evil.example': allow that host, or use an address
     """
-    found = _HOST.fullmatch(host)
-    if found is None:
+    name = host_name(host)
+    if name is None:
         raise HttpError(400, "the request must say which host it is for, in one header Host")
-    name = found[1].lower().removesuffix(".")
-    if not (ANY in allowed or _own(name) or name in map(str.lower, allowed)):
+    if not is_own_name(name, allowed):
         raise HttpError(421, f"this page is not known as {name[:253]!r}: allow that host, or use an address")
-
-
-def _own(name: str) -> bool:
-    """Tell whether nobody can have pointed this at us: an address is no name, and `localhost` is everybody's own."""
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
@@ -148,29 +128,5 @@ def check_origin(headers: Mapping[str, str], allowed: Collection[str]) -> None:
     Traceback (most recent call last):
     wigwag.dflag.page.messages.HttpError: flags are not set from pages of other sites
     """
-    site, origin = headers.get("sec-fetch-site", ""), headers.get("origin", "")
-    if site not in ("", "same-origin", "none") or not (origin == "" or _ours(origin, headers.get("host", ""), allowed)):
+    if not is_same_origin(headers, allowed):
         raise HttpError(403, "flags are not set from pages of other sites")
-
-
-def _ours(origin: str, host: str, allowed: Collection[str]) -> bool:
-    """The host that was asked for does not tell the scheme, so either will do; an allowed origin does."""
-    found = _origin(origin)
-    if found is None:
-        return False
-    return found == _origin(f"{found.scheme}://{host}") or found in map(_origin, allowed)
-
-
-class _Origin(NamedTuple):
-    scheme: str
-    name: str
-    port: int
-
-
-def _origin(text: str) -> _Origin | None:
-    """Read what a browser calls the origin of a page; None if it is none that we could be."""
-    scheme, _, rest = text.partition("://")
-    found = _HOST.fullmatch(rest)
-    if scheme.lower() not in _PORTS or found is None:
-        return None
-    return _Origin(scheme.lower(), found[1].lower().removesuffix("."), int(found[2] or _PORTS[scheme.lower()]))
