@@ -77,11 +77,16 @@ def test_files_go_before_variables_and_a_zone_may_come_with_the_labels() -> None
         (r'a="\ud800"', {"a": "\ufffd"}),
         ('a="unfinished\nb="2"', {"b": "2"}),
         ('nonsense\n="x"\na=1\n', {}),
-        (f'a="{"x" * (LONGEST_VALUE + 1)}"\nb="1"', {"b": "1"}),
+        (f'a="{"x" * (LONGEST_VALUE + 1)}"\nb="1"', {"a": "x" * (LONGEST_VALUE + 1), "b": "1"}),
     ],
 )
 def test_a_file_of_labels_is_read_as_the_kubelet_writes_it(text: str, expected: dict[str, str]) -> None:
     assert read_map(text) == expected
+
+
+def test_a_long_value_is_no_attribute_but_can_name_flags() -> None:
+    text = f'a="{"x" * (LONGEST_VALUE + 1)}"\nb="1"'.encode()
+    assert pod_facts({"annotations": text}, {}) == {"annotations": {"b": "1"}}
 
 
 def test_a_mounted_volume_is_followed(tmp_path: Path) -> None:

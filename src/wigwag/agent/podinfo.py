@@ -28,7 +28,7 @@ VARIABLES = {
 }
 ZONE = "topology.kubernetes.io/zone"
 LONGEST_VALUE = 1024
-"""Characters of a value; longer ones are left out. Annotations may hold whole manifests."""
+"""Characters of an attribute; longer ones are left out. Annotations may hold whole manifests."""
 _LINE = re.compile(r'([^="\s]+)="((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|(.))")
 _CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -47,19 +47,22 @@ def pod_facts(files: Mapping[str, bytes], environment: Mapping[str, str]) -> dic
     zone = maps.get("labels", {}).get(ZONE)
     if zone:
         told.setdefault("zone", zone)
-    short = {name: value for name, value in told.items() if len(value) <= LONGEST_VALUE}
-    return short | {name: {attribute(key): value for key, value in found.items()} for name, found in maps.items()}
+    attributes = {name: {attribute(key): value for key, value in _short(pairs).items()} for name, pairs in maps.items()}
+    return _short(told) | attributes
+
+
+def _short(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if len(value) <= LONGEST_VALUE}
 
 
 def read_map(text: str) -> dict[str, str]:
-    r"""Read lines of the form name="value", with the escapes of Go; whatever is not of that form is read over.
+    r"""Read lines of the form name="value", with the escapes of Go; other lines are ignored.
 
     >>> read_map('a="1"\nb="x\\ny \\u00e9 \\\\"\nnonsense\n')
     {'a': '1', 'b': 'x\ny é \\'}
     """
-    found = (match for line in text.split("\n") if (match := _LINE.fullmatch(line)))
-    pairs = ((match[1], _ESCAPE.sub(_unescaped, match[2])) for match in found)
-    return {key: value for key, value in pairs if len(value) <= LONGEST_VALUE}
+    lines = (match for line in text.split("\n") if (match := _LINE.fullmatch(line)))
+    return {match[1]: _ESCAPE.sub(_unescaped, match[2]) for match in lines}
 
 
 def attribute(name: str) -> str:
