@@ -143,6 +143,7 @@ class Http2Stream(Struct, eq=False):
         head = HEAD.pack(size >> 8, size & 255, DATA, flags, self.id)
         outlet.out += (head, self._pending[self._at : self._at + size])
         outlet.floods.answered = True
+        outlet.floods.data_frames += 1
         outlet.window -= size
         self.window -= size
         self._at += size

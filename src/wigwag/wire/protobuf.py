@@ -43,7 +43,7 @@ class MalformedError(RpcError, ValueError):
 def fields(data: bytes) -> list[Field]:
     """Return the fields of a message."""
     found: list[Field] = []
-    position, end = 0, len(data)
+    position, end, left = 0, len(data), [MOST_FIELDS]
     try:
         while position < end:
             if len(found) == MOST_FIELDS:
@@ -64,7 +64,7 @@ def fields(data: bytes) -> list[Field]:
                 value, position = read_varint(data, position)
                 found.append((_number(key), VARINT, value))
             else:
-                position = _rare(data, position, key, found)
+                position = _rare(data, position, key, found, left)
     except IndexError:
         position = end + 1
     if position > end:
@@ -72,10 +72,10 @@ def fields(data: bytes) -> list[Field]:
     return found
 
 
-def _rare(data: bytes, position: int, key: int, found: list[Field]) -> int:
+def _rare(data: bytes, position: int, key: int, found: list[Field], left: list[int]) -> int:
     kind, number = key & 7, _number(key)
     if kind == GROUP:
-        return skip(data, position, key)
+        return skip(data, position, key, left=left)
     if kind not in {FIXED64, FIXED32}:
         raise MalformedError(f"wire type {kind} of field {number} means nothing here")
     after = position + (8 if kind == FIXED64 else 4)
@@ -83,8 +83,11 @@ def _rare(data: bytes, position: int, key: int, found: list[Field]) -> int:
     return after
 
 
-def skip(data: bytes, position: int, key: int, depth: int = 0) -> int:
-    """Return the position after a field whose tag was read. May be past the end, which the caller notices."""
+def skip(data: bytes, position: int, key: int, depth: int = 0, left: list[int] | None = None) -> int:
+    """Return the position after a field whose tag was read. May be past the end, which the caller notices.
+
+    `left` holds how many fields may still be skipped inside of groups.
+    """
     kind, number = key & 7, _number(key)
     if kind == VARINT:
         return read_varint(data, position)[1]
@@ -95,11 +98,15 @@ def skip(data: bytes, position: int, key: int, depth: int = 0) -> int:
         return position + (8 if kind == FIXED64 else 4)
     if kind != GROUP or depth == DEEPEST:
         raise MalformedError(f"wire type {kind} of field {number} means nothing here, or is nested too deeply")
+    left = [MOST_FIELDS] if left is None else left
     while True:
+        left[0] -= 1
+        if left[0] < 0:
+            raise MalformedError("a group has too many fields")
         key, position = read_tag(data, position)
         if key & 7 == END_GROUP and key >> 3 == number:
             return position
-        position = skip(data, position, key, depth + 1)
+        position = skip(data, position, key, depth + 1, left)
 
 
 def _number(key: int) -> int:
