@@ -19,6 +19,7 @@ from wigwag.wire.http1_repeats import Repeats
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.refuse import refusal
 from wigwag.wire.render import CONTINUE, Renderer
+from wigwag.wire.retained import Retained
 
 IDLE, IN_HEAD, IN_BODY, BROKEN = range(4)
 VERSIONS = ("1.1", "1.0")
@@ -53,8 +54,10 @@ class Http1(Outlet):
         "widened",
     )
 
-    def __init__(self, limits: WireLimits, renderer: Renderer, peer: Peer, now: float) -> None:
-        super().__init__(renderer)
+    def __init__(
+        self, limits: WireLimits, renderer: Renderer, peer: Peer, now: float, retained: Retained | None = None
+    ) -> None:
+        super().__init__(renderer, retained)
         self._limits, self._peer, self._parser = limits, peer, HttpRequestParser(self)
         self.ready: deque[Http1Exchange] = deque()
         self.cancelled: list[Http1Exchange] = []
@@ -131,7 +134,11 @@ class Http1(Outlet):
             return b""
         kept = [(name, value) for name, value in self._fields if name not in (b"upgrade", b"http2-settings")]
         version = self._parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (method, self._url, version), *(b"%b: %b" % field for field in kept), b"\r\n"]
+        lines = [
+            b"%b %b HTTP/%b" % (method, bytes(self._url), version),
+            *(b"%b: %b" % field for field in kept),
+            b"\r\n",
+        ]
         self._parser = HttpRequestParser(self)
         self._messages = 2
         return b"\r\n".join(lines) + rest

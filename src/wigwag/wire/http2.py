@@ -35,6 +35,7 @@ from wigwag.wire.http2_control import CONTROLS, unknown
 from wigwag.wire.http2_expiry import Expiry
 from wigwag.wire.http2_requests import GRANT, Intake
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.retained import Retained
 
 OnFrame = Callable[["Http2", int, int, bytes], None]
 
@@ -51,8 +52,10 @@ class Http2(Intake):
         "table",
     )
 
-    def __init__(self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float) -> None:
-        super().__init__(limits, encoder, peer, now)
+    def __init__(
+        self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float, retained: Retained | None = None
+    ) -> None:
+        super().__init__(limits, encoder, peer, now, retained)
         self._expiry, self._buffer = Expiry(now), b""
         self._block: tuple[int, int, bytearray] = (0, 0, bytearray())
         self.progress = self.block_since = now

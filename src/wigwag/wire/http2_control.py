@@ -97,6 +97,8 @@ def shift(machine: Outlet, initial: int) -> None:
     for stream in machine.streams.values():
         stream.window += difference
         need(stream.window <= MAX_WINDOW, Code.FLOW_CONTROL_ERROR, "a stream's window is too large")
+    for stream in [each for each in machine.starved.values() if each.window > 0]:
+        machine.blocked[stream.id] = machine.starved.pop(stream.id)
 
 
 def on_push(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:
@@ -126,7 +128,7 @@ def on_window_update(machine: Outlet, _flags: int, stream: int, payload: bytes) 
     """WINDOW_UPDATE: the client takes more. Windows opened byte by byte are counted (CVE-2019-9511)."""
     need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not four bytes long")
     size = int.from_bytes(payload, "big") & MAX_WINDOW
-    if size < TINY and machine.blocked:
+    if size < TINY and (machine.blocked or machine.starved):
         machine.floods.count(machine.now)
     else:
         machine.floods.follow_up(machine.now, machine.last)
@@ -147,8 +149,9 @@ def widen(machine: Outlet, id: int, size: int) -> None:
     if not size or stream.window > MAX_WINDOW:
         raise StreamError(id, Code.FLOW_CONTROL_ERROR if size else Code.PROTOCOL_ERROR)
     machine.widened = True
-    while stream.id in machine.blocked and stream.step():
-        pass
+    if stream.window > 0 and machine.starved.pop(id, None):
+        while stream.step():
+            pass
 
 
 def on_stray(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:

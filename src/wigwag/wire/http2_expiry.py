@@ -1,7 +1,9 @@
 """What takes too long on an HTTP/2 connection, found by looking now and then instead of by a timer for each request.
 
 A look costs nothing while requests come and go: whether a connection is idle shows in its last stream being the same
-as at the look before, and whether a stalled answer moves in how much of it has left.
+as at the look before. What waits for a window must leave at a least rate, `write_bytes` in `write_seconds`: a byte now
+and then is no progress. Streams that wait for the connection's window share one such account; those that wait for their
+own have one each, and divide the rate. What waits for the transport is not judged here, but with the transport.
 """
 
 from __future__ import annotations
@@ -9,20 +11,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wigwag.wire.frames import Code
+from wigwag.wire.progress import Progress
 
 if TYPE_CHECKING:
     from wigwag.wire.http2 import Http2
-    from wigwag.wire.http2_streams import Http2Stream
 
 
 class Expiry:
     """What the last look at a connection found."""
 
-    __slots__ = ("_began", "_idle_since", "_last")
+    __slots__ = ("_began", "_idle_since", "_last", "_progress")
 
     def __init__(self, now: float) -> None:
         self._began = self._idle_since = now
         self._last = 0
+        self._progress = Progress()
 
     def check(self, machine: Http2, now: float, *, starting: bool, partial: bool) -> None:
         """End the connection, or the streams on it, that have taken too long."""
@@ -43,14 +46,17 @@ class Expiry:
 
     def _check_streams(self, machine: Http2, now: float) -> None:
         limits = machine.limits
+        least = limits.write_bytes // max(1, len(machine.starved))
+        late = self._progress.stalled(machine.sent, now, limits.write_bytes) > limits.write_seconds
+        if not machine.blocked or machine.choked():
+            self._progress, late = Progress(), False
         for stream in list(machine.streams.values()):
             slow = not stream.ended and now - stream.opened > limits.body_seconds
-            if slow or (stream.id in machine.blocked and self._stalled(stream, now) > limits.write_seconds):
+            if stream.id in machine.starved:
+                stream.progress = stream.progress or Progress()
+                slow |= stream.progress.stalled(stream.sent(), now, least) > limits.write_seconds
+            else:
+                stream.progress = None
+                slow |= late and stream.id in machine.blocked
+            if slow:
                 machine.break_off(stream.id, Code.CANCEL)
-
-    @staticmethod
-    def _stalled(stream: Http2Stream, now: float) -> float:
-        """Return for how long nothing of the answer has left."""
-        if stream.stall[0] != stream.sent():
-            stream.stall = (stream.sent(), now)
-        return now - stream.stall[1]

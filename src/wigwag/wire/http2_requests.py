@@ -16,6 +16,7 @@ from wigwag.wire.http import Peer, Request
 from wigwag.wire.http2_streams import Http2Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.refuse import refusal
+from wigwag.wire.retained import Retained
 
 GRANT = 1 << 20
 """What a stream, and the connection, may send ahead."""
@@ -29,8 +30,10 @@ class Intake(Outlet):
 
     __slots__ = ("_decoder", "_held", "_peer", "_received", "_skipped")
 
-    def __init__(self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float) -> None:
-        super().__init__(limits, encoder, now)
+    def __init__(
+        self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float, retained: Retained | None = None
+    ) -> None:
+        super().__init__(limits, encoder, now, retained)
         self._peer, self._decoder = peer, HeaderDecoder(limits)
         self._received = self._held = 0
         self._skipped: list[range] = []

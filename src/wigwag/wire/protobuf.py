@@ -13,6 +13,7 @@ Accepts what the official parsers accept, and refuses what they refuse.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
 
@@ -43,7 +44,7 @@ class MalformedError(RpcError, ValueError):
 def fields(data: bytes) -> list[Field]:
     """Return the fields of a message."""
     found: list[Field] = []
-    position, end, left = 0, len(data), [MOST_FIELDS]
+    position, end, left = 0, len(data), iter(range(MOST_FIELDS))
     try:
         while position < end:
             if len(found) == MOST_FIELDS:
@@ -67,12 +68,14 @@ def fields(data: bytes) -> list[Field]:
                 position = _rare(data, position, key, found, left)
     except IndexError:
         position = end + 1
+    except StopIteration:
+        raise MalformedError(f"a message has at most {MOST_FIELDS} fields") from None
     if position > end:
         raise MalformedError("the message is cut short")
     return found
 
 
-def _rare(data: bytes, position: int, key: int, found: list[Field], left: list[int]) -> int:
+def _rare(data: bytes, position: int, key: int, found: list[Field], left: Iterator[int]) -> int:
     kind, number = key & 7, _number(key)
     if kind == GROUP:
         return skip(data, position, key, left=left)
@@ -83,10 +86,10 @@ def _rare(data: bytes, position: int, key: int, found: list[Field], left: list[i
     return after
 
 
-def skip(data: bytes, position: int, key: int, depth: int = 0, left: list[int] | None = None) -> int:
+def skip(data: bytes, position: int, key: int, depth: int = 0, left: Iterator[int] | None = None) -> int:
     """Return the position after a field whose tag was read. May be past the end, which the caller notices.
 
-    `left` holds how many fields may still be skipped inside of groups.
+    Each field inside of a group takes one from `left`, if that is given; none left is `StopIteration`.
     """
     kind, number = key & 7, _number(key)
     if kind == VARINT:
@@ -98,11 +101,9 @@ def skip(data: bytes, position: int, key: int, depth: int = 0, left: list[int] |
         return position + (8 if kind == FIXED64 else 4)
     if kind != GROUP or depth == DEEPEST:
         raise MalformedError(f"wire type {kind} of field {number} means nothing here, or is nested too deeply")
-    left = [MOST_FIELDS] if left is None else left
     while True:
-        left[0] -= 1
-        if left[0] < 0:
-            raise MalformedError("a group has too many fields")
+        if left is not None:
+            next(left)
         key, position = read_tag(data, position)
         if key & 7 == END_GROUP and key >> 3 == number:
             return position

@@ -9,11 +9,13 @@ r"""google.protobuf.Struct ⇄ dicts, lists, strings, numbers, booleans and None
 
 Every number is a double on the wire. A whole one up to 2**53 becomes an int, as it would have been in JSON text.
 A reader never looks at where its message ends until it is there: running over is noticed by being past the end.
+`left` is what a message may still have: each value takes one from it, and none left is `StopIteration`.
 What the official parser merges (a field that comes twice) is merged here as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, TypeAlias
@@ -56,15 +58,17 @@ def decode_value(data: bytes) -> Json:
 
 def _guarded(read: Any, data: bytes, into: Json) -> Json:
     try:
-        return read(data, 0, len(data), DEEPEST, into, [MOST_VALUES])
+        return read(data, 0, len(data), DEEPEST, into, iter(range(MOST_VALUES)))
     except UnicodeDecodeError as error:
         raise MalformedError("a string is not UTF-8") from error
     except (IndexError, struct_error) as error:
         raise MalformedError("the message is cut short") from error
+    except StopIteration:
+        raise MalformedError(f"a message has at most {MOST_VALUES} values") from None
 
 
 def _struct(
-    data: bytes, position: int, end: int, depth: int, into: dict[str, Json], left: list[int]
+    data: bytes, position: int, end: int, depth: int, into: dict[str, Json], left: Iterator[int]
 ) -> dict[str, Json]:
     if not depth:
         raise MalformedError("the value is nested too deeply")
@@ -83,9 +87,7 @@ def _struct(
             into[known[0]] = known[1]
             position = stop
             continue
-        left[0] -= 1
-        if left[0] < 0:
-            raise _too_many()
+        next(left)
         key_size = data[position + 1] if position < stop else 0x80
         middle = position + 2 + key_size
         if key_size < 0x80 and data[position] == _KEY and middle + 1 < stop and data[middle] == _VALUE:
@@ -112,7 +114,7 @@ def _remember(entry: bytes, key: str, value: Json) -> None:
     _known[entry] = key, value
 
 
-def _entry(data: bytes, position: int, end: int, depth: int, left: list[int]) -> tuple[str, Json]:
+def _entry(data: bytes, position: int, end: int, depth: int, left: Iterator[int]) -> tuple[str, Json]:
     """Read an entry whose fields are long, missing, repeated, unknown or in another order."""
     key, value = "", None
     while position < end:
@@ -120,9 +122,7 @@ def _entry(data: bytes, position: int, end: int, depth: int, left: list[int]) ->
         if field != _KEY and field != _VALUE:
             position = _unknown(data, position, left)
             continue
-        left[0] -= 1
-        if left[0] < 0:
-            raise _too_many()
+        next(left)
         size, position = read_varint(data, position + 1)
         stop = position + size
         if field == _KEY:
@@ -135,11 +135,9 @@ def _entry(data: bytes, position: int, end: int, depth: int, left: list[int]) ->
     return key, value
 
 
-def _value(data: bytes, position: int, end: int, depth: int, value: Json, left: list[int]) -> Json:
+def _value(data: bytes, position: int, end: int, depth: int, value: Json, left: Iterator[int]) -> Json:
     while position < end:
-        left[0] -= 1
-        if left[0] < 0:
-            raise _too_many()
+        next(left)
         field = data[position]
         if field == _STRING:
             size = data[position + 1]
@@ -167,7 +165,7 @@ def _value(data: bytes, position: int, end: int, depth: int, value: Json, left: 
     return value
 
 
-def _nested(data: bytes, position: int, depth: int, value: Json, left: list[int]) -> tuple[Json, int]:
+def _nested(data: bytes, position: int, depth: int, value: Json, left: Iterator[int]) -> tuple[Json, int]:
     """Read a Struct or a ListValue; one that follows another of its kind is merged into it."""
     field = data[position]
     size, position = read_varint(data, position + 1)
@@ -177,16 +175,14 @@ def _nested(data: bytes, position: int, depth: int, value: Json, left: list[int]
     return _list(data, position, stop, depth - 1, value if value.__class__ is list else [], left), stop
 
 
-def _list(data: bytes, position: int, end: int, depth: int, into: list[Json], left: list[int]) -> list[Json]:
+def _list(data: bytes, position: int, end: int, depth: int, into: list[Json], left: Iterator[int]) -> list[Json]:
     if not depth:
         raise MalformedError("the value is nested too deeply")
     while position < end:
         if data[position] != _ITEM:
             position = _unknown(data, position, left)
             continue
-        left[0] -= 1
-        if left[0] < 0:
-            raise _too_many()
+        next(left)
         size, position = read_varint(data, position + 1)
         into.append(_value(data, position, position + size, depth, None, left))
         position += size
@@ -195,16 +191,10 @@ def _list(data: bytes, position: int, end: int, depth: int, into: list[Json], le
     return into
 
 
-def _unknown(data: bytes, position: int, left: list[int]) -> int:
-    left[0] -= 1
-    if left[0] < 0:
-        raise _too_many()
+def _unknown(data: bytes, position: int, left: Iterator[int]) -> int:
+    next(left)
     key, position = read_tag(data, position)
     return skip(data, position, key, left=left)
-
-
-def _too_many() -> MalformedError:
-    return MalformedError(f"a message has at most {MOST_VALUES} values")
 
 
 def encode(value: dict[str, Json]) -> bytes:
