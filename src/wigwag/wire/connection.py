@@ -129,7 +129,9 @@ class Connection(Pipe):
 
     def drained(self) -> None:
         """Go on with large answers when it is this connection's turn."""
-        self._turns.later(self)
+        if self.machine is not None:
+            self.machine.widened = True
+            self._turns.later(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel whatever was being done for this client."""
@@ -150,7 +152,7 @@ class Connection(Pipe):
     def work(self, until: float) -> bool:
         """Parse and answer until that time; return whether more could be done now."""
         machine, clock = self.machine, self._turns.clock
-        if machine is None or self.lingers or self.transport.is_closing():
+        if machine is None or self.lingers:
             self._unread = b""
             return False
         if machine.choked():
@@ -273,6 +275,7 @@ class Connection(Pipe):
         elif not self.lingers:
             self.machine.drain()
             if self.machine.closing and not self.machine.out:
+                self.lingers = self.loop.time()
                 self.transport.close()  # idle, and nothing to read why: no reason to linger
             else:
                 self._serve()

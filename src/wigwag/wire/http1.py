@@ -51,7 +51,6 @@ class Http1(Outlet):
         "_waiting",
         "cancelled",
         "ready",
-        "widened",
     )
 
     def __init__(
@@ -61,7 +60,7 @@ class Http1(Outlet):
         self._limits, self._peer, self._parser = limits, peer, HttpRequestParser(self)
         self.ready: deque[Http1Exchange] = deque()
         self.cancelled: list[Http1Exchange] = []
-        self.widened = self._continue = self._upgrade = False
+        self._continue = self._upgrade = False
         self._waiting: deque[Http1Exchange] = deque()
         self._state, self._now, self._since, self._idle_since = IN_HEAD, now, now, now
         self._fields: list[tuple[bytes, bytes]] = []

@@ -43,6 +43,7 @@ class Outlet:
         "renderer",
         "retained",
         "room",
+        "widened",
     )
 
     def __init__(self, renderer: Renderer, retained: Retained | None = None) -> None:
@@ -51,7 +52,7 @@ class Outlet:
         self.pending: deque[bytes] = deque()
         self._at, self._finished = 0, False
         self.out: list[bytes] = []
-        self.closing = self.draining = self.last = False
+        self.closing = self.draining = self.last = self.widened = False
         self.current: Http1Exchange | None = None
 
     def done(self) -> None:
@@ -77,9 +78,11 @@ class Outlet:
             self._at += len(part)
             if self._at >= len(piece):
                 self._drop()
-        if self._finished and not pending:
-            self._finished = False
-            self.done()
+        if not pending:
+            self.widened = True
+            if self._finished:
+                self._finished = False
+                self.done()
 
     def _drop(self) -> None:
         """Forget the first of what waits."""

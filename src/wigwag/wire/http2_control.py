@@ -149,7 +149,8 @@ def widen(machine: Outlet, id: int, size: int) -> None:
     if not size or stream.window > MAX_WINDOW:
         raise StreamError(id, Code.FLOW_CONTROL_ERROR if size else Code.PROTOCOL_ERROR)
     machine.widened = True
-    if stream.window > 0 and machine.starved.pop(id, None):
+    if stream.window > 0 and id in machine.starved:
+        del machine.starved[id]
         while stream.step():
             pass
 

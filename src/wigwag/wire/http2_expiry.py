@@ -2,8 +2,8 @@
 
 A look costs nothing while requests come and go: whether a connection is idle shows in its last stream being the same
 as at the look before. What waits for a window must leave at a least rate, `write_bytes` in `write_seconds`: a byte now
-and then is no progress. Streams that wait for the connection's window share one such account; those that wait for their
-own have one each, and divide the rate. What waits for the transport is not judged here, but with the transport.
+and then is no progress. Streams divide that rate. One that waits for the connection takes its turn after the others, so
+it is given up only if the connection as a whole is too slow.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class Expiry:
             machine.drain()
 
     def _check_streams(self, machine: Http2, now: float) -> None:
-        limits = machine.limits
-        least = limits.write_bytes // max(1, len(machine.starved))
+        limits, starved, blocked = machine.limits, machine.starved, machine.blocked
+        waiting = len(starved) + len(blocked)
+        if not waiting:
+            self._progress = Progress()
         late = self._progress.stalled(machine.sent, now, limits.write_bytes) > limits.write_seconds
-        if not machine.blocked or machine.choked():
-            self._progress, late = Progress(), False
         for stream in list(machine.streams.values()):
             slow = not stream.ended and now - stream.opened > limits.body_seconds
-            if stream.id in machine.starved:
+            if stream.id in starved or stream.id in blocked:
                 stream.progress = stream.progress or Progress()
-                slow |= stream.progress.stalled(stream.sent(), now, least) > limits.write_seconds
+                stalled = stream.progress.stalled(stream.sent(), now, limits.write_bytes // waiting)
+                slow |= stalled > limits.write_seconds and (late or stream.id in starved)
             else:
                 stream.progress = None
-                slow |= late and stream.id in machine.blocked
             if slow:
                 machine.break_off(stream.id, Code.CANCEL)
