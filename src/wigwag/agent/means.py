@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from wigwag.agent.state.directory import StateDir
 from wigwag.pipeline.watch import Manners
-from wigwag.wire.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,4 +41,4 @@ class Means:
     """What yields facts; None: where they are to be had."""
     state: Callable[[str], StateDir] = StateDir.open
     """Opens the directory in which the last good flags are kept."""
-    serve: Serve = serve
+    serve: Serve | None = None

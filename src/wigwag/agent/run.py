@@ -33,6 +33,8 @@ from wigwag.sources.kinds import prepare
 from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.source import DEMO
 from wigwag.version import __version__
+from wigwag.wire.server import serve
+from wigwag.wire.shared import Shared
 
 if TYPE_CHECKING:
     from wigwag.agent.facts import Value
@@ -115,6 +117,8 @@ class Agent:
         self.report.register(self.metrics.registry)
         self.last_good.register(self.metrics.registry)
         self.tenancy = Tenancy(options, self.metrics.registry)
+        self.shared = Shared()
+        self.metrics.registry.add(*self.shared.instruments())
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -144,11 +148,12 @@ class Agent:
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
             servers = []
+            opens = self._means.serve or partial(serve, shared=self.shared)
             parts = Parts(
                 self.sources, self.feed, self.metrics, self.freshness, self.report, self.tenancy, self.telemetry
             )
             for port in ports(self._options, parts):
-                server = await stack.enter_async_context(Opening(port, self._means.serve))
+                server = await stack.enter_async_context(Opening(port, opens))
                 servers.append(server)
                 self.addresses[port.name] = server.addresses
             self._announce()

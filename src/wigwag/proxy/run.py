@@ -29,6 +29,7 @@ from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
 from wigwag.wire.server import serve
+from wigwag.wire.shared import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +90,8 @@ class Proxy:
             means.authorize(options, self._hub),
             lambda reason: self.targets.refusals.add((reason,)),
         )
+        self.shared = Shared()
+        self.registry.add(*self.shared.instruments())
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -109,7 +112,7 @@ class Proxy:
         async with AsyncExitStack() as stack:
             servers = []
             for port in self._ports():
-                server = await stack.enter_async_context(Opening(port, serve))
+                server = await stack.enter_async_context(Opening(port, partial(serve, shared=self.shared)))
                 servers.append(server)
                 self.addresses[port.name] = server.addresses
             fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}

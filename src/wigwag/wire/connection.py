@@ -33,7 +33,7 @@ from wigwag.wire.render import Renderer
 from wigwag.wire.retained import Retained
 from wigwag.wire.shared import Shared
 from wigwag.wire.tls import identity
-from wigwag.wire.turns import Share
+from wigwag.wire.turns import MARK, NOTABLE, SLICE, Share
 
 PIECE = 8 * 1024
 """Bytes that are parsed at a time: at most a few hundred frames or requests."""
@@ -60,7 +60,8 @@ class Connection(Pipe):
 
     def __init__(self, host: Host) -> None:
         super().__init__(host.loop, host.limits)
-        self._host, self._turns = host, host.shared.turns
+        self._host, self._turns, self._clock = host, host.shared.turns, host.shared.turns.clock
+        self._most_retained = host.limits.retained_bytes
         self.share, self.buffered = Share(), 0
         self._peer: Peer
         self._sniffed = b""
@@ -99,13 +100,23 @@ class Connection(Pipe):
                 return
         if self.lingers:
             return
-        self._unread = self._unread[self._at :] + data if self._unread else data
-        self._at = 0
-        until = self._turns.admit(self)
-        if until:
-            self._turns.done(self, until, self.work(until))
-        else:
-            self.hold(True)
+        turns = self._turns
+        if turns.crowded or self._unread or len(data) > PIECE:
+            self._unread, self._at = self._unread[self._at :] + data, 0
+            until = turns.admit(self)
+            if until:
+                turns.done(self, until, self.work(until))
+            else:
+                self.hold(True)
+            return
+        began = self._clock()  # nearly always
+        machine.receive(data, began)
+        more = bool(machine.ready) and self._answer_ready(machine, began + SLICE)
+        self.settle(machine)
+        used = self._clock() - began
+        turns.spent += used
+        if more or turns.spent > MARK or used > NOTABLE:
+            turns.note(self, began, used, more)
 
     def eof_received(self) -> bool:
         """Note that the client has said everything; it may still be waiting for answers."""
@@ -151,7 +162,7 @@ class Connection(Pipe):
 
     def work(self, until: float) -> bool:
         """Parse and answer until that time; return whether more could be done now."""
-        machine, clock = self.machine, self._turns.clock
+        machine = self.machine
         if machine is None or self.lingers:
             self._unread = b""
             return False
@@ -160,14 +171,10 @@ class Connection(Pipe):
         more = self._answer_ready(machine, until)
         unread, size = self._unread, len(self._unread)
         while self._at < size and not (more or self._full or machine.crowded()):
-            if size <= PIECE:
-                self._at = size
-                machine.receive(unread, self.loop.time())
-            else:
-                piece = unread[self._at : self._at + PIECE]
-                self._at += len(piece)
-                machine.receive(piece, self.loop.time())
-            more = self._answer_ready(machine, until) or (self._at < size and clock() >= until)
+            piece = unread[self._at : self._at + PIECE]
+            self._at += len(piece)
+            machine.receive(piece, self.loop.time())
+            more = self._answer_ready(machine, until) or (self._at < size and self._clock() >= until)
         if self._at >= size and size:
             self._unread, self._at = b"", 0
             if self.ended:
@@ -181,16 +188,16 @@ class Connection(Pipe):
 
     def _answer_ready(self, machine: Machine, until: float) -> bool:
         """Answer what is ready; return whether the time was up before that."""
-        ready, limits, made = machine.ready, self._limits, 0
-        while ready and not self._full and machine.retained.size <= limits.retained_bytes:
+        ready, retained, most, made = machine.ready, machine.retained, self._most_retained, 0
+        while ready and retained.size <= most and not self._full:
             exchange = ready.popleft()
             if not exchange.gone:
                 made += self._answer(exchange)
             if ready:
-                if made > limits.write_buffer:  # see whether the transport takes it
-                    self.flush()
+                if made > self._write_buffer:  # see whether the transport takes it
                     made = 0
-                if self._turns.clock() >= until:
+                    self.flush()
+                if self._clock() >= until:
                     return True
         return False
 

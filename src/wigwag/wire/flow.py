@@ -115,8 +115,9 @@ class Outlet:
     def forget(self, stream: Http2Stream) -> None:
         """Note that a stream is over."""
         self.streams.pop(stream.id, None)
-        self.served(stream)
-        stream.release()
+        if self.blocked or self.starved:
+            self.served(stream)
+            stream.release()
         if self.draining and not self.streams:
             self.closing = True
 

@@ -136,7 +136,7 @@ class Http2Stream(Struct, eq=False):
 
     def release(self) -> None:
         """Count what waited no longer."""
-        if self._retained:
+        if self._retained:  # only while the stream waits
             self._outlet.retained.remove(self._retained)
             self._outlet.widened, self._retained = True, b""
 

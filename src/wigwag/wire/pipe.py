@@ -26,6 +26,7 @@ class Pipe(asyncio.Protocol):
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: WireLimits) -> None:
         self.loop, self.began, self._limits = loop, loop.time(), limits
+        self._write_buffer = limits.write_buffer
         self.transport: asyncio.Transport
         self.machine: Machine | None = None
         self.lingers = 0.0
@@ -51,7 +52,7 @@ class Pipe(asyncio.Protocol):
         """Go on."""
         self._full = False
         if self.machine is not None:
-            self.machine.room = self._limits.write_buffer
+            self.machine.room = self._write_buffer
         self._read_on()
         self.wake()
 
@@ -109,8 +110,8 @@ class Pipe(asyncio.Protocol):
             machine.out.clear()
             self._written += len(data)
             self.transport.write(data)
-        if machine.room < self._limits.write_buffer and not self._full:
-            dry, machine.room = machine.room <= 0, self._limits.write_buffer
+        if machine.room < self._write_buffer and not self._full:
+            dry, machine.room = machine.room <= 0, self._write_buffer
             if dry:
                 self.drained()
         if machine.closing:

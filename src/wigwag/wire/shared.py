@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from time import perf_counter
+from time import monotonic
 from typing import Protocol
 
 from wigwag.loglimit import LogLimiter
@@ -41,18 +41,18 @@ class Shared:
 
     __slots__ = ("_most", "buffered", "connections", "cut", "log", "retained", "turns")
 
-    def __init__(self, most: int = RETAINED_BYTES, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, most: int = RETAINED_BYTES, clock: Callable[[], float] = monotonic) -> None:
         self._most, self.turns, self.retained = most, Turns(clock), Retained()
         self.buffered = 0
         """Bytes in all transports, when last looked at."""
         self.connections: dict[Slow, None] = {}
         """Those for which something waits, or did a moment ago."""
         self.log = LogLimiter(logging.getLogger("wigwag.wire"))
-        self.cut = Counter("wigwag.slow_clients_closed", "Connections closed because too many bytes waited for them.")
+        self.cut = Counter("wigwag_slow_clients_closed", "Connections closed because too many bytes waited for them.")
 
     def instruments(self) -> list[Counter | Gauge]:
         """Return what is counted."""
-        waiting = Gauge("wigwag.retained", "Bytes that wait for slow clients.", lambda: [((), self.size())], unit="By")
+        waiting = Gauge("wigwag_retained_bytes", "Bytes that wait for slow clients.", lambda: [((), self.size())])
         return [self.cut, waiting]
 
     def size(self) -> int:

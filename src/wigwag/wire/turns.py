@@ -9,14 +9,14 @@ more than a slice within the last `PERIOD` is heavy and comes after all others, 
 for a turn of the loop at most, and not for the backlog of those who flood.
 
 While nothing is queued, which is nearly always, the price is two looks at the clock for each read. The time that was
-used is added up, and reset by a callback of the loop, but only once it is worth one: `MARK`.
+used is added up, and reset by a callback of the loop, but only once it is worth one (`MARK`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from time import perf_counter
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ SLICE = 0.0005
 BUDGET = 0.004
 """Seconds that all connections together work in one turn of the loop."""
 MARK = 0.001
+NOTABLE = 0.00005
+"""Seconds of work that are counted for the connection; what takes less could not hold up anybody."""
 PERIOD = 0.1
 
 
@@ -51,71 +53,84 @@ class Share:
 
 
 class Turns:
-    """The scheduler. `clock` gives seconds, from any start."""
+    """The scheduler. `clock` gives seconds, as the event loop does, but not those of the last turn."""
 
-    __slots__ = ("_heavy", "_light", "_marked", "_spent", "clock")
+    __slots__ = ("_heavy", "_light", "_marked", "clock", "crowded", "spent")
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
         self._light: deque[Worker] = deque()
         self._heavy: deque[Worker] = deque()
-        self._spent, self._marked = 0.0, False
+        self.spent, self._marked = 0.0, False
+        """Seconds that were used in this turn of the loop, and perhaps a few before it."""
+        self.crowded = False
+        """Whether a connection has to ask before it works: something is queued, or the budget is used up."""
 
     def admit(self, worker: Worker) -> float:
         """Return until when the worker may work now, and then calls `done`; 0: it is queued, `work` will be called."""
-        now, share = self.clock(), worker.share
-        if self._spent < BUDGET and not share.queued:
-            if not self._heavy and not self._light:
-                return now + SLICE
-            if now - share.since > PERIOD or share.used <= SLICE:
-                return now + SLICE
+        if not self.crowded or (self.spent < BUDGET and self._comes_first(worker.share)):
+            return self.clock() + SLICE
         self.later(worker)
         return 0.0
+
+    def _comes_first(self, share: Share) -> bool:
+        """Return whether a connection that is not queued need not queue behind the others."""
+        return not share.queued and not self._is_heavy(share)
+
+    def _is_heavy(self, share: Share) -> bool:
+        return share.used > SLICE and self.clock() - share.since <= PERIOD
 
     def later(self, worker: Worker) -> None:
         """Call `work` in a later turn."""
         share = worker.share
         if not share.queued:
-            heavy = share.used > SLICE and self.clock() - share.since <= PERIOD
             share.queued = True
-            (self._heavy if heavy else self._light).append(worker)
+            (self._heavy if self._is_heavy(share) else self._light).append(worker)
             self._mark(worker)
 
     def done(self, worker: Worker, until: float, more: bool) -> None:
         """Note how long the worker took, and whether it has more to do."""
-        self._spent += self._used(worker.share, until - SLICE, self.clock())
-        if more and not worker.share.queued:
-            worker.share.queued = True
+        used = self.clock() - until + SLICE
+        self.spent += used
+        self.note(worker, until, used, more)
+
+    def note(self, worker: Worker, now: float, used: float, more: bool) -> None:
+        """Note that a worker took so long, which is in `spent` already, and whether it has more to do."""
+        share = worker.share
+        if more or used > NOTABLE:
+            self._count(share, now, used)
+        if more and not share.queued:
+            share.queued = True
             self._heavy.append(worker)
-            self._mark(worker)
-        elif self._spent > MARK:
+        if more or self.spent > MARK:
             self._mark(worker)
 
     @staticmethod
-    def _used(share: Share, began: float, now: float) -> float:
-        used = now - began
-        if began - share.since > PERIOD:
-            share.since, share.used = began, used
+    def _count(share: Share, now: float, used: float) -> None:
+        if now - share.since > PERIOD:
+            share.since, share.used = now, used
         else:
             share.used += used
-        return used
 
     def _mark(self, worker: Worker) -> None:
         """See that the next turn of the loop begins with what is queued, and with a new budget."""
+        self.crowded = self.spent >= BUDGET or bool(self._light or self._heavy)
         if not self._marked:
             self._marked = True
             worker.loop.call_soon(self._run)
 
     def _run(self) -> None:
         """Work on what is queued, for one turn of the loop."""
-        self._marked, self._spent = False, 0.0
+        self._marked, self.spent, self.crowded = False, 0.0, False
         worker = None
-        while (queue := self._light or self._heavy) and self._spent < BUDGET:
+        while (queue := self._light or self._heavy) and self.spent < BUDGET:
             worker, began = queue.popleft(), self.clock()
             share = worker.share
             share.queued = False
             more = worker.work(began + SLICE)
-            self._spent += self._used(share, began, self.clock())
+            used = self.clock() - began
+            self.spent += used
+            self._count(share, began, used)
             if more and not share.queued:
                 share.queued = True
                 self._heavy.append(worker)
