@@ -116,7 +116,7 @@ class Connection(Pipe):
         used = self._clock() - began
         turns.spent += used
         if more or turns.spent > MARK or used > NOTABLE:
-            turns.note(self, began, used, more)
+            turns.note(self, used, more)
 
     def eof_received(self) -> bool:
         """Note that the client has said everything; it may still be waiting for answers."""

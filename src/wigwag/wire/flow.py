@@ -117,7 +117,6 @@ class Outlet:
         self.streams.pop(stream.id, None)
         if self.blocked or self.starved:
             self.served(stream)
-            stream.release()
         if self.draining and not self.streams:
             self.closing = True
 
@@ -137,6 +136,7 @@ class Outlet:
     def cancel(self, stream: Http2Stream) -> None:
         """Drop a stream whose answer nobody waits for."""
         stream.gone = True
+        stream.release()
         self.cancelled.append(stream)
         self.forget(stream)
 

@@ -186,6 +186,8 @@ class Http2Stream(Struct, eq=False):
     def _finish(self) -> None:
         """Both ends are done; a client that is still sending is told that it need not."""
         self.gone = True
+        if self._retained:
+            self.release()
         outlet = self._outlet
         outlet.floods.answered = True
         if not self.ended:
