@@ -67,13 +67,13 @@ class Client:
         try:
             writer.write(first)
             count = 0
-            while not (draining and draining.done()):
+            while draining is None or not draining.done():
                 writer.write(then(count))
                 await writer.drain()
                 await asyncio.sleep(pause)
                 count += 1
         finally:
-            if draining:
+            if draining is not None:
                 draining.cancel()
             writer.transport.abort()
 
@@ -125,7 +125,9 @@ def number(value: float) -> bytes:
 
 def post(path: str, body: bytes, extra: str = "") -> bytes:
     """One OFREP request."""
-    head = f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n{extra}Content-Length: {len(body)}\r\n"
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n{extra}Content-Length: {len(body)}\r\n"
+    )
     return head.encode() + b"\r\n" + body
 
 
@@ -166,9 +168,7 @@ async def zero_windows(host: str, port: int, seconds: float) -> None:
     asked = b"".join(request(n, RESOLVE_ALL, message) for n in range(1, 501, 2))
     drip = frame(WINDOW_UPDATE, 0, 1, struct.pack(">I", 1))
     client = Client(host, port)
-    await asyncio.gather(
-        *(client.repeat(seconds, greeting(0) + asked, lambda _: drip, pause=1.0) for _ in range(4))
-    )
+    await asyncio.gather(*(client.repeat(seconds, greeting(0) + asked, lambda _: drip, pause=1.0) for _ in range(4)))
 
 
 async def unread_streams(host: str, port: int, seconds: float) -> None:

@@ -224,7 +224,7 @@ def test_a_list_can_hold_what_an_attribute_holds() -> None:
     ids=["entries", "values", "items", "keys", "groups", "fields in a group", "unknown fields"],
 )
 def test_a_message_has_a_limited_number_of_values(data: bytes) -> None:
-    with pytest.raises(MalformedError, match=r"at most 20000 values"):
+    with pytest.raises(MalformedError, match=r"at most 10000 values"):
         struct.decode(data)
 
 

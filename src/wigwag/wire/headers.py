@@ -34,7 +34,9 @@ REMEMBERED_SIZE = 1024
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 BLANKS = b" \t"
 MOST_FIELDS = 16_384
-"""Fields that are followed beyond the limit, for the sake of the table."""
+"""Fields that are followed beyond the limit, for the sake of the table…"""
+LITERAL = 8
+"""…of which one that is written out counts as so many references."""
 MOST_HUFFMAN = 32 * 1024
 """Bytes of Huffman strings in one block: each costs half a microsecond."""
 
@@ -152,11 +154,12 @@ class HeaderDecoder:
 
     def _follow(self, block: bytes, at: int) -> None:
         """Keep the table in step with what is beyond the limit."""
-        end = len(block)
-        for _ in range(MOST_FIELDS):
-            if at >= end:
-                return
+        end, left = len(block), MOST_FIELDS
+        while at < end:
             byte = block[at]
+            left -= 1 if byte >= 128 else LITERAL
+            if left < 0:
+                raise too_costly("a header block has too many fields")
             if byte >= 128:
                 index, at = integer(block, at, 127)
                 self._entry(index)
@@ -167,7 +170,6 @@ class HeaderDecoder:
             else:
                 index, at = integer(block, at, 15)
                 at = skip(block, at if index else skip(block, at))
-        raise too_costly("a header block has too many fields")
 
     def _entry(self, index: int) -> Field:
         if not index:

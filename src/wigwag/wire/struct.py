@@ -33,7 +33,7 @@ _VALUE = 0x12
 _DOUBLE = Struct("<d")
 _unpack, _pack = _DOUBLE.unpack_from, _DOUBLE.pack
 _EXACT = float(1 << 53)
-MOST_VALUES = 20_000
+MOST_VALUES = 10_000
 """Of one message, at any depth: each costs time that others wait for, and compressed they come by the million."""
 _REMEMBERED, _REMEMBERED_SIZE = 2048, 64
 _known: dict[bytes, tuple[str, Json]] = {}
@@ -182,8 +182,9 @@ def _list(data: bytes, position: int, end: int, depth: int, into: list[Json], le
         if data[position] != _ITEM:
             position = _unknown(data, position, left)
             continue
-        next(left)
         size, position = read_varint(data, position + 1)
+        if not size:
+            next(left)  # any other takes one in `_value`
         into.append(_value(data, position, position + size, depth, None, left))
         position += size
     if position != end:
