@@ -19,9 +19,9 @@ MODULES = sorted(path for path in (ROOT / "src").rglob("*.py") if "proto" not in
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_a_module_has_at_most_300_lines_and_says_what_it_is(path: Path) -> None:
+def test_a_module_has_at_most_500_lines_and_says_what_it_is(path: Path) -> None:
     text = path.read_text()
-    assert len(text.splitlines()) <= 300
+    assert len(text.splitlines()) <= 500
     assert ast.get_docstring(ast.parse(text))
 
 

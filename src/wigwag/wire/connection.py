@@ -188,16 +188,20 @@ class Connection(Pipe):
 
     def _answer_ready(self, machine: Machine, until: float) -> bool:
         """Answer what is ready; return whether the time was up before that."""
-        ready, retained, most, made = machine.ready, machine.retained, self._most_retained, 0
-        while ready and retained.size <= most and not self._full:
+        if machine.retained.size > self._most_retained:
+            return False
+        ready, clock, made = machine.ready, self._clock, 0
+        while ready and not self._full:
             exchange = ready.popleft()
             if not exchange.gone:
                 made += self._answer(exchange)
+                if made > PIECE and machine.retained.size > self._most_retained:
+                    return False
             if ready:
-                if made > self._write_buffer:  # see whether the transport takes it
+                if made > self._write_buffer:
                     made = 0
-                    self.flush()
-                if self._clock() >= until:
+                    self.flush()  # see whether the transport takes it
+                if clock() >= until:
                     return True
         return False
 
