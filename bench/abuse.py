@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.attacks import ATTACKS, Attack, post
-
 from bench.process import ServerProcess, free_ports
 from tests.flags.adversarial import CASES
 

@@ -39,7 +39,7 @@ def block(path: bytes) -> bytes:
 
 
 def machine(limits: WireLimits = WireLimits(body_bytes=100)) -> Http2:  # noqa: B008
-    link = Http2(limits, HeaderEncoder(), Peer(), 0.0, early(METHODS))
+    link = Http2(limits, HeaderEncoder(), Peer(), 0.0, early=early(METHODS))
     link.receive(f.PREFACE + frame(f.SETTINGS, 0, 0), 0.0)
     return link
 

@@ -135,3 +135,44 @@ def test_what_leaves_the_tables_out_of_step_ends_the_connection(data: bytes) -> 
     with pytest.raises(LinkError) as caught:
         HeaderDecoder(LIMITS).decode(data)
     assert caught.value.code is Code.COMPRESSION_ERROR
+
+
+def over_limit(rest: bytes) -> bytes:
+    """A block with as many fields as the limit allows, and then the rest."""
+    return hpack.Encoder().encode(PSEUDO) + b"\x90" * LIMITS.header_count + rest
+
+
+def test_fields_beyond_the_limit_are_not_decoded() -> None:
+    """What is no Huffman code at all would end the connection if it were decoded."""
+    assert decode(over_limit(b"\0\x01a\x84\xff\xff\xff\xff" * 1000))[0].status == 431
+
+
+def test_the_table_stays_in_step_beyond_the_limit() -> None:
+    entry = b"\x40\x01x\x01y"
+    after = hpack.Encoder().encode(PSEUDO) + b"\xc0"
+    over, next_one = decode(over_limit(b"\0\x01a\x01b\x8f" + entry), after)
+    assert over.status == 431
+    assert (b"x", b"y") in next_one.headers
+
+
+@pytest.mark.parametrize("rest", [b"\x90" * 100_000, b"\0\x01a\x01b" * 50_000], ids=["references", "literals"])
+def test_a_block_without_end_ends_the_connection(rest: bytes) -> None:
+    with pytest.raises(LinkError) as failed:
+        decode(over_limit(rest))
+    assert failed.value.code == Code.ENHANCE_YOUR_CALM
+
+
+def test_too_much_huffman_code_ends_the_connection_before_it_is_decoded() -> None:
+    """What is no Huffman code would be a fault of compression if it were decoded."""
+    good, broken = b"\x1f" * 1000, b"\xff" * 1000
+    fields = [b"\0\x01a\xff\xe9\x06" + each for each in [good] * 32 + [broken] * 32]
+    with pytest.raises(LinkError) as failed:
+        HeaderDecoder(WireLimits(header_bytes=1 << 20)).decode(hpack.Encoder().encode(PSEUDO) + b"".join(fields))
+    assert failed.value.code == Code.ENHANCE_YOUR_CALM
+
+
+def test_each_field_counts_for_32_octets_more_than_its_text() -> None:
+    fields = [*PSEUDO, *((b"a", b"b") for _ in range(100))]
+    limits = WireLimits(header_bytes=3000)
+    assert HeaderDecoder(limits).decode(hpack.Encoder().encode(fields)).status == 431
+    assert HeaderDecoder(limits).decode(hpack.Encoder().encode(fields[:80])).status == 0

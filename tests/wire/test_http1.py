@@ -386,3 +386,11 @@ def test_a_slow_answer_is_not_idleness() -> None:
     stream.reply(OK)
     client.machine.expire(1_100.0)
     assert not client.machine.closing
+
+
+def test_many_offers_to_upgrade_in_one_read_are_all_declined() -> None:
+    client = Client()
+    offer = b"GET /u HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    answers = client.send(offer * 2000)
+    assert len(client.requests) == 2000
+    assert answers.count(b"200 OK") == 2000

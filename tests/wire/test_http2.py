@@ -341,12 +341,12 @@ def test_a_connection_without_requests_is_closed_and_one_with_them_is_not() -> N
 
 
 def test_an_answer_that_nobody_takes_is_given_up() -> None:
-    session = Session(answer=lambda _: Reply(200, (), bytes(100_000)))
+    session = Session(answer=lambda _: Reply(200, (), bytes(300_000)))
     session.request(1)
     session.exchange()
     session.machine.expire(10.0)
-    session.client.increment_flow_control_window(10_000)
-    session.client.increment_flow_control_window(10_000, 1)
+    session.client.increment_flow_control_window(70_000)
+    session.client.increment_flow_control_window(70_000, 1)
     session.exchange()
     session.machine.expire(65.0)
     session.machine.expire(120.0)
@@ -354,3 +354,34 @@ def test_an_answer_that_nobody_takes_is_given_up() -> None:
     session.machine.expire(126.0)
     assert not session.machine.streams
     assert session.machine.cancelled
+
+
+@pytest.mark.parametrize("which", ["connection", "stream"])
+def test_a_little_now_and_then_is_no_progress(which: str) -> None:
+    session = Session(answer=lambda _: Reply(200, (), bytes(300_000)))
+    session.request(1)
+    session.exchange()
+    session.client.increment_flow_control_window(100_000, *([1] if which == "connection" else []))
+    for now in range(0, 60, 10):
+        session.machine.expire(float(now))
+        session.client.increment_flow_control_window(1000, *([] if which == "connection" else [1]))
+        session.exchange()
+    assert session.machine.streams
+    session.machine.expire(61.0)
+    assert not session.machine.streams
+    assert session.machine.retained.size == 0
+
+
+def test_streams_that_wait_for_their_own_windows_divide_the_rate() -> None:
+    """A slow client with many large answers is not cut off as long as it takes enough in all."""
+    session = Session(answer=lambda _: Reply(200, (), bytes(300_000)))
+    session.client.increment_flow_control_window(1 << 24)
+    for stream in range(1, 41, 2):
+        session.request(stream)
+    session.exchange()
+    for now in range(0, 300, 30):
+        session.machine.expire(float(now))
+        for stream in range(1, 41, 2):
+            session.client.increment_flow_control_window(3_500, stream)
+        session.exchange()
+    assert len(session.machine.streams) == 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import ValuesView
+
 import pytest
 
 from tests.wire.session import OK, frames, machine, taken
@@ -10,6 +12,7 @@ from wigwag.wire import frames as f
 from wigwag.wire.frames import Code, frame
 from wigwag.wire.http import Reply
 from wigwag.wire.http2 import Http2
+from wigwag.wire.http2_streams import Http2Stream
 from wigwag.wire.limits import WireLimits
 
 OPEN = f.END_HEADERS
@@ -192,3 +195,71 @@ def test_a_window_opened_byte_by_byte_is_abuse() -> None:
     link.ready.popleft().reply(Reply(200, (), bytes(10_000)))
     link.receive(f.window_update(1, 1) * 600, 0.0)
     assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+
+
+def answered(requests: int) -> Http2:
+    """A connection on which requests have been answered, each in one frame."""
+    link = machine()
+    link.receive(GREETING + f.window_update(0, 1 << 20), 0.0)
+    for n in range(1, 2 * requests, 2):
+        link.receive(frame(f.HEADERS, OPEN | f.END_STREAM, n, BLOCK), 0.0)
+        link.ready.popleft().reply(OK)
+    taken(link)
+    return link
+
+
+@pytest.mark.parametrize("pieces", [f.window_update(0, 100), f.window_update(1, 100), f.reset(1, Code.CANCEL)])
+def test_updates_and_resets_beyond_what_was_answered_are_counted(pieces: bytes) -> None:
+    link = answered(requests=1)
+    link.receive(pieces * 600, 0.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+
+
+def test_updates_and_resets_in_proportion_to_answers_are_free() -> None:
+    link = answered(requests=2000)
+    for n in range(1, 4001, 2):
+        link.receive(f.window_update(0, 5) + f.window_update(n, 5) + f.reset(n, Code.NO_ERROR), 0.0)
+    assert not link.closing
+
+
+def test_updates_in_proportion_to_the_frames_of_a_stream_are_free() -> None:
+    link = machine()
+    link.receive(GREETING + frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK), 0.0)
+    stream = link.ready.popleft()
+    assert stream.begin(200, ())
+    for _ in range(2000):
+        stream.send(b"news")
+        taken(link)
+        link.receive(f.window_update(0, 4) + f.window_update(1, 4), 0.0)
+    assert not link.closing
+
+
+def test_what_was_earned_long_ago_does_not_pay_for_a_flood() -> None:
+    link = answered(requests=20_000)
+    link.receive(f.window_update(0, 100) * 11_000, 0.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+
+
+def test_only_the_last_value_of_a_setting_is_applied() -> None:
+    class Counting(dict[int, Http2Stream]):
+        walks = 0
+
+        def values(self) -> ValuesView[Http2Stream]:  # type: ignore[override]
+            self.walks += 1
+            return super().values()
+
+    link = machine()
+    link.receive(GREETING + frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK), 0.0)
+    link.streams = streams = Counting(link.streams)
+    entries = b"".join(f.SETTING.pack(f.Setting.INITIAL_WINDOW_SIZE, size) for size in range(60))
+    link.receive(frame(f.SETTINGS, 0, 0, entries), 0.0)
+    assert not link.closing
+    assert link.streams[1].window == 59
+    assert streams.walks == 1
+
+
+def test_settings_with_thousands_of_entries_end_the_connection() -> None:
+    link = machine()
+    link.receive(GREETING, 0.0)
+    link.receive(frame(f.SETTINGS, 0, 0, f.SETTING.pack(f.Setting.INITIAL_WINDOW_SIZE, 1) * 2000), 0.0)
+    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"SETTINGS with too many entries")

@@ -11,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from wigwag.wire import protobuf
+from wigwag.wire.http import MOST_PARAMETERS, parsed
 from wigwag.wire.rpc import Code
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -116,3 +117,12 @@ def test_a_message_of_very_many_fields_is_refused_before_it_costs_time() -> None
     assert len(protobuf.fields(few)) == protobuf.MOST_FIELDS
     with pytest.raises(protobuf.MalformedError, match="at most"):
         protobuf.fields(few + protobuf.text(1, "x"))
+
+
+def test_groups_count_as_fields() -> None:
+    with pytest.raises(protobuf.MalformedError):
+        protobuf.fields(b"\x0b\x0c" * 20_000)
+
+
+def test_a_query_has_a_limited_number_of_parameters() -> None:
+    assert len(parsed(b"&".join(b"k%d=v" % n for n in range(5000)))) == MOST_PARAMETERS

@@ -19,6 +19,7 @@ from wigwag.wire.frames import Code
 from wigwag.wire.http import Answer, Handler, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server import Listener, serve
+from wigwag.wire.shared import Shared
 
 HERE = [Listener(host="127.0.0.1")]
 OK = Reply(200, (), b"hello")
@@ -283,7 +284,8 @@ def test_many_requests_in_one_read_are_answered_in_one_write(loop: str) -> None:
     async def test() -> None:
         for data in (GET * 10, http2_requests(10)):
             async with asyncio.TaskGroup() as tasks:
-                connection, paper = Connection(Host(hello, WireLimits(), tasks)), Paper()
+                shared = Shared(clock=lambda: 0.0)
+                connection, paper = Connection(Host(hello, WireLimits(), tasks, shared=shared)), Paper()
                 connection.connection_made(paper)
                 connection.data_received(data)
             assert [each.count(b"hello") for each in paper.writes] == [10]

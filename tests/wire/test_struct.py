@@ -208,3 +208,45 @@ def test_a_list_can_hold_what_an_attribute_holds() -> None:
     assert struct.decode_value(blob(6, blob(1, entry))) == plain(
         struct_pb2.Value.FromString(blob(6, blob(1, entry)))  # not a Value: unknown fields
     )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        blob(1, b"") * 200_000,
+        blob(1, blob(2, b"\x20\x00" * 200_000)),
+        blob(1, blob(2, blob(6, blob(1, b"") * 200_000))),
+        blob(1, text(1, "k") * 200_000),
+        b"\x13\x14" * 200_000,
+        b"\x13" + b"\x08\x01" * 200_000 + b"\x14",
+        b"\x10\x01" * 200_000,
+    ],
+    ids=["entries", "values", "items", "keys", "groups", "fields in a group", "unknown fields"],
+)
+def test_a_message_has_a_limited_number_of_values(data: bytes) -> None:
+    with pytest.raises(MalformedError, match=r"at most 10000 values"):
+        struct.decode(data)
+
+
+def test_as_many_values_as_a_context_may_have_are_read() -> None:
+    assert len(struct.decode(struct.encode({"list": list(range(9000))}))["list"]) == 9000
+
+
+def test_nested_values_are_not_hashed_once_for_each_level() -> None:
+    """A large leaf is looked at once, however deep it is."""
+
+    class Counted(bytes):
+        copied = 0
+
+        def __getitem__(self, key: Any) -> Any:
+            found = super().__getitem__(key)
+            if isinstance(found, bytes):
+                Counted.copied += len(found)
+            return found
+
+    value: Any = "x" * 100_000
+    for _ in range(40):
+        value = {"k": value}
+    data = Counted(struct.encode(value))
+    struct.decode(data)
+    assert Counted.copied < 2 * len(data)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from wigwag.agent.state.directory import StateDir
 from wigwag.pipeline.watch import Manners
 from wigwag.serve.capacity import open_files
-from wigwag.wire.server import serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +36,7 @@ class Means:
     """What yields facts; None: where they are to be had."""
     state: Callable[[str], StateDir] = StateDir.open
     """Opens the directory in which the last good flags are kept."""
-    serve: Serve = serve
+    serve: Serve | None = None
+    """Opens a port; None: a server that shares its scheduler and its bound on memory with the other ports."""
     open_files: Callable[[], int] = open_files
     """How many files the process may open, which is divided among the ports."""

@@ -35,6 +35,8 @@ from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.notify import Notifier
 from wigwag.sources.source import DEMO
 from wigwag.version import __version__
+from wigwag.wire.server import serve
+from wigwag.wire.shared import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,6 +139,8 @@ class Agent:
         )
         self.servers: dict[str, Server] = {}
         self.metrics.registry.add(*connection_metrics(self.servers))
+        self.shared = Shared()
+        self.metrics.registry.add(*self.shared.instruments())
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -165,6 +169,7 @@ class Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
+            opens = self._means.serve or partial(serve, shared=self.shared)
             parts = Parts(
                 self.sources,
                 self.feed,
@@ -178,7 +183,7 @@ class Agent:
             )
             opened = ports(self._options, parts)
             for port in opened:
-                server = await stack.enter_async_context(Opening(port, self._means.serve))
+                server = await stack.enter_async_context(Opening(port, opens))
                 self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             self._announce(opened)

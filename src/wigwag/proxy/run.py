@@ -32,6 +32,7 @@ from wigwag.wire.dispatch import early, rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener
 from wigwag.wire.server import serve
+from wigwag.wire.shared import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +109,8 @@ class Proxy:
         )
         self.servers: dict[str, Server] = {}
         self.registry.add(*connection_metrics(self.servers))
+        self.shared = Shared()
+        self.registry.add(*self.shared.instruments())
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
@@ -132,7 +135,7 @@ class Proxy:
         async with AsyncExitStack() as stack:
             opened = self._ports()
             for port in opened:
-                server = await stack.enter_async_context(Opening(port, serve))
+                server = await stack.enter_async_context(Opening(port, partial(serve, shared=self.shared)))
                 self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}

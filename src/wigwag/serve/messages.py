@@ -59,14 +59,14 @@ def read_resolve(body: bytes, json: bool) -> tuple[str, Json]:
         length, start = read_varint(body, 3 + size)
         if start + length == len(body):
             return read_text(body[2 : 2 + size]), decode_struct(body[start:])
-    key, context = "", b""
+    key, context = "", []
     for number, kind, value in fields(body):
         if kind == BYTES:
             if number == 1:
                 key = read_text(value)  # type: ignore[arg-type]
             elif number == 2:
-                context += value  # type: ignore[operator]
-    return key, decode_struct(context) if context else {}
+                context.append(value)
+    return key, decode_struct(b"".join(context)) if context else {}  # type: ignore[arg-type]
 
 
 def read_context(body: bytes, json: bool) -> Json:

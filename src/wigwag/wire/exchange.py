@@ -12,6 +12,7 @@ from collections import deque
 from typing import Any, Protocol
 
 from wigwag.wire.http import Headers, Reply, Request
+from wigwag.wire.retained import Retained
 
 
 class Exchange(Protocol):
@@ -20,8 +21,6 @@ class Exchange(Protocol):
     request: Request
     gone: bool
     """Whether the answer is complete, or not wanted any more."""
-    piece: int
-    """How much of a chunk may wait in the transport, where nothing but the transport holds it back; 0: all of it."""
     task: Any
     """Whoever works on the answer, if it takes time; the machine only keeps it."""
 
@@ -57,6 +56,10 @@ class Machine(Protocol):
     """Whether exchanges that were not writable may be so now."""
     closing: bool
     """Whether the connection is over once `out` is sent."""
+    room: int
+    """Bytes of large answers that may be added to `out` before the transport has taken what is there."""
+    retained: Retained
+    """What waits for a window or for room."""
 
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes."""
@@ -64,11 +67,20 @@ class Machine(Protocol):
     def crowded(self) -> bool:
         """Whether nothing more should be read until something is answered."""
 
+    def choked(self) -> bool:
+        """Whether something waits for nothing but room."""
+
+    def pump(self) -> None:
+        """Send what waits, as far as there is room."""
+
     def half_closed(self) -> None:
         """Note that the client will send nothing more."""
 
     def expire(self, now: float) -> None:
         """Give up what has taken too long."""
+
+    def cut(self, reason: str) -> None:
+        """End the connection and everything on it, because it takes too much of ours."""
 
     def drain(self) -> None:
         """Take nothing new; close when everything under way is done."""

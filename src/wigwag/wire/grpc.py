@@ -76,7 +76,7 @@ class Grpc:
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
         """Return the answer with many messages."""
-        frame = _compressed if _takes_gzip(call) else envelope.wrap
+        frame = _compressed if _takes_gzip(call) else _plain
         stream = Stream(200, self._leading(call), chunks(messages, call, frame), partial(_ending, call))
         if isinstance(messages, Posted) and not call.response_trailers:
             return Broadcast(stream, messages, frame, _trailers_of, call.deadline)
@@ -88,6 +88,7 @@ class Grpc:
 
 
 _compressed = partial(envelope.pack, gzip=True)
+_plain = partial(envelope.pack, gzip=False)
 
 
 def _trailers_of(error: RpcError) -> Headers:

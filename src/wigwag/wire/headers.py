@@ -7,7 +7,8 @@ one look-up.
 
 The hard cases: a bad field must poison its block but stay in the table, since the other end keeps counting from it; and
 a block of one-byte references to one large entry decodes to megabytes (the HPACK bomb) — references share their entry
-here, and the size is checked before anybody joins them.
+here, and the size is checked before anybody joins them. Decoding stops at the limit on fields: what follows is only
+followed as far as it changes the table, and a block that costs too much even so ends the connection.
 """
 
 from __future__ import annotations
@@ -31,10 +32,13 @@ REMEMBERED = 64
 REMEMBERED_SIZE = 1024
 """…each of at most so many bytes."""
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
-BAD_VALUE = re.compile(rb"[\0\r\n]")
-
-
-_SPACES = frozenset((b" ", b"\t"))
+BLANKS = b" \t"
+MOST_FIELDS = 16_384
+"""Fields that are followed beyond the limit, for the sake of the table…"""
+LITERAL = 8
+"""…of which one that is written out counts as so many references."""
+MOST_HUFFMAN = 32 * 1024
+"""Bytes of Huffman strings in one block: each costs half a microsecond."""
 
 
 def out_of_step(reason: str) -> LinkError:
@@ -67,29 +71,47 @@ def text(block: bytes, at: int) -> tuple[bytes, int]:
     return (bytes(decode_huffman(raw)), end) if block[at] & 128 else (raw, end)
 
 
+def skip(block: bytes, at: int) -> int:
+    """Return where the string at `at` ends."""
+    size, start = integer(block, at, 127)
+    if start + size > len(block):
+        raise out_of_step("a string is cut off")
+    return start + size
+
+
 def checked(name: bytes, value: bytes) -> Field:
     """Return the field, or the poison that makes every block with it malformed.
 
-    Space around a value is not allowed either (RFC 9113 §8.2.1), but clients send it and Go's server takes it: it is
-    cut off, except around pseudo-header fields.
+    Blanks around a value are not allowed either (RFC 9113 §8.2.1), but clients send them and Go's server takes them:
+    they are cut off, except around pseudo-header fields.
     """
-    padded = value[-1:] in _SPACES or value[:1] in _SPACES
-    if BAD_VALUE.search(value) or (name in NAMED and padded) or not (name in NAMED or NAME.fullmatch(name)):
+    padded = bool(value) and (value[0] in BLANKS or value[-1] in BLANKS)
+    if bad(value) or (name in NAMED and padded) or not (name in NAMED or NAME.fullmatch(name)):
         return POISON
-    return name, value.strip(b" \t") if padded else value
+    return name, value.strip(BLANKS) if padded else value
+
+
+def bad(value: bytes) -> bool:
+    """Return whether a value has what no value may have: line breaks or zeros (RFC 9113 §8.2.1)."""
+    return b"\n" in value or b"\r" in value or b"\0" in value
+
+
+def too_costly(reason: str) -> LinkError:
+    """Return the fault of a block that would take too long to decode."""
+    return LinkError(Code.ENHANCE_YOUR_CALM, reason)
 
 
 class HeaderDecoder:
     """The decoding end of one connection."""
 
-    __slots__ = ("_capacity", "_changed", "_entries", "_known", "_limits", "_read", "_size", "_sizes")
+    __slots__ = ("_capacity", "_changed", "_entries", "_huffman", "_known", "_limits", "_read", "_size", "_sizes")
 
     def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = head) -> None:
         self._limits, self._read = limits, read
         self._known: dict[bytes, Head] = {}
         self._entries: deque[Field] = deque()
         self._sizes: deque[int] = deque()
-        self._size, self._capacity, self._changed = 0, CAPACITY, False
+        self._size, self._capacity, self._changed, self._huffman = 0, CAPACITY, False, MOST_HUFFMAN
 
     def decode(self, block: bytes) -> Head:
         """Return what a block says; raise if the table is out of step with the other end's."""
@@ -111,9 +133,13 @@ class HeaderDecoder:
         return known
 
     def _fields(self, block: bytes) -> list[Field]:
+        """Return the fields, at most one more than the limit."""
         fields: list[Field] = []
         at, end, entries = 0, len(block), self._entries
-        while at < end:
+        self._huffman = MOST_HUFFMAN
+        for _ in range(self._limits.header_count + 1):
+            if at >= end:
+                return fields
             byte = block[at]
             if byte > 128 and byte != 255:
                 index, at = byte - 128, at + 1
@@ -126,7 +152,27 @@ class HeaderDecoder:
             else:
                 field, at = self._literal(block, at, byte)
                 fields.append(field)
+        self._follow(block, at)
         return fields
+
+    def _follow(self, block: bytes, at: int) -> None:
+        """Keep the table in step with what is beyond the limit."""
+        end, left = len(block), MOST_FIELDS
+        while at < end:
+            byte = block[at]
+            left -= 1 if byte >= 128 else LITERAL
+            if left < 0:
+                raise too_costly("a header block has too many fields")
+            if byte >= 128:
+                index, at = integer(block, at, 127)
+                self._entry(index)
+            elif byte & 64:
+                _, at = self._literal(block, at, byte)
+            elif byte & 32:
+                raise out_of_step("a table size update is too late")
+            else:
+                index, at = integer(block, at, 15)
+                at = skip(block, at if index else skip(block, at))
 
     def _entry(self, index: int) -> Field:
         if not index:
@@ -139,12 +185,19 @@ class HeaderDecoder:
         if name_index:
             name = self._entry(name_index)[0]
         else:
-            name, at = text(block, at)
-        value, at = text(block, at)
+            name, at = self._text(block, at)
+        value, at = self._text(block, at)
         field = checked(name, value)
         if indexed:
             self._insert(field, len(name) + len(value) + 32)
         return field, at
+
+    def _text(self, block: bytes, at: int) -> tuple[bytes, int]:
+        if block[at] & 128 and len(block) > MOST_HUFFMAN:  # a smaller one cannot hold too much
+            self._huffman -= integer(block, at, 127)[0]
+            if self._huffman < 0:
+                raise too_costly("a header block has too much in Huffman code")
+        return text(block, at)
 
     def _insert(self, field: Field, size: int) -> None:
         self._changed = True

@@ -22,7 +22,10 @@ NAMED = PSEUDO | {b":status"}
 SPECIAL = PSEUDO | HOP_BY_HOP | {b"", b"te", b"content-length", b"host", b":status", b":protocol"}
 
 LARGEST_ENTRY = 4096
-"""Of the table. What is not in it is in the block, at most 8/5 of its size once it is decoded."""
+"""Of the table, with its overhead. What is not in it is in the block, at most 8/5 of its size once it is decoded."""
+
+OVERHEAD = 32
+"""What each field counts beside its name and value (RFC 9113 §6.5.2)."""
 
 
 class Head:
@@ -75,7 +78,7 @@ def _too_large(fields: list[Field], limits: WireLimits, size: int) -> bool:
     """Return whether the fields are too large, which few of them in a small block cannot be."""
     if (len(fields) * LARGEST_ENTRY + 2 * size) <= limits.header_bytes:
         return False
-    return sum(len(name) + len(value) for name, value in fields) > limits.header_bytes
+    return sum(len(name) + len(value) + OVERHEAD for name, value in fields) > limits.header_bytes
 
 
 def _fits(field: Field, special: dict[bytes, bytes]) -> bool:

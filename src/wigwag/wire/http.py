@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, in order, repeated where they were repeated."""
+MOST_PARAMETERS = 100
+"""Of a query. No path of ours has that many, and each costs time that others wait for."""
 
 
 class Request(Struct, eq=False):
@@ -59,12 +61,12 @@ def first_values(headers: Headers) -> Mapping[bytes, bytes]:
 
 
 def parsed(query: bytes) -> dict[bytes, bytes]:
-    """Return the parameters of a query.
+    """Return the parameters of a query; those after the first hundred are ignored.
 
     >>> parsed(b"encoding=json&message=%7B%7D")
     {b'encoding': b'json', b'message': b'{}'}
     """
-    pairs = (pair.replace(b"+", b" ").partition(b"=") for pair in query.split(b"&"))
+    pairs = (pair.replace(b"+", b" ").partition(b"=") for pair in query.split(b"&", MOST_PARAMETERS)[:MOST_PARAMETERS])
     return {unquote_to_bytes(name): unquote_to_bytes(value) for name, _, value in pairs}
 
 

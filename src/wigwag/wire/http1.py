@@ -19,6 +19,7 @@ from wigwag.wire.http1_repeats import Repeats
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.refuse import refusal
 from wigwag.wire.render import CONTINUE, Renderer
+from wigwag.wire.retained import Retained
 
 IDLE, IN_HEAD, IN_BODY, BROKEN = range(4)
 VERSIONS = ("1.1", "1.0")
@@ -50,19 +51,21 @@ class Http1(Outlet):
         "_waiting",
         "cancelled",
         "ready",
-        "widened",
     )
 
-    def __init__(self, limits: WireLimits, renderer: Renderer, peer: Peer, now: float) -> None:
-        super().__init__(renderer)
+    def __init__(
+        self, limits: WireLimits, renderer: Renderer, peer: Peer, now: float, retained: Retained | None = None
+    ) -> None:
+        super().__init__(renderer, retained)
         self._limits, self._peer, self._parser = limits, peer, HttpRequestParser(self)
         self.ready: deque[Http1Exchange] = deque()
         self.cancelled: list[Http1Exchange] = []
-        self.widened = self._continue = self._upgrade = False
+        self._continue = self._upgrade = False
         self._waiting: deque[Http1Exchange] = deque()
         self._state, self._now, self._since, self._idle_since = IN_HEAD, now, now, now
         self._fields: list[tuple[bytes, bytes]] = []
-        self._url, self._version, self._begun = b"", "", False
+        self._url: bytes | bytearray = b""
+        self._version, self._begun = "", False
         self._body: bytes | bytearray = b""
         self._size = self._head_size = self._head_fed = self._messages = 0
         self._repeats = Repeats(peer)
@@ -90,14 +93,18 @@ class Http1(Outlet):
             self._repeats.learn(data, exchange.request)
 
     def _feed(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except HttpParserUpgrade as upgrade:
-            self._decline(data[upgrade.args[0] :])
-        except HttpParserInvalidMethodError:
-            self._invalid_method(data)
-        except HttpParserError:
-            self._refuse(400)
+        while True:  # once, and once more for each upgrade that is declined
+            try:
+                self._parser.feed_data(data)
+            except HttpParserUpgrade as upgrade:
+                if again := self._decline(data[upgrade.args[0] :]):
+                    data = again
+                    continue
+            except HttpParserInvalidMethodError:
+                self._invalid_method(data)
+            except HttpParserError:
+                self._refuse(400)
+            break
         if self._state == IN_HEAD:
             self._fed(len(data))
 
@@ -116,18 +123,24 @@ class Http1(Outlet):
         if self._head_fed > self._limits.header_bytes:
             self._refuse(431)
 
-    def _decline(self, rest: bytes) -> None:
-        """Parse the request again without its upgrade, since the parser takes what follows one for another protocol."""
+    def _decline(self, rest: bytes) -> bytes:
+        """Return the request without its upgrade, to be parsed again, since the parser takes what follows an upgrade
+        for another protocol; nothing if it is refused.
+        """
         method, self._upgrade = self._parser.get_method(), False
         if method == b"CONNECT":
             self._refuse(501)
-            return
+            return b""
         kept = [(name, value) for name, value in self._fields if name not in (b"upgrade", b"http2-settings")]
         version = self._parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (method, self._url, version), *(b"%b: %b" % field for field in kept), b"\r\n"]
+        lines = [
+            b"%b %b HTTP/%b" % (method, bytes(self._url), version),
+            *(b"%b: %b" % field for field in kept),
+            b"\r\n",
+        ]
         self._parser = HttpRequestParser(self)
         self._messages = 2
-        self._feed(b"\r\n".join(lines) + rest)
+        return b"\r\n".join(lines) + rest
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -138,7 +151,13 @@ class Http1(Outlet):
 
     def on_url(self, url: bytes) -> None:
         """Take the target, or a piece of it."""
-        self._url += url
+        self._url = url if not self._url else self._joined(url)
+
+    def _joined(self, url: bytes) -> bytearray:
+        """Append a piece of the target without copying what is there for each piece."""
+        target = self._url if isinstance(self._url, bytearray) else bytearray(self._url)
+        target += url
+        return target
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are dropped."""
@@ -204,7 +223,7 @@ class Http1(Outlet):
             return
         self._state, self._continue = IDLE, False
         self._messages += 1
-        parser, target = self._parser, self._url
+        parser, target = self._parser, self._url if type(self._url) is bytes else bytes(self._url)
         if target[:1] != b"/":
             target = origin_form(target)
         if not target:

@@ -35,6 +35,7 @@ from wigwag.wire.http2_control import CONTROLS, unknown
 from wigwag.wire.http2_expiry import Expiry
 from wigwag.wire.http2_requests import GRANT, Intake
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.retained import Retained
 
 OnFrame = Callable[["Http2", int, int, bytes], None]
 
@@ -52,9 +53,15 @@ class Http2(Intake):
     )
 
     def __init__(
-        self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float, early: Early | None = None
+        self,
+        limits: WireLimits,
+        encoder: HeaderEncoder,
+        peer: Peer,
+        now: float,
+        retained: Retained | None = None,
+        early: Early | None = None,
     ) -> None:
-        super().__init__(limits, encoder, peer, now, early)
+        super().__init__(limits, encoder, peer, now, retained, early)
         self._expiry, self._buffer = Expiry(now), b""
         self._block: tuple[int, int, bytearray] = (0, 0, bytearray())
         self.progress = self.block_since = now

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 TINY = 64
 """Bytes of window that are not worth a frame."""
 TABLE_SIZE = 4096
+MOST_SETTINGS = 64
+"""Entries of one SETTINGS frame. There are ten that mean something anywhere."""
 LARGEST_FRAME = 2**24 - 1
 
 
@@ -52,21 +54,24 @@ def on_priority(machine: Outlet, _flags: int, stream: int, payload: bytes) -> No
 
 
 def on_reset(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
-    """RST_STREAM: the client gives a request up. Counted only if that wastes work (CVE-2023-44487)."""
+    """RST_STREAM: the client gives a request up. Counted if that wastes work (CVE-2023-44487) or comes too often."""
     need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "RST_STREAM is not four bytes long")
     need(0 < stream <= machine.last or machine.draining, Code.PROTOCOL_ERROR, "RST_STREAM of an idle stream")
     if found := machine.streams.get(stream):
         machine.cancel(found)
         machine.floods.count(machine.now)
+    else:
+        machine.floods.follow_up(machine.now, machine.last)
 
 
 def on_settings(machine: Outlet, flags: int, stream: int, payload: bytes) -> None:
     """SETTINGS: what the client can take."""
     need(stream == 0, Code.PROTOCOL_ERROR, "SETTINGS of a stream")
     need(len(payload) % 6 == 0 and not (flags & ACK and payload), Code.FRAME_SIZE_ERROR, "SETTINGS of a wrong size")
+    need(len(payload) <= MOST_SETTINGS * SETTING.size, Code.ENHANCE_YOUR_CALM, "SETTINGS with too many entries")
     machine.floods.count(machine.now)
     if not flags & ACK:
-        for key, value in SETTING.iter_unpack(payload):
+        for key, value in dict(SETTING.iter_unpack(payload)).items():  # the last value of each counts
             apply(machine, key, value)
         machine.out.append(frame(SETTINGS, ACK, 0))
         machine.pump()
@@ -92,6 +97,8 @@ def shift(machine: Outlet, initial: int) -> None:
     for stream in machine.streams.values():
         stream.window += difference
         need(stream.window <= MAX_WINDOW, Code.FLOW_CONTROL_ERROR, "a stream's window is too large")
+    for stream in [each for each in machine.starved.values() if each.window > 0]:
+        machine.blocked[stream.id] = machine.starved.pop(stream.id)
 
 
 def on_push(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:
@@ -121,8 +128,10 @@ def on_window_update(machine: Outlet, _flags: int, stream: int, payload: bytes) 
     """WINDOW_UPDATE: the client takes more. Windows opened byte by byte are counted (CVE-2019-9511)."""
     need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not four bytes long")
     size = int.from_bytes(payload, "big") & MAX_WINDOW
-    if size < TINY and machine.blocked:
+    if size < TINY and (machine.blocked or machine.starved):
         machine.floods.count(machine.now)
+    else:
+        machine.floods.follow_up(machine.now, machine.last)
     if stream == 0:
         need(size > 0, Code.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
         machine.widen(size)
@@ -140,8 +149,10 @@ def widen(machine: Outlet, id: int, size: int) -> None:
     if not size or stream.window > MAX_WINDOW:
         raise StreamError(id, Code.FLOW_CONTROL_ERROR if size else Code.PROTOCOL_ERROR)
     machine.widened = True
-    while stream.id in machine.blocked and stream.step():
-        pass
+    if stream.window > 0 and id in machine.starved:
+        del machine.starved[id]
+        while stream.step():
+            pass
 
 
 def on_stray(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:

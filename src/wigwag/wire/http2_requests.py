@@ -17,6 +17,7 @@ from wigwag.wire.http2_streams import Http2Stream
 from wigwag.wire.incoming import Incoming
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.refuse import refusal
+from wigwag.wire.retained import Retained
 
 GRANT = 1 << 20
 """What a stream, and the connection, may send ahead."""
@@ -31,9 +32,15 @@ class Intake(Outlet):
     __slots__ = ("_decoder", "_early", "_held", "_peer", "_received", "_skipped")
 
     def __init__(
-        self, limits: WireLimits, encoder: HeaderEncoder, peer: Peer, now: float, early: Early | None = None
+        self,
+        limits: WireLimits,
+        encoder: HeaderEncoder,
+        peer: Peer,
+        now: float,
+        retained: Retained | None = None,
+        early: Early | None = None,
     ) -> None:
-        super().__init__(limits, encoder, now)
+        super().__init__(limits, encoder, now, retained)
         self._peer, self._decoder, self._early = peer, HeaderDecoder(limits), early
         self._received = self._held = 0
         self._skipped: list[range] = []

@@ -7,7 +7,7 @@ in the one pass through `reply`; the slow way is for answers larger than a frame
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from wigwag.wire.frames import DATA, END_STREAM, HEAD, Code
 from wigwag.wire.heads import Head
 from wigwag.wire.http import Headers, Reply, Request
 from wigwag.wire.incoming import Incoming
+from wigwag.wire.progress import Progress
 
 BODYLESS = frozenset({204, 205, 304})
 EMPTY: Headers = ()
@@ -24,7 +25,6 @@ EMPTY: Headers = ()
 class Http2Stream(Struct, eq=False):
     """One exchange on an HTTP/2 connection. What waits for its window is the chunk itself, which streams share."""
 
-    piece: ClassVar[int] = 0
     _outlet: Outlet
     id: int
     head: Head
@@ -39,9 +39,10 @@ class Http2Stream(Struct, eq=False):
     task: Any = None
     incoming: Incoming | None = None
     """Where the body goes, if its handler has the request already."""
-    stall: tuple[int, float] = (-1, 0.0)
+    progress: Progress | None = None
     _at: int = 0
     _pending: bytes = b""
+    _retained: bytes = b""
     _tail: Headers | None = None
 
     def reply(self, reply: Reply) -> None:
@@ -84,6 +85,7 @@ class Http2Stream(Struct, eq=False):
         if self._begin(reply.status, reply.headers, end=empty):
             self._pending, self._tail = reply.body, trailers
             self._flush()
+            self._retain()
 
     def begin(self, status: int, headers: Headers) -> bool:
         return not self.gone and self._begin(status, headers, end=False)
@@ -108,6 +110,7 @@ class Http2Stream(Struct, eq=False):
         if chunk and not self.gone:
             self._pending, self._at = self._pending[self._at :] + chunk, 0
             self._flush()
+            self._retain()
 
     def end(self, trailers: Headers) -> None:
         if not self.gone:
@@ -119,7 +122,8 @@ class Http2Stream(Struct, eq=False):
             self._outlet.break_off(self.id, Code.CANCEL if cancelled else Code.INTERNAL_ERROR)
 
     def writable(self) -> bool:
-        return self._at >= len(self._pending) and self.window > 0 and self._outlet.window > 0
+        outlet = self._outlet
+        return self._at >= len(self._pending) and self.window > 0 and outlet.window > 0 and outlet.room > 0
 
     def sent(self) -> int:
         """Return how much of what waits has left, to see whether it moves at all."""
@@ -129,15 +133,28 @@ class Http2Stream(Struct, eq=False):
         while self.step():
             pass
 
+    def _retain(self) -> None:
+        """Count what waits, if anything does."""
+        self.release()
+        if self._pending and not self.gone:
+            self._retained = self._pending
+            self._outlet.retained.add(self._retained)
+
+    def release(self) -> None:
+        """Count what waited no longer."""
+        if self._retained:  # only while the stream waits
+            self._outlet.retained.remove(self._retained)
+            self._outlet.widened, self._retained = True, b""
+
     def step(self) -> bool:
         """Send one frame if there is room; return whether there may be more."""
         outlet, left = self._outlet, len(self._pending) - self._at
         if left <= 0:
             self._end()
             return False
-        room = min(self.window, outlet.window, outlet.max_frame)
+        room = min(self.window, outlet.window, outlet.max_frame, outlet.room)
         if room <= 0:
-            outlet.blocked[self.id] = self
+            outlet.wait(self)
             return False
         self._send_part(min(left, room), left)
         return not self.gone
@@ -149,7 +166,10 @@ class Http2Stream(Struct, eq=False):
         head = HEAD.pack(size >> 8, size & 255, DATA, flags, self.id)
         outlet.out += (head, self._pending[self._at : self._at + size])
         outlet.floods.answered = True
+        outlet.floods.data_frames += 1
         outlet.window -= size
+        outlet.room -= size
+        outlet.sent += size
         self.window -= size
         self._at += size
         if last:
@@ -158,8 +178,9 @@ class Http2Stream(Struct, eq=False):
     def _end(self) -> None:
         """Nothing waits any more: end the stream if its answer has ended."""
         self._pending, self._at = b"", 0
+        self.release()
         outlet = self._outlet
-        outlet.blocked.pop(self.id, None)
+        outlet.served(self)
         if self._tail is None:
             return
         if self._tail:
@@ -171,6 +192,8 @@ class Http2Stream(Struct, eq=False):
     def _finish(self) -> None:
         """Both ends are done; a client that is still sending is told that it need not."""
         self.gone = True
+        if self._retained:
+            self.release()
         outlet = self._outlet
         outlet.floods.answered = True
         if not self.ended:

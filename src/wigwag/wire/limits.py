@@ -27,7 +27,11 @@ class WireLimits(Struct, frozen=True, kw_only=True):
     write_buffer: int = 256 * 1024
     """Bytes that wait for a client before its streams are no longer pulled."""
     write_seconds: float = 60.0
-    """How long a client may take nothing at all while something waits for it."""
+    """How long a client may take less than `write_bytes` while something waits for it."""
+    write_bytes: int = 64 * 1024
+    """What a client must take in `write_seconds`, unless it takes everything."""
+    retained_bytes: int = 8 * 1024 * 1024
+    """Bytes of answers that may wait for one client before its next requests and streams wait, too."""
     abuse: int = 500
     """Control frames (resets, settings, empty ones) in ten seconds before the connection is closed."""
     pings: int = 40_000

@@ -12,12 +12,14 @@ import asyncio
 import logging
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import monotonic
 from typing import TypeVar
 
+from wigwag.loglimit import LogLimiter
 from wigwag.wire.rpc import Call, Code, RpcError
 
 T = TypeVar("T")
-_log = logging.getLogger("wigwag.wire")
+_log = LogLimiter(logging.getLogger("wigwag.wire"), most=100)
 
 
 def explain(error: Exception, path: bytes) -> RpcError:
@@ -25,7 +27,8 @@ def explain(error: Exception, path: bytes) -> RpcError:
     if isinstance(error, RpcError):
         return error
     where = "".join(traceback.format_tb(error.__traceback__))
-    _log.error("%s raised %s\n%s", path.decode("ascii", "replace"), error.__class__.__qualname__, where)
+    kind = error.__class__.__qualname__
+    _log.log(logging.ERROR, monotonic(), "%s raised %s\n%s", path.decode("ascii", "replace"), kind, where)
     return RpcError(Code.INTERNAL, "internal error")
 
 

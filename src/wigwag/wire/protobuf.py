@@ -13,6 +13,7 @@ Accepts what the official parsers accept, and refuses what they refuse.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import TypeAlias
 
@@ -21,7 +22,7 @@ from wigwag.wire.rpc import Code, RpcError
 VARINT, FIXED64, BYTES, GROUP, END_GROUP, FIXED32 = range(6)
 DEEPEST = 100
 """Levels of messages in messages."""
-MOST_FIELDS = 10_000
+MOST_FIELDS = 1000
 """Of one message. No message of ours has that many, and each costs time that others wait for."""
 
 Field: TypeAlias = tuple[int, int, int | bytes]
@@ -43,7 +44,7 @@ class MalformedError(RpcError, ValueError):
 def fields(data: bytes) -> list[Field]:
     """Return the fields of a message."""
     found: list[Field] = []
-    position, end = 0, len(data)
+    position, end, left = 0, len(data), iter(range(MOST_FIELDS))
     try:
         while position < end:
             if len(found) == MOST_FIELDS:
@@ -64,18 +65,20 @@ def fields(data: bytes) -> list[Field]:
                 value, position = read_varint(data, position)
                 found.append((_number(key), VARINT, value))
             else:
-                position = _rare(data, position, key, found)
+                position = _rare(data, position, key, found, left)
     except IndexError:
         position = end + 1
+    except StopIteration:
+        raise MalformedError(f"a message has at most {MOST_FIELDS} fields") from None
     if position > end:
         raise MalformedError("the message is cut short")
     return found
 
 
-def _rare(data: bytes, position: int, key: int, found: list[Field]) -> int:
+def _rare(data: bytes, position: int, key: int, found: list[Field], left: Iterator[int]) -> int:
     kind, number = key & 7, _number(key)
     if kind == GROUP:
-        return skip(data, position, key)
+        return skip(data, position, key, left=left)
     if kind not in {FIXED64, FIXED32}:
         raise MalformedError(f"wire type {kind} of field {number} means nothing here")
     after = position + (8 if kind == FIXED64 else 4)
@@ -83,8 +86,11 @@ def _rare(data: bytes, position: int, key: int, found: list[Field]) -> int:
     return after
 
 
-def skip(data: bytes, position: int, key: int, depth: int = 0) -> int:
-    """Return the position after a field whose tag was read. May be past the end, which the caller notices."""
+def skip(data: bytes, position: int, key: int, depth: int = 0, left: Iterator[int] | None = None) -> int:
+    """Return the position after a field whose tag was read. May be past the end, which the caller notices.
+
+    Each field inside of a group takes one from `left`, if that is given; none left is `StopIteration`.
+    """
     kind, number = key & 7, _number(key)
     if kind == VARINT:
         return read_varint(data, position)[1]
@@ -96,10 +102,12 @@ def skip(data: bytes, position: int, key: int, depth: int = 0) -> int:
     if kind != GROUP or depth == DEEPEST:
         raise MalformedError(f"wire type {kind} of field {number} means nothing here, or is nested too deeply")
     while True:
+        if left is not None:
+            next(left)
         key, position = read_tag(data, position)
         if key & 7 == END_GROUP and key >> 3 == number:
             return position
-        position = skip(data, position, key, depth + 1)
+        position = skip(data, position, key, depth + 1, left)
 
 
 def _number(key: int) -> int:

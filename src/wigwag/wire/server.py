@@ -21,12 +21,15 @@ from wigwag.wire.connection import Connection, Host
 from wigwag.wire.http import Early, Handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.listen import Listener, Listening, bind
+from wigwag.wire.shared import Shared
 from wigwag.wire.tls import Certificates
 
 __all__ = ["Listener", "Server", "serve"]
 DEFAULTS = WireLimits()
 CUT = 1.0
 """How long what is cancelled may take to say so."""
+LOOKED_AT = 500
+"""Connections that are looked at in one turn of the loop."""
 
 
 class Server:
@@ -73,7 +76,7 @@ class Server:
             connection.drain()
         await self._emptied(grace)
         for connection in list(self._host.connections):
-            connection.cut()
+            connection.stop()
         await self._emptied(CUT)
         for connection in list(self._host.connections):
             connection.transport.abort()
@@ -100,21 +103,28 @@ class Server:
         shortest = min(limits.header_seconds, limits.body_seconds, limits.idle_seconds, limits.write_seconds)
         while True:
             await asyncio.sleep(min(1.0, shortest / 2))
-            now = host.loop.time()
-            for connection in list(host.connections):
-                connection.look(now)
+            for at, connection in enumerate(list(host.connections), 1):
+                connection.look(host.loop.time())
+                if not at % LOOKED_AT:
+                    await asyncio.sleep(0)
+            host.shared.log.summarise(host.loop.time())
 
 
 @asynccontextmanager
 async def serve(
-    handler: Handler, listeners: Sequence[Listener], limits: WireLimits = DEFAULTS, early: Early | None = None
+    handler: Handler,
+    listeners: Sequence[Listener],
+    limits: WireLimits = DEFAULTS,
+    early: Early | None = None,
+    shared: Shared | None = None,
 ) -> AsyncIterator[Server]:
     """Serve until the block ends; what is then still under way is cut off, unless it was drained before.
 
-    `early` tells which requests are handed over before their bodies are there.
+    `early` tells which requests are handed over before their bodies are there. Servers of one process should have the
+    same `shared`: their clients compete for the same time and memory.
     """
     async with asyncio.TaskGroup() as tasks:
-        server = Server(Host(handler, limits, tasks, early))
+        server = Server(Host(handler, limits, tasks, early, shared))
         looking = tasks.create_task(server.look())
         try:
             await server.open(listeners)

@@ -9,11 +9,13 @@ r"""google.protobuf.Struct ⇄ dicts, lists, strings, numbers, booleans and None
 
 Every number is a double on the wire. A whole one up to 2**53 becomes an int, as it would have been in JSON text.
 A reader never looks at where its message ends until it is there: running over is noticed by being past the end.
+`left` is what a message may still have: each value takes one from it, and none left is `StopIteration`.
 What the official parser merges (a field that comes twice) is merged here as well.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from struct import error as struct_error
 from typing import Any, TypeAlias
@@ -31,6 +33,8 @@ _VALUE = 0x12
 _DOUBLE = Struct("<d")
 _unpack, _pack = _DOUBLE.unpack_from, _DOUBLE.pack
 _EXACT = float(1 << 53)
+MOST_VALUES = 10_000
+"""Of one message, at any depth: each costs time that others wait for, and compressed they come by the million."""
 _REMEMBERED, _REMEMBERED_SIZE = 2048, 64
 _known: dict[bytes, tuple[str, Json]] = {}
 """Attributes by their bytes."""
@@ -54,43 +58,48 @@ def decode_value(data: bytes) -> Json:
 
 def _guarded(read: Any, data: bytes, into: Json) -> Json:
     try:
-        return read(data, 0, len(data), DEEPEST, into)
+        return read(data, 0, len(data), DEEPEST, into, iter(range(MOST_VALUES)))
     except UnicodeDecodeError as error:
         raise MalformedError("a string is not UTF-8") from error
     except (IndexError, struct_error) as error:
         raise MalformedError("the message is cut short") from error
+    except StopIteration:
+        raise MalformedError(f"a message has at most {MOST_VALUES} values") from None
 
 
-def _struct(data: bytes, position: int, end: int, depth: int, into: dict[str, Json]) -> dict[str, Json]:
+def _struct(
+    data: bytes, position: int, end: int, depth: int, into: dict[str, Json], left: Iterator[int]
+) -> dict[str, Json]:
     if not depth:
         raise MalformedError("the value is nested too deeply")
     while position < end:
         if data[position] != _ENTRY:
-            position = _unknown(data, position)
+            position = _unknown(data, position, left)
             continue
         stop = data[position + 1]
         position += 2
         if stop > 0x7F:
             stop, position = read_varint(data, position - 1)
         stop += position
-        entry = data[position:stop]
+        entry = data[position:stop] if stop - position <= _REMEMBERED_SIZE else b""
         known = _known.get(entry)
         if known is not None:
             into[known[0]] = known[1]
             position = stop
             continue
+        next(left)
         key_size = data[position + 1] if position < stop else 0x80
         middle = position + 2 + key_size
         if key_size < 0x80 and data[position] == _KEY and middle + 1 < stop and data[middle] == _VALUE:
             size = data[middle + 1]
             if size < 0x80 and middle + 2 + size == stop:
                 key = data[position + 2 : middle].decode()
-                into[key] = value = _value(data, middle + 2, stop, depth, None)
-                if value.__class__ in _CONSTANT:
+                into[key] = value = _value(data, middle + 2, stop, depth, None, left)
+                if entry and value.__class__ in _CONSTANT:
                     _remember(entry, key, value)
                 position = stop
                 continue
-        key, value = _entry(data, position, stop, depth)
+        key, value = _entry(data, position, stop, depth, left)
         into[key] = value
         position = stop
     if position != end:
@@ -100,34 +109,35 @@ def _struct(data: bytes, position: int, end: int, depth: int, into: dict[str, Js
 
 def _remember(entry: bytes, key: str, value: Json) -> None:
     """Remember an attribute: most of a context's attributes are those of many other contexts."""
-    if len(entry) <= _REMEMBERED_SIZE:
-        if len(_known) >= _REMEMBERED:
-            _known.clear()
-        _known[entry] = key, value
+    if len(_known) >= _REMEMBERED:
+        _known.clear()
+    _known[entry] = key, value
 
 
-def _entry(data: bytes, position: int, end: int, depth: int) -> tuple[str, Json]:
+def _entry(data: bytes, position: int, end: int, depth: int, left: Iterator[int]) -> tuple[str, Json]:
     """Read an entry whose fields are long, missing, repeated, unknown or in another order."""
     key, value = "", None
     while position < end:
         field = data[position]
         if field != _KEY and field != _VALUE:
-            position = _unknown(data, position)
+            position = _unknown(data, position, left)
             continue
+        next(left)
         size, position = read_varint(data, position + 1)
         stop = position + size
         if field == _KEY:
             key = data[position:stop].decode()
         else:
-            value = _value(data, position, stop, depth, value)
+            value = _value(data, position, stop, depth, value, left)
         position = stop
     if position != end:
         raise MalformedError("the message is cut short")
     return key, value
 
 
-def _value(data: bytes, position: int, end: int, depth: int, value: Json) -> Json:
+def _value(data: bytes, position: int, end: int, depth: int, value: Json, left: Iterator[int]) -> Json:
     while position < end:
+        next(left)
         field = data[position]
         if field == _STRING:
             size = data[position + 1]
@@ -145,44 +155,47 @@ def _value(data: bytes, position: int, end: int, depth: int, value: Json) -> Jso
             number, position = read_varint(data, position + 1)
             value = number != 0
         elif field in _NESTED:
-            value, position = _nested(data, position, depth, value)
+            value, position = _nested(data, position, depth, value, left)
         elif field == _NULL:
             value, position = None, read_varint(data, position + 1)[1]
         else:
-            position = _unknown(data, position)
+            position = _unknown(data, position, left)
     if position != end:
         raise MalformedError("the message is cut short")
     return value
 
 
-def _nested(data: bytes, position: int, depth: int, value: Json) -> tuple[Json, int]:
+def _nested(data: bytes, position: int, depth: int, value: Json, left: Iterator[int]) -> tuple[Json, int]:
     """Read a Struct or a ListValue; one that follows another of its kind is merged into it."""
     field = data[position]
     size, position = read_varint(data, position + 1)
     stop = position + size
     if field == _STRUCT:
-        return _struct(data, position, stop, depth - 1, value if value.__class__ is dict else {}), stop
-    return _list(data, position, stop, depth - 1, value if value.__class__ is list else []), stop
+        return _struct(data, position, stop, depth - 1, value if value.__class__ is dict else {}, left), stop
+    return _list(data, position, stop, depth - 1, value if value.__class__ is list else [], left), stop
 
 
-def _list(data: bytes, position: int, end: int, depth: int, into: list[Json]) -> list[Json]:
+def _list(data: bytes, position: int, end: int, depth: int, into: list[Json], left: Iterator[int]) -> list[Json]:
     if not depth:
         raise MalformedError("the value is nested too deeply")
     while position < end:
         if data[position] != _ITEM:
-            position = _unknown(data, position)
+            position = _unknown(data, position, left)
             continue
         size, position = read_varint(data, position + 1)
-        into.append(_value(data, position, position + size, depth, None))
+        if not size:
+            next(left)  # any other takes one in `_value`
+        into.append(_value(data, position, position + size, depth, None, left))
         position += size
     if position != end:
         raise MalformedError("the message is cut short")
     return into
 
 
-def _unknown(data: bytes, position: int) -> int:
+def _unknown(data: bytes, position: int, left: Iterator[int]) -> int:
+    next(left)
     key, position = read_tag(data, position)
-    return skip(data, position, key)
+    return skip(data, position, key, left=left)
 
 
 def encode(value: dict[str, Json]) -> bytes:

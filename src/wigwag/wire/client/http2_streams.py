@@ -90,4 +90,4 @@ class ClientStream(Http2Stream, eq=False):
         """Everything is said; the answer may still be coming."""
         self.said = True
         self._pending, self._at, self._tail = b"", 0, None
-        self._outlet.blocked.pop(self.id, None)
+        self._outlet.served(self)
