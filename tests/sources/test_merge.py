@@ -21,7 +21,8 @@ def flag(default: str = "on", **more: Any) -> dict[str, Any]:
 
 def merge(*documents: Any, merger: Merger | None = None) -> tuple[bytes, str]:
     texts = [document if isinstance(document, bytes) else json.dumps(document).encode() for document in documents]
-    return (merger or Merger()).merge({f"{number}": text for number, text in enumerate(texts)})
+    merged, problem = (merger or Merger()).merge({f"{number}": text for number, text in enumerate(texts)})
+    return merged.content, problem
 
 
 def load(*documents: Any) -> wigwag.FlagSet:
@@ -117,11 +118,9 @@ def test_what_is_no_document_is_told(text: bytes, said: str) -> None:
 
 
 def test_yaml_is_told_by_the_name_or_by_the_text() -> None:
-    content, problem = Merger().merge(
-        {"a.yaml": b"flags: {a: {variants: {on: 1}}}", "b": b"flags: {b: {variants: {}}}"}
-    )
+    merged, problem = Merger().merge({"a.yaml": b"flags: {a: {variants: {on: 1}}}", "b": b"flags: {b: {variants: {}}}"})
     assert problem == ""
-    assert json.loads(content)["flags"].keys() == {"a", "b"}
+    assert json.loads(merged.content)["flags"].keys() == {"a", "b"}
 
 
 keys = st.sampled_from("abc")

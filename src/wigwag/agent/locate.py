@@ -23,7 +23,7 @@ from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
-from wigwag.sources.document import Document
+from wigwag.sources.document import AnyDocument, Document, Merged
 from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source, parse_sources
 from wigwag.sources.uris import SELF
@@ -119,12 +119,12 @@ class _Located:
 
     def __init__(self, names: References, merger: Merger) -> None:
         self._merger, self._news = merger, False
-        self._found: dict[str, Document | None] = dict.fromkeys(names)
+        self._found: dict[str, AnyDocument | None] = dict.fromkeys(names)
         self._troubles: dict[str, Trouble] = {}
         self._problem: Trouble | None = None
         """What is wrong with the last document."""
 
-    def take(self, name: str, item: Any) -> list[Document | Trouble | Unchanged]:
+    def take(self, name: str, item: Any) -> list[AnyDocument | Trouble | Unchanged]:
         """Take in what one of the streams yields; return what is to be told."""
         before = self._troubles.pop(name, None)
         if isinstance(item, Trouble):
@@ -133,7 +133,7 @@ class _Located:
             if isinstance(item, Trouble) and item != before:
                 log.warning("what the annotations of this pod named before is still followed: %s", item.reason)
             return []
-        if isinstance(item, Document):
+        if isinstance(item, Document | Merged):
             self._found[name], self._news = item, True
         if any(document is None and each not in self._troubles for each, document in self._found.items()):
             return []  # its first word is still to come
@@ -143,15 +143,15 @@ class _Located:
     def _trouble(self) -> Trouble | None:
         return next((trouble for name, trouble in self._troubles.items() if name or not self._found), self._problem)
 
-    def _whole(self) -> list[Document | Trouble | Unchanged]:
+    def _whole(self) -> list[AnyDocument | Trouble | Unchanged]:
         """Return the document, and what is wrong all the same."""
         self._news = False
         here = {name: document for name, document in self._found.items() if document is not None}
         if len(self._found) == 1:
-            (document,) = here.values()
+            document: AnyDocument = next(iter(here.values()))
         else:
-            content, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
-            document, self._problem = Document(content, "json"), Trouble(problem) if problem else None
+            document, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
+            self._problem = Trouble(problem) if problem else None
         return [document] if self._trouble is None else [document, self._trouble]
 
 

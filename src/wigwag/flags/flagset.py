@@ -8,14 +8,16 @@ Every layer is kept whole, so a definition that lost takes over when the winner'
 from __future__ import annotations
 
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
+from wigwag.flags.delta import changed
+from wigwag.flags.digests import Digests
 from wigwag.flags.document import duplicates
 from wigwag.flags.evaluate import TYPES, conclude, not_found, tabulate
 from wigwag.flags.explain import Explanation, explain
+from wigwag.flags.layering import labelled, part_of
 from wigwag.flags.model import Finding, child
 from wigwag.flags.schema import evaluator_findings, flag_findings, metadata_findings
 from wigwag.flags.selector import Selector
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json, Resolution
     from wigwag.flags.parse import Layer
+    from wigwag.flags.part import Part
 
 
 class FlagSet:
@@ -55,6 +58,12 @@ class FlagSet:
         self.reflected = reflected or {}
         """What answers say about the selection that this set is, if it is one."""
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
+        self._digests: Digests | None = None
+
+    @property
+    def sets(self) -> Mapping[str, dict[str, Flag]]:
+        """The flags in force, by flag set and key."""
+        return self._sets
 
     def resolve(
         self,
@@ -153,7 +162,7 @@ class FlagSet:
         def choose(flag: Flag) -> Flag | None:
             return wanted.choose(flag) if winners[flag.set_id][flag.key] is flag else None
 
-        layers = [layer.only(choose) for layer in self.layers]
+        layers = [layer.only(choose, wanted.only_set) for layer in self.layers]
         return FlagSet(layers, self.clock, wanted.reflected, self.whole)
 
     def nothing(self, selector: str) -> FlagSet:
@@ -171,11 +180,15 @@ class FlagSet:
     @cached_property
     def id(self) -> str:
         """A digest of the content: equal flags, however they were written, have the same id."""
-        digest = blake2b(repr(sorted(self.metadata.items(), key=lambda item: item[0])).encode(), digest_size=16)
-        for flag in self.flags():
-            digest.update(repr((flag.set_id, flag.key)).encode())
-            digest.update(flag.digest)
-        return digest.hexdigest()
+        if self._digests is None:
+            self._digests = Digests.of(flag for flags in self._sets.values() for flag in flags.values())
+        return self._digests.all(repr(sorted(self.metadata.items(), key=lambda item: item[0])).encode())
+
+    def after(self, previous: FlagSet) -> FlagSet:
+        """Take over the digests of a set that most of these flags were in, so that `id` costs what changed."""
+        if self._digests is None and previous._digests is not None:
+            self._digests = previous._digests.after(changed(previous.sets, self._sets))
+        return self
 
     @cached_property
     def problems(self) -> tuple[Finding, ...]:
@@ -221,9 +234,11 @@ def _by_key(layers: tuple[Layer, ...], sets: dict[str, dict[str, Flag]]) -> dict
     if len(sets) <= 1:
         return next(iter(sets.values()), {})
     found: dict[str, Flag] = {}
-    for layer in layers:
+    for layer in layers[:-1]:
         for set_id, flags in layer.sets.items():
             found |= {key: flag for key, flag in flags.items() if sets[set_id][key] is flag}
+    for flags in layers[-1].sets.values():
+        found |= flags  # nothing is above them
     return found
 
 
@@ -235,18 +250,29 @@ def layer_problems(layer: Layer) -> tuple[Finding, ...]:
 
 
 def _layer_findings(layer: Layer) -> Iterator[Finding]:
+    source = layer.setting.source
     findings = chain(
         layer.problems,
-        _document_findings(layer),
+        _document_findings(layer) if layer.parted is None else _part_findings(layer.parted.parts, source),
         metadata_findings(layer.setting.metadata, "$.metadata"),
         evaluator_findings(layer.setting),
-        chain.from_iterable(map(known_findings, layer.flags())),
+        _flag_findings(layer),
     )
     seen = set()
     for finding in findings:
-        if (finding.code, finding.path) not in seen:
-            seen.add((finding.code, finding.path))
-            yield finding.of(layer.setting.source)
+        found = finding.of(source)
+        if (found.code, found.path, found.source) not in seen:
+            seen.add((found.code, found.path, found.source))
+            yield found
+
+
+def _flag_findings(layer: Layer) -> Iterator[Finding]:
+    """Return what is wrong with flags. Most were looked at before and are well: those cost next to nothing."""
+    for flag in [flag for flag in layer.flags() if flag.findings is None or flag.findings]:
+        findings = known_findings(flag)
+        if findings:
+            source = labelled(layer.setting.source, part_of(layer, flag))
+            yield from (finding.of(source) for finding in findings)
 
 
 def known_findings(flag: Flag) -> tuple[Finding, ...]:
@@ -258,15 +284,27 @@ def known_findings(flag: Flag) -> tuple[Finding, ...]:
 
 def _document_findings(layer: Layer) -> Iterator[Finding]:
     document = layer.document
-    if document.mended:
-        message = "half a surrogate pair is no character; it was replaced"
-        yield Finding("text-mended", "$", "warning", message, "write the character itself")
-    for path in duplicates(document.text):
-        yield Finding(
-            "duplicate-key", path, "warning", "appears twice in one object; the last one counts", "remove one"
-        )
+    yield from _text_findings(duplicates(document.text), mended=document.mended)
     if str(document.schema).endswith("/flags.json") and bytes(document.flags).startswith(b"["):
         hint = "name the schema flagd.json, or write `flags` as an object"
         yield Finding(
             "flags-array", child("$", "flags"), "warning", "the schema this document names has no arrays of flags", hint
+        )
+
+
+def _part_findings(parts: Mapping[str, Part], source: str) -> Iterator[Finding]:
+    """Return what is wrong with the texts of parts; each was looked at once."""
+    for name, part in parts.items():
+        if part.duplicates or part.mended:
+            for finding in _text_findings(part.duplicates, mended=part.mended):
+                yield finding.of(labelled(source, name))
+
+
+def _text_findings(repeated: Iterable[str], *, mended: bool) -> Iterator[Finding]:
+    if mended:
+        message = "half a surrogate pair is no character; it was replaced"
+        yield Finding("text-mended", "$", "warning", message, "write the character itself")
+    for path in repeated:
+        yield Finding(
+            "duplicate-key", path, "warning", "appears twice in one object; the last one counts", "remove one"
         )

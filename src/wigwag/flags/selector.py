@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from wigwag.errors import SelectorError
 
@@ -39,12 +38,15 @@ class Selector(Struct, frozen=True):
         """What evaluations tell the client about the selection it made."""
         return {self.key: self.value} if self.key else {}
 
+    @property
+    def only_set(self) -> str | None:
+        """The flag set that all selected flags are in; None: they may be in any."""
+        return self.value if self.key == FLAG_SET else None
+
     def choose(self, flag: Flag) -> Flag | None:
         """Return the flag if it matches, with metadata that reflects the selector unless it says otherwise itself."""
         if not self.key:
             return flag
         if (flag.set_id if self.key == FLAG_SET else flag.source) != self.value:
             return None
-        if self.key in flag.metadata:
-            return flag
-        return replace(flag, metadata={self.key: self.value, **flag.metadata}, tables={}, _digest=b"", findings=None)
+        return flag.reflecting(self.key, self.value)

@@ -6,11 +6,10 @@ go with it: a provider evaluates with those it was sent last. A document is enco
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
 
 from wigwag.serve import messages
 from wigwag.serve.context import SELECTOR
@@ -21,6 +20,7 @@ from wigwag.wire.rpc import Code, Method, RpcError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from wigwag.flags.flagset import FlagSet
     from wigwag.serve.feed import Feed
     from wigwag.serve.metrics import Metrics
     from wigwag.serve.snapshot import Snapshot
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 METADATA = f"/{SERVICE}/GetMetadata".encode()
+AT_ONCE = 100
+"""Flags that are written before others get their turn: about two milliseconds."""
 PATIENCE = 5.0
 """How long a client waits for the first document: one without flags, or with a part, would make it drop its own."""
 
@@ -62,7 +64,7 @@ class Sync:
     async def _fetch(self, call: Call) -> bytes:
         _, selector = _wanted(call)
         snapshot = await self._feed.whole(PATIENCE)
-        select(snapshot, call, selector)
+        await written(select(snapshot, call, selector))
         return snapshot.keep(
             selector, ("fetch", call.json), lambda: messages.synced(document(snapshot, selector), None, json=call.json)
         )
@@ -95,14 +97,16 @@ class Sync:
         start, ended = monotonic(), "client_disconnect"
         labels = self._metrics.stream_opened(selector, provider_id)
         try:
-            first = await self._feed.whole(PATIENCE)
+            await written((await self._feed.whole(PATIENCE)).select(selector))
+            first = self._feed.current()  # which may be a newer one; what it has more is written at once
             async with aclosing(self._feed.steps(first, deadline=self._deadline)) as steps:
+                yield message(first)
                 del first
-                yield message(self._feed.current())
                 async for previous, current in steps:
                     if current is None:
                         raise stopping()
                     if current is not previous and _differ(previous, current, selector):
+                        await written(current.select(selector))
                         yield message(current)
                     del previous  # or a quiet stream would keep it alive
         except RpcError as error:
@@ -114,8 +118,20 @@ class Sync:
 
 def document(snapshot: Snapshot, selector: str) -> str:
     """Return the flags of a selection as a document that every provider understands."""
-    flags = snapshot.select(selector).flags()
-    return msgspec.json.encode({"flags": {flag.key: flag.to_dict() for flag in flags}}).decode()
+    members: dict[str, str] = {}
+    for _, flags in sorted(snapshot.select(selector).sets.items()):
+        members |= {key: flag.written or flag.member for key, flag in flags.items()}
+    return f'{{"flags":{{{",".join(members.values())}}}}}'
+
+
+async def written(flags: FlagSet) -> None:
+    """Write every flag that was not written yet, some at a time: others get their turn in between."""
+    fresh = [flag for found in flags.sets.values() for flag in found.values() if not flag.written]
+    for start in range(0, len(fresh), AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        for flag in fresh[start : start + AT_ONCE]:
+            _ = flag.member
 
 
 def _without_context(document: str, _: dict[str, Any], *, json: bool) -> bytes:
@@ -124,7 +140,7 @@ def _without_context(document: str, _: dict[str, Any], *, json: bool) -> bytes:
 
 def _differ(previous: Snapshot, current: Snapshot, selector: str) -> bool:
     before, after = previous.select(selector), current.select(selector)
-    return previous.facts != current.facts or (before is not after and before.id != after.id)
+    return previous.facts != current.facts or (before is not after and before.id != after.after(before).id)
 
 
 def selection(call: Call) -> str | None:
