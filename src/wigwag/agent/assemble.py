@@ -54,8 +54,8 @@ class Loader:
         self, documents: Callable[[Source], Documents], around: Callable[[Load], Load] = lambda load: load
     ) -> Watcher[Source, FlagSet]:
         """Return what yields the flags of a source each time they change; `around` may wrap each load."""
-        watcher: Watcher[Source, AnyDocument] = documents
-        return parsed(watcher, around(self._load), self._large)
+        # mypy takes the union of documents for object
+        return parsed(documents, around(self._load), self._large)  # type: ignore[misc]
 
     def _large(self, source: Source, document: AnyDocument) -> bool:
         """Tell whether there is much to parse. Of many parts, those that are as they were are not parsed again."""

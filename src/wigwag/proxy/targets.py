@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from wigwag.pipeline.clock import Timer
-    from wigwag.pipeline.spec import Watcher
     from wigwag.pipeline.watch import Manners
     from wigwag.proxy.documents import Passed
     from wigwag.proxy.options import ProxyOptions
     from wigwag.serve.relay import Encode
-    from wigwag.sources.document import AnyDocument
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
 
@@ -86,9 +84,11 @@ class Targets:
         self._closed = False
         self.subscribers = 0
         self.refusals = Counter("wigwag_proxy_refusals", "Subscribers that were refused, by reason.", ("reason",))
-        watcher: Watcher[Source, AnyDocument] = documents
         self.pipeline: Pipeline[Source, Passed, Picture] = Pipeline(
-            (), parsed(watcher, check), _passed_through, manners=manners
+            (),
+            parsed(documents, check),  # type: ignore[misc]  # mypy takes the union of documents for object
+            _passed_through,
+            manners=manners,
         )
 
     def __len__(self) -> int:

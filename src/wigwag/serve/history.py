@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from wigwag.flags.delta import Pairs
     from wigwag.flags.flag import Flag, Setting
     from wigwag.flags.model import Finding
-    from wigwag.flags.part import Place
 
 SHORTEST = 6
 """Characters of an id that are enough, if no other id begins with them."""
@@ -188,7 +187,7 @@ def _named(flags: FlagSet) -> Iterator[tuple[tuple[str, int], Layer]]:
 
 def _changes(pairs: Pairs) -> Changes:
     """Count what differs among the flags in force."""
-    added, removed, other = set[Place](), set[Place](), set[Place]()
+    added, removed, other = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
     for before, now in pairs:
         flag = now or before
         assert flag is not None
