@@ -147,6 +147,10 @@ class Flag(Struct, eq=False, gc=False):
             self.written = msgspec.json.encode({self.key: self.to_dict()})[1:-1].decode()
         return self.written
 
+    def forget(self) -> None:
+        """Let go of what only a flag in force needs, and what can be made again."""
+        self.written, self._reflecting = "", None
+
     def reflecting(self, name: str, value: str) -> Flag:
         """Return the flag with metadata that tells what was selected, unless it says so itself: the same each time.
 

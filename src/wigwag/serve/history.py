@@ -108,6 +108,9 @@ class History:
         row, before = Row(snapshot.flags), self._current
         pairs = changed(before.flags.sets if before else {}, snapshot.flags.sets)
         changes = _changes(pairs)
+        for flag, _ in pairs:
+            if flag is not None:
+                flag.forget()
         if before:
             last = self._entries[0]
             last.weight = _gone(before.flags, snapshot.flags, pairs) + len(last.row) // _REFERENCES
