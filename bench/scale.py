@@ -9,14 +9,15 @@ The agent is a real one in a process of its own, with all ports; the API server 
 so that its own CPU is not counted. An event stream and a sync stream are attached, and the sync stream is sent the
 whole document after each change. Columns:
 
-    first        from start until the first snapshot, and the longest time the event loop was blocked meanwhile
+    first        from start until the first snapshot, and the longest turn and stall meanwhile
     served       from the arrival of the changed object until the new snapshot is current
     event        until the event stream has told a client
     CPU          of the process, for one change: without streams, and with both
-    stall        the longest time the event loop was blocked during a change: median and worst of all changes
+    turn         the most CPU that the event loop's thread used between two ticks of a timer of 1 ms: median and worst
+    stall        the longest time between two such ticks: as turn, but with what else the machine had to do
     evaluation   the longest time one OFREP request took during a change, asked again and again by another process
 
-Exits 1 if a stall is longer than the target (median of the largest set), or if CPU grows faster than allowed.
+Exits 1 if a turn is longer than the target (median of the largest set), or if CPU grows faster than allowed.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from wigwag.sources.kubernetes.place import read_place
 SIZES = (500, 1_000, 2_500, 5_000)
 FLAGS, CHANGES, WARM_UP = 5, 15, 3
 OBJECTS = read_place("core.openfeature.dev/bench?labels=")
-STALL_MS, GROWTH = 20.0, 5.0
+TURN_MS, GROWTH = 20.0, 5.0
 """Targets: of the largest set; and CPU of 5,000 objects against that of 500, where everything anew would be 10."""
 TICK = 0.001
 
@@ -74,7 +75,7 @@ class Served:
             ("bench", f"object-{n:05}"): decode_flag(Raw(flag_object(n, 0))) for n in range(objects)
         }
         self._count, self._news = objects, asyncio.Event()
-        self._arrived = self._served = self._gap = 0.0
+        self._arrived = self._served = self._gap = self._busy = 0.0
         self._ticking = True
         self._agent = Agent(options, Means(documents=self._documents))
 
@@ -101,10 +102,11 @@ class Served:
     async def tick(self) -> None:
         """Notice the longest time for which the loop did not get to this."""
         while True:
-            start = time.perf_counter()
+            start, worked = time.perf_counter(), time.thread_time()
             await asyncio.sleep(TICK if self._ticking else 0.05)
             if self._ticking:
                 self._gap = max(self._gap, time.perf_counter() - start - TICK)
+                self._busy = max(self._busy, time.thread_time() - worked)
 
     def command(self, line: str) -> dict[str, Any]:
         """Do what the parent asks, and answer."""
@@ -118,12 +120,13 @@ class Served:
         answer = {
             "served": (self._served - self._arrived) * 1000,
             "stall": self._gap * 1000,
+            "busy": self._busy * 1000,
             "cpu": time.process_time() * 1000,
             "addresses": self._agent.addresses,
             "memory": rss(),
             "number": self._agent.feed.current().number,
         }
-        self._gap = 0.0
+        self._gap = self._busy = 0.0
         return answer
 
     async def run(self) -> None:
@@ -321,22 +324,25 @@ def measured(objects: int, selector: str, *options: str) -> dict[str, float]:
         time.sleep(settle)
         found = child.ask("")
         event, sync = ((streams.at[name] - start) * 1000 for name in ("event", "sync"))
-        rows.append((found["served"], event, sync, found["stall"], prober.longest()))
+        rows.append((found["served"], event, sync, found["busy"], found["stall"], prober.longest()))
     rows = rows[WARM_UP:]
     memory = child.ask("")["memory"]
     prober.close()
     streams.close()
     child.close()
     columns = [list(column) for column in zip(*rows, strict=True)]
-    times = dict(zip(("served", "event", "sync", "stall", "evaluation"), columns, strict=True))
+    times = dict(zip(("served", "event", "sync", "busy", "stall", "evaluation"), columns, strict=True))
     return {
         "first": child.first["first"],
         "first stall": child.first["stall"],
+        "first busy": child.first["busy"],
         "served": statistics.median(times["served"]),
         "event": statistics.median(times["event"]),
         "sync": statistics.median(times["sync"]),
         "alone": alone,
         "both": both,
+        "busy": statistics.median(times["busy"]),
+        "worst busy": max(times["busy"]),
         "stall": statistics.median(times["stall"]),
         "worst stall": max(times["stall"]),
         "evaluation": statistics.median(times["evaluation"]),
@@ -347,22 +353,25 @@ def measured(objects: int, selector: str, *options: str) -> dict[str, float]:
 
 def table(sizes: list[int], selector: str, options: list[str]) -> bool:
     print("one change of one object (ms)")
-    print("objects   flags |  first  stall | served  event   sync | CPU alone  with streams | stall  worst ", end="")
-    print("| evaluation  worst |  memory")
+    print(
+        "objects   flags |  first  turn  stall | served  event   sync | CPU alone  with streams | turn  worst ", end=""
+    )
+    print("| stall  worst | evaluation  worst |  memory")
     rows = {}
     for objects in sizes:
         row = rows[objects] = measured(objects, selector, *options)
         print(
-            f"{objects:>7,}{objects * FLAGS:>8,} |{row['first']:>7.0f}{row['first stall']:>7.0f} |"
+            f"{objects:>7,}{objects * FLAGS:>8,} |"
+            f"{row['first']:>7.0f}{row['first busy']:>6.0f}{row['first stall']:>7.0f} |"
             f"{row['served']:>7.1f}{row['event']:>7.1f}{row['sync']:>7.1f} |"
             f"{row['alone']:>10.1f}{row['both']:>14.1f} |"
-            f"{row['stall']:>6.1f}{row['worst stall']:>7.1f} |"
+            f"{row['busy']:>5.1f}{row['worst busy']:>7.1f} |{row['stall']:>6.1f}{row['worst stall']:>7.1f} |"
             f"{row['evaluation']:>11.1f}{row['worst evaluation']:>7.1f} |{row['memory']:>5.0f} MB",
             flush=True,
         )
     least, most = rows[min(sizes)], rows[max(sizes)]
-    met = most["stall"] <= STALL_MS and (len(sizes) == 1 or most["alone"] <= max(GROWTH * least["alone"], 10.0))
-    print(f"targets: stall {STALL_MS:g} ms, CPU alone at most {GROWTH:g} times that of the smallest", end="")
+    met = most["busy"] <= TURN_MS and (len(sizes) == 1 or most["alone"] <= max(GROWTH * least["alone"], 10.0))
+    print(f"targets: turn {TURN_MS:g} ms, CPU alone at most {GROWTH:g} times that of the smallest", end="")
     print("" if met else "   missed")
     return met
 

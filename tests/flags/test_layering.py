@@ -35,7 +35,7 @@ class Loads:
 
     def __init__(self, **limits: int) -> None:
         self._parts: dict[str, tuple[Any, Part]] = {}
-        self._limits = Limits(**limits)  # type: ignore[arg-type]
+        self._limits = Limits(**limits)
         self.flags: wigwag.FlagSet | None = None
 
     def __call__(self, documents: Documents, *, strict: bool = False) -> wigwag.FlagSet:

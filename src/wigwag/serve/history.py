@@ -190,15 +190,10 @@ def _named(flags: FlagSet) -> Iterator[tuple[tuple[str, int], Layer]]:
 
 def _changes(pairs: Pairs) -> Changes:
     """Count what differs among the flags in force."""
-    added, removed, other = set[tuple[str, str]](), set[tuple[str, str]](), set[tuple[str, str]]()
-    for before, now in pairs:
-        flag = now or before
-        assert flag is not None
-        if before is None or now is None:
-            (added if before is None else removed).add((flag.set_id, flag.key))
-        elif before.digest != now.digest:
-            other.add((flag.set_id, flag.key))
-    first = nsmallest(_FIRST, added | removed | other)
+    added = [now for before, now in pairs if before is None and now is not None]
+    removed = [before for before, now in pairs if now is None and before is not None]
+    other = [now for old, now in pairs if old is not None and now is not None and old.digest != now.digest]
+    first = nsmallest(_FIRST, [(flag.set_id, flag.key) for flag in chain(added, removed, other)])
     return Changes(len(added), len(removed), len(other), tuple(key for _, key in first))
 
 

@@ -118,10 +118,9 @@ class Sync:
 
 def document(snapshot: Snapshot, selector: str) -> str:
     """Return the flags of a selection as a document that every provider understands."""
-    members: dict[str, str] = {}
-    for _, flags in sorted(snapshot.select(selector).sets.items()):
-        members |= {key: flag.written or flag.member for key, flag in flags.items()}
-    return f'{{"flags":{{{",".join(members.values())}}}}}'
+    sets = [flags for _, flags in sorted(snapshot.select(selector).sets.items()) if flags]
+    flags = sets[0] if len(sets) == 1 else {key: flag for found in sets for key, flag in found.items()}
+    return '{"flags":{' + ",".join([flag.written or flag.member for flag in flags.values()]) + "}}"
 
 
 async def written(flags: FlagSet) -> None:

@@ -47,7 +47,8 @@ class Merged:
             return NotImplemented
         ours, theirs = self.parts, other.parts
         return self is other or (
-            list(ours) == list(theirs) and all(one.says(theirs[name]) for name, one in ours.items())
+            list(ours) == list(theirs)
+            and all(one is theirs[name] or one.says(theirs[name]) for name, one in ours.items())
         )
 
     __hash__ = None  # type: ignore[assignment]
