@@ -131,9 +131,8 @@ def test_a_selection_has_the_same_flags_in_every_snapshot(agent: Agent) -> None:
 def test_a_bad_flag_is_told_with_its_part_and_published_once(agent: Agent) -> None:
     agent.texts["part-007"] = agent.text(7, variants=5)
     first = agent.publish()[1]
-    assert [str(found) for found in first.flags.problems] == [
-        "many (part-007): $.flags.flag-7-0.variants: error: expected `object | null`, got `int`; "
-        "its last good definition stays in force (flag-shape)"
-    ]
+    (found,) = first.flags.problems
+    assert (found.source, found.path) == ("many (part-007)", "$.flags.flag-7-0.variants")
+    assert found.message.endswith("its last good definition stays in force")
     second = agent.change(8, "off")[1]
     assert second.flags.layers[0].problems is first.flags.layers[0].problems

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from wigwag.flags.flagset import layer_problems
+from wigwag.flags.findings import layer_problems
 from wigwag.observe import Gauge
 
 if TYPE_CHECKING:

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING, Any
 from wigwag.errors import UsageError
 from wigwag.flags.delta import changed
 from wigwag.flags.digests import Digests
-from wigwag.flags.document import duplicates
 from wigwag.flags.evaluate import TYPES, conclude, not_found, tabulate
 from wigwag.flags.explain import Explanation, explain
-from wigwag.flags.layering import labelled, part_of
-from wigwag.flags.model import Finding, child
-from wigwag.flags.schema import evaluator_findings, flag_findings, metadata_findings
+from wigwag.flags.findings import layer_problems
 from wigwag.flags.selector import Selector
 
 if TYPE_CHECKING:
@@ -27,9 +24,8 @@ if TYPE_CHECKING:
 
     from wigwag.flags.evaluate import Table
     from wigwag.flags.flag import Flag
-    from wigwag.flags.model import Json, Resolution
+    from wigwag.flags.model import Finding, Json, Resolution
     from wigwag.flags.parse import Layer
-    from wigwag.flags.part import Part
 
 
 class FlagSet:
@@ -240,71 +236,3 @@ def _by_key(layers: tuple[Layer, ...], sets: dict[str, dict[str, Flag]]) -> dict
     for flags in layers[-1].sets.values():
         found |= flags  # nothing is above them
     return found
-
-
-def layer_problems(layer: Layer) -> tuple[Finding, ...]:
-    """Return what is wrong with one document: each thing once, the flags in quarantine first."""
-    if layer.findings is None:
-        layer.findings = tuple(_layer_findings(layer))
-    return layer.findings
-
-
-def _layer_findings(layer: Layer) -> Iterator[Finding]:
-    source = layer.setting.source
-    findings = chain(
-        layer.problems,
-        _document_findings(layer) if layer.parted is None else _part_findings(layer.parted.parts, source),
-        metadata_findings(layer.setting.metadata, "$.metadata"),
-        evaluator_findings(layer.setting),
-        _flag_findings(layer),
-    )
-    seen = set()
-    for finding in findings:
-        found = finding.of(source)
-        if (found.code, found.path, found.source) not in seen:
-            seen.add((found.code, found.path, found.source))
-            yield found
-
-
-def _flag_findings(layer: Layer) -> Iterator[Finding]:
-    """Return what is wrong with flags. Most were looked at before and are well: those cost next to nothing."""
-    for flag in [flag for flag in layer.flags() if flag.findings is None or flag.findings]:
-        findings = known_findings(flag)
-        if findings:
-            source = labelled(layer.setting.source, part_of(layer, flag))
-            yield from (finding.of(source) for finding in findings)
-
-
-def known_findings(flag: Flag) -> tuple[Finding, ...]:
-    """Return what is wrong with a flag; an unchanged flag is the same object, and is looked at once."""
-    if flag.findings is None:
-        flag.findings = tuple(flag_findings(flag))
-    return flag.findings
-
-
-def _document_findings(layer: Layer) -> Iterator[Finding]:
-    document = layer.document
-    yield from _text_findings(duplicates(document.text), mended=document.mended)
-    if str(document.schema).endswith("/flags.json") and bytes(document.flags).startswith(b"["):
-        hint = "name the schema flagd.json, or write `flags` as an object"
-        yield Finding(
-            "flags-array", child("$", "flags"), "warning", "the schema this document names has no arrays of flags", hint
-        )
-
-
-def _part_findings(parts: Mapping[str, Part], source: str) -> Iterator[Finding]:
-    """Return what is wrong with the texts of parts; each was looked at once."""
-    for name, part in parts.items():
-        if part.duplicates or part.mended:
-            for finding in _text_findings(part.duplicates, mended=part.mended):
-                yield finding.of(labelled(source, name))
-
-
-def _text_findings(repeated: Iterable[str], *, mended: bool) -> Iterator[Finding]:
-    if mended:
-        message = "half a surrogate pair is no character; it was replaced"
-        yield Finding("text-mended", "$", "warning", message, "write the character itself")
-    for path in repeated:
-        yield Finding(
-            "duplicate-key", path, "warning", "appears twice in one object; the last one counts", "remove one"
-        )

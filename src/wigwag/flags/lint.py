@@ -15,8 +15,8 @@ from wigwag.flags.answers import Library, answer_findings, branch_findings
 from wigwag.flags.coerce import kind_of
 from wigwag.flags.document import read
 from wigwag.flags.evaluators import ROOT, evaluators_of
+from wigwag.flags.findings import layer_problems
 from wigwag.flags.flag import Options
-from wigwag.flags.flagset import layer_problems
 from wigwag.flags.members import member_findings
 from wigwag.flags.model import Finding, child
 from wigwag.flags.parse import parse

@@ -65,8 +65,7 @@ class Layer(Struct, eq=False):
     _texts: dict[str | int, Raw] | None = None
     findings: tuple[Finding, ...] | None = None
     """All that is wrong with it, once somebody has looked."""
-    parted: Parted | None = None
-    """The parts that it was made of, if the source has several."""
+    parted: Parted | None = None  # the parts that it was made of, if the source has several
 
     def only(self, choose: Callable[[Flag], Flag | None], set_id: str | None = None) -> Layer:
         """Return the layer with what is chosen of each of its flags; `set_id`: the only flag set to look at."""
@@ -171,7 +170,7 @@ class Parser:
             self.read(place, bytes(text))  # a copy, or its rule would keep the whole document in memory
 
     def read(self, place: str | int, text: bytes | Raw, known: Place | None = None) -> None:
-        """Add the flag that a text defines; `known`: its flag set and key, if it is clear whatever the text says."""
+        """Add the flag that a text defines; `known`: its flag set and key, if they are known already."""
         try:
             definition = _definition(text)
         except _UNDECODABLE as error:

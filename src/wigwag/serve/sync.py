@@ -36,6 +36,8 @@ SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 METADATA = f"/{SERVICE}/GetMetadata".encode()
 AT_ONCE = 100
 """Flags that are written before others get their turn: about two milliseconds."""
+MANY = 2_000
+"""Flags of a document that takes a millisecond to put together."""
 PATIENCE = 5.0
 """How long a client waits for the first document: one without flags, or with a part, would make it drop its own."""
 
@@ -131,6 +133,8 @@ async def written(flags: FlagSet) -> None:
             await asyncio.sleep(0)
         for flag in fresh[start : start + AT_ONCE]:
             _ = flag.member
+    if len(flags) > MANY:
+        await asyncio.sleep(0)  # before all are put together
 
 
 def _without_context(document: str, _: dict[str, Any], *, json: bool) -> bytes:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SLICE = 1 << 17
 """Bytes that are read before others get their turn: about two milliseconds."""
+MANY = 500
+"""Documents that take a millisecond to go through."""
 _LIMITS = Limits()
 
 
@@ -61,7 +63,10 @@ class Merger:
             if read > SLICE:
                 read = 0
                 await asyncio.sleep(0)
-        return self._whole(documents)
+        merged = self._whole(documents)
+        if len(documents) > MANY:
+            await asyncio.sleep(0)  # before it is loaded
+        return merged
 
     def _new(self, documents: Mapping[str, bytes]) -> list[tuple[str, bytes]]:
         known = self._known
