@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import http.client
 import json
 import statistics
@@ -45,7 +46,7 @@ from bench.process import rss
 from wigwag.agent.means import Means
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
-from wigwag.serve.process import _settle
+from wigwag.serve.process import FEWER_SEARCHES, settle
 from wigwag.sources.kubernetes.objects import Contents, ObjectsWatch, decode_flag, watch_objects
 from wigwag.sources.kubernetes.place import read_place
 
@@ -54,7 +55,7 @@ FLAGS, CHANGES, WARM_UP = 5, 15, 3
 OBJECTS = read_place("core.openfeature.dev/bench?labels=")
 TURN_MS, GROWTH = 20.0, 5.0
 """Targets: of the largest set; and CPU of 5,000 objects against that of 500, where everything anew would be 10."""
-TICK = 0.001
+TICK, IDLE_MS = 0.001, 25.0
 
 
 def flag_object(number: int, revision: int) -> bytes:
@@ -77,7 +78,7 @@ class Served:
         self._count, self._news = objects, asyncio.Event()
         self._arrived = self._served = self._gap = self._busy = 0.0
         self._ticking = True
-        self._agent = Agent(options, Means(documents=self._documents))
+        self._agent = Agent(options, Means(documents=self._documents, settled=settle))
 
     def _documents(self, _: object) -> Any:
         return watch_objects(ObjectsWatch(OBJECTS), self._follow)
@@ -115,8 +116,6 @@ class Served:
             self.change(int(value))
         elif word == "ticking":
             self._ticking = value == "on"
-        elif word == "settle":
-            _settle()
         answer = {
             "served": (self._served - self._arrived) * 1000,
             "stall": self._gap * 1000,
@@ -169,6 +168,16 @@ class Child:
         stdin.write(line + "\n")
         stdin.flush()
         return self._read()
+
+    def wait_until_idle(self) -> None:
+        """Wait until what follows from the start, such as a look for problems, is done."""
+        before = self.ask("")["cpu"]
+        while True:
+            time.sleep(0.5)
+            now = self.ask("")["cpu"]
+            if now - before < IDLE_MS:
+                return
+            before = now
 
     def _read(self) -> dict[str, Any]:
         assert self._process.stdout
@@ -278,7 +287,7 @@ def probe(port: int, selector: str) -> None:
             longest[0] = 0.0
 
 
-def cpu_of_changes(child: Child, first: int, streams: Streams | None, settle: float) -> float:
+def cpu_of_changes(child: Child, first: int, streams: Streams | None, pause: float) -> float:
     """Return the CPU time of one change in milliseconds: all that follows from it, but nothing else."""
     before = child.ask("")["cpu"]
     for revision in range(first, first + CHANGES):
@@ -288,10 +297,10 @@ def cpu_of_changes(child: Child, first: int, streams: Streams | None, settle: fl
             streams.wait(**{name: count + 1 for name, count in told.items()})
         while child.ask("")["number"] == number:
             time.sleep(0.01)
-        time.sleep(settle)
+        time.sleep(pause)
     busy = child.ask("")["cpu"] - before
     before = child.ask("")["cpu"]
-    time.sleep(settle * CHANGES)
+    time.sleep(pause * CHANGES)
     idle = child.ask("")["cpu"] - before
     return float((busy - idle) / CHANGES)
 
@@ -299,29 +308,28 @@ def cpu_of_changes(child: Child, first: int, streams: Streams | None, settle: fl
 def measured(objects: int, selector: str, *options: str) -> dict[str, float]:
     """Return a row of the table."""
     child = Child(objects, *options)
-    settle = 1.2 if "--state" in options else 0.25
+    pause = 1.2 if "--state" in options else 0.25
     child.ask("ticking off")
-    time.sleep(0.5)
-    child.ask("settle")
-    child.ask(f"change {1}")
-    time.sleep(settle * 2)
-    alone = cpu_of_changes(child, 100, None, settle)
+    child.ask("change 1")
+    child.wait_until_idle()
+    alone = cpu_of_changes(child, 100, None, pause)
     streams = Streams(child.ports, selector)
     streams.wait(sync=1)
-    both = cpu_of_changes(child, 200, streams, settle)
+    child.wait_until_idle()
+    both = cpu_of_changes(child, 200, streams, pause)
     prober = Prober(child.ports["OFREP"], selector)
     prober.longest()
     child.ask("ticking on")
     rows = []
     for revision in range(300, 300 + CHANGES + WARM_UP):
-        time.sleep(settle)
+        time.sleep(pause)
         told = dict(streams.told)
         child.ask("")
         prober.longest()
         start = time.perf_counter()
         child.ask(f"change {revision}")
         streams.wait(**{name: count + 1 for name, count in told.items()})
-        time.sleep(settle)
+        time.sleep(pause)
         found = child.ask("")
         event, sync = ((streams.at[name] - start) * 1000 for name in ("event", "sync"))
         rows.append((found["served"], event, sync, found["busy"], found["stall"], prober.longest()))
@@ -395,6 +403,7 @@ def main() -> None:
 
 async def served(objects: int, state: str) -> None:
     """Make the agent within its loop."""
+    gc.set_threshold(*FEWER_SEARCHES)
     ports: dict[str, Any] = {"port": 0, "management_port": 0, "sync_port": 0, "ofrep_port": 0}
     options = AgentOptions(uri=("file:objects.json",), bind="127.0.0.1", state_dir=state, **ports)
     await Served(objects, options).run()

@@ -43,3 +43,5 @@ class Means:
     state: Callable[[str], StateDir] = StateDir.open
     """Opens the directory in which the last good flags are kept."""
     serve: Serve = serve
+    settled: Callable[[], None] = lambda: None
+    """Called when the first flags are loaded and checked: most of what is in memory then stays."""
