@@ -21,7 +21,7 @@ SETTLED_SECONDS = 1.0
 """After these, a process is set up."""
 FEWER_SEARCHES = (5_000, 10, 20)
 """How often the garbage collector runs, by generation: hardly anything here needs to be found, and neither a change nor
-the first load of a large set should wait for it. A full collection comes after a million new objects at the earliest."""
+the first load of a large set should wait for it. A full collection comes after a million new objects or later."""
 
 
 def run_until_told(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
