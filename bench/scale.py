@@ -4,6 +4,7 @@
     scripts/bench scale --objects 5000      only so many
     scripts/bench scale --state             with --state-dir, so that every change is written to disk, too
     scripts/bench scale --selector source=…  streams and requests with a selector
+    scripts/bench scale --real 5000         the same from a real API server to an event stream, ten flags in each object
 
 The agent is a real one in a process of its own, with all ports; the API server is replaced by a feed in that process,
 so that its own CPU is not counted. An event stream and a sync stream are attached, and the sync stream is sent the
@@ -43,9 +44,11 @@ from msgspec import Raw
 from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
 from bench.process import rss
+from bench.watch import EVENTS, NAMESPACE, START, Line, agent, control_plane, create
 from wigwag.agent.means import Means
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
+from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.serve.process import FEWER_SEARCHES, settle
 from wigwag.sources.kubernetes.objects import Contents, ObjectsWatch, decode_flag, watch_objects
 from wigwag.sources.kubernetes.place import read_place
@@ -384,15 +387,44 @@ def table(sizes: list[int], selector: str, options: list[str]) -> bool:
     return met
 
 
+def real(objects: int) -> None:
+    """Change one of many FeatureFlags of a real API server, and tell when a client of the agent knows."""
+    with control_plane() as plane:
+        uvloop.run(create(objects))
+        with agent(f"{START} -f 'core.openfeature.dev/{NAMESPACE}?labels=bench=list'") as ours:
+            print(f"{objects:,} objects: ready in {ours.ready_ms / 1000:.2f} s, {ours.rss():.0f} MB")
+            line = Line(ours.ports["port"])
+            line.send("POST", EVENTS, b"\0\0\0\0\2{}", Content_Type="application/connect+json")
+            line.read(lambda found: b"provider_ready" in found)
+            time.sleep(3)
+            times, before = [], 0.0
+            for revision in range(1, CHANGES + WARM_UP + 1):
+                before = ours.cpu() if revision == WARM_UP + 1 else before
+                name = f"f{revision:05}"
+                news = {"flags": {f"{name}-0": {"metadata": {"revision": revision + objects}}}}
+                start = time.perf_counter()
+                plane.cluster.patch(FEATURE_FLAG.path(NAMESPACE, name), {"spec": {"flagSpec": news}})
+                line.read(lambda found: b"configuration_change" in found)
+                times.append((time.perf_counter() - start) * 1000)
+                time.sleep(0.2)
+            cost = (ours.cpu() - before) / CHANGES * 1000
+            worst = max(times[WARM_UP:])
+            print(f"from the PATCH to the event: p50 {statistics.median(times[WARM_UP:]):.1f} ms, max {worst:.1f} ms")
+            print(f"CPU of the agent for a change: {cost:.1f} ms")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--objects", type=int, action="append", help="how many objects; may be repeated")
     parser.add_argument("--state", action="store_true", help="keep the flags on disk, too")
     parser.add_argument("--selector", default="", help="what streams and requests select")
+    parser.add_argument("--real", type=int, metavar="N", help="against a real API server with so many objects")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--probe", type=int, help=argparse.SUPPRESS)
     told = parser.parse_args()
-    if told.probe:
+    if told.real:
+        real(told.real)
+    elif told.probe:
         probe(told.probe, told.selector)
     elif told.serve:
         with tempfile.TemporaryDirectory() as folder:
