@@ -24,7 +24,7 @@ from wigwag.sources.consul.access import Access
 from wigwag.sources.consul.follow import Means
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
 from wigwag.sources.consul.service import Health, ServiceWatch, watch_service
-from wigwag.sources.document import Document
+from wigwag.sources.document import Document, Merged
 
 NewConsul = Callable[..., ConsulServer]
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
@@ -211,7 +211,7 @@ def test_a_token_that_is_revoked_is_told_and_another_one_in_its_file_is_taken(
     async def main() -> None:
         access = Access(host(consul), token_file=str(path), wait=0.5)
         async with watching(watch_consul, ConsulWatch(access, "flags/")) as stream:
-            assert isinstance(await stream.next(), Document)
+            assert isinstance(await stream.next(), Merged)
             consul.revoke(accessor)
             passed = await stream.until(trouble("answered 403", "the token"))
             path.write_text(consul.add_token(rules)[1] + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -10,7 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wigwag
-from wigwag.sources.merge import Merger
+from wigwag.flags.document import Format
+from wigwag.flags.model import Limits
+from wigwag.flags.part import Part, read_part
+from wigwag.sources.document import Merged
+from wigwag.sources.merge import SLICE, Merger
 
 GOLD = {"==": [{"var": "tier"}, "gold"]}
 
@@ -21,7 +26,8 @@ def flag(default: str = "on", **more: Any) -> dict[str, Any]:
 
 def merge(*documents: Any, merger: Merger | None = None) -> tuple[bytes, str]:
     texts = [document if isinstance(document, bytes) else json.dumps(document).encode() for document in documents]
-    return (merger or Merger()).merge({f"{number}": text for number, text in enumerate(texts)})
+    merged, problem = (merger or Merger()).merge({f"{number}": text for number, text in enumerate(texts)})
+    return merged.content, problem
 
 
 def load(*documents: Any) -> wigwag.FlagSet:
@@ -117,11 +123,9 @@ def test_what_is_no_document_is_told(text: bytes, said: str) -> None:
 
 
 def test_yaml_is_told_by_the_name_or_by_the_text() -> None:
-    content, problem = Merger().merge(
-        {"a.yaml": b"flags: {a: {variants: {on: 1}}}", "b": b"flags: {b: {variants: {}}}"}
-    )
+    merged, problem = Merger().merge({"a.yaml": b"flags: {a: {variants: {on: 1}}}", "b": b"flags: {b: {variants: {}}}"})
     assert problem == ""
-    assert json.loads(content)["flags"].keys() == {"a", "b"}
+    assert json.loads(merged.content)["flags"].keys() == {"a", "b"}
 
 
 keys = st.sampled_from("abc")
@@ -142,3 +146,73 @@ def test_it_loads_to_what_the_documents_are_on_top_of_each_other(given: list[dic
     assert [(each.set_id, each.key, each.digest) for each in together.flags()] == [
         (each.set_id, each.key, each.digest) for each in apart.flags()
     ]
+
+
+class TestOnlyWhatChanged:
+    """A document is read again only when its text is another one."""
+
+    def merger(self) -> tuple[Merger, list[bytes]]:
+        read: list[bytes] = []
+
+        def counting(content: bytes, limits: Limits, format: Format | None) -> Part:
+            read.append(content)
+            return read_part(content, limits, format)
+
+        return Merger(counting), read
+
+    def documents(self, count: int, **changed: str) -> dict[str, bytes]:
+        variants = {f"{number}": "on" for number in range(count)} | changed
+        return {name: json.dumps({"flags": {name: flag(variant)}}).encode() for name, variant in variants.items()}
+
+    def test_one_change_among_hundreds_reads_one_document(self) -> None:
+        merger, read = self.merger()
+        first, _ = merger.merge(self.documents(300))
+        assert len(read) == 300
+        second, _ = merger.merge(self.documents(300, **{"7": "off"}))
+        assert len(read) == 301
+        assert [name for name, part in second.parts.items() if part is not first.parts[name]] == ["7"]
+        assert second.size_since(first) == second.parts["7"].size
+
+    def test_nothing_new_is_the_same_object(self) -> None:
+        merger, _ = self.merger()
+        first, _ = merger.merge(self.documents(3))
+        assert merger.merge(self.documents(3))[0] is first
+
+    def test_another_text_that_says_the_same_is_the_same_object(self) -> None:
+        merger, _ = self.merger()
+        first, _ = merger.merge({"a": b'{"flags": {"x": {"variants": {}}}}'})
+        assert merger.merge({"a": b'{"flags" :{"x" :{"variants": {}}}}'})[0] is first
+
+    def test_what_cannot_be_read_is_tried_once(self) -> None:
+        merger, read = self.merger()
+        for _ in range(3):
+            assert merger.merge({"a": b"{"})[1].startswith("a: not valid JSON")
+        assert len(read) == 1
+
+    def test_two_mergers_make_equal_documents_of_the_same_texts(self) -> None:
+        one, two = (Merger().merge(self.documents(3))[0] for _ in range(2))
+        assert one is not two
+        assert one == two
+        assert one != Merger().merge(self.documents(3, **{"1": "off"}))[0]
+        assert one != Merger().merge(dict(reversed(self.documents(3).items())))[0]
+
+    def test_while_much_is_read_others_get_their_turn(self) -> None:
+        async def main() -> tuple[int, Merged]:
+            turns, over = 0, asyncio.Event()
+
+            async def others() -> None:
+                nonlocal turns
+                while not over.is_set():
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(others())
+                merged, _ = await Merger().merge_in_turns(large)
+                over.set()
+            return turns, merged
+
+        large = {f"{n}": json.dumps({"flags": {f"{n}": flag(note="n" * 1000)}}).encode() for n in range(2000)}
+        turns, merged = asyncio.run(main())
+        assert turns >= sum(map(len, large.values())) // (2 * SLICE)
+        assert merged == Merger().merge(large)[0]

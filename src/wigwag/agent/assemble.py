@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from itertools import count
 from operator import is_
+from time import time
 from typing import TYPE_CHECKING
 
 import wigwag
 from wigwag.agent.facts import Facts, combined
 from wigwag.errors import StartError
-from wigwag.flags.store import update
+from wigwag.flags.flag import Options
+from wigwag.flags.store import load_parts, update
 from wigwag.pipeline.parse import parsed
 from wigwag.serve.snapshot import Snapshot
+from wigwag.sources.document import Merged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -26,11 +29,11 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Fractional
     from wigwag.pipeline.spec import Watcher
     from wigwag.serve.snapshot import Extent
-    from wigwag.sources.document import Document
+    from wigwag.sources.document import AnyDocument
     from wigwag.sources.kinds import Documents
     from wigwag.sources.source import Source
 
-    Load = Callable[[Source, Document], FlagSet]
+    Load = Callable[[Source, AnyDocument], FlagSet]
 
 
 LARGE = 1 << 20
@@ -45,30 +48,44 @@ class Loader:
         self._strict = strict
         self.flags: dict[Source, FlagSet] = {}
         """What each source said last; to begin with, what it said in an earlier life."""
-        self._documents: dict[Source, Document] = {}
+        self._documents: dict[Source, AnyDocument] = {}
 
     def watcher(
         self, documents: Callable[[Source], Documents], around: Callable[[Load], Load] = lambda load: load
     ) -> Watcher[Source, FlagSet]:
         """Return what yields the flags of a source each time they change; `around` may wrap each load."""
-        return parsed(documents, around(self._load), lambda document: len(document.content) > LARGE)
+        # mypy takes the union of documents for object
+        return parsed(documents, around(self._load), self._large)  # type: ignore[misc]
 
-    def _load(self, source: Source, document: Document) -> FlagSet:
+    def _large(self, source: Source, document: AnyDocument) -> bool:
+        """Tell whether there is much to parse. Of many parts, those that are as they were are not parsed again."""
+        if isinstance(document, Merged):
+            return document.size_since(self._documents.get(source)) > LARGE
+        return len(document.content) > LARGE
+
+    def _load(self, source: Source, document: AnyDocument) -> FlagSet:
         previous = self.flags.get(source)
         if previous is not None and document == self._documents.get(source):
             return previous  # as after a reconnect: nobody need compare flags that are the same object
         flags = self.parse(source, document, previous, strict=self._strict)
         if source.settings.incremental and previous is not None and source in self._documents:
             flags = update(previous, flags)  # not of an earlier life: what went meanwhile is named by nobody
-        self.flags[source], self._documents[source] = flags, document
-        if len(document.content) > LARGE:
+        if previous is not None:
+            flags.after(previous)
+        if self._large(source, document):
             _ = flags.id  # here, in the thread: whoever publishes asks for it
+        self.flags[source], self._documents[source] = flags, document
         return flags
 
     def parse(
-        self, source: Source, document: Document, previous: FlagSet | None = None, *, strict: bool = False
+        self, source: Source, document: AnyDocument, previous: FlagSet | None = None, *, strict: bool = False
     ) -> FlagSet:
         """Load a document as one of a source."""
+        if isinstance(document, Merged):
+            options = Options(self._fractional)
+            return load_parts(
+                document.parts, source=source.name, options=options, strict=strict, previous=previous, clock=time
+            )
         return wigwag.load(
             document.content,
             self._fractional,
@@ -89,7 +106,10 @@ class _Merged:
     def of(self, parts: list[FlagSet]) -> FlagSet:
         same = len(parts) == len(self._parts) and all(map(is_, parts, self._parts))
         if self._flags is None or not same:
-            self._parts, self._flags = parts, wigwag.merge(parts)
+            before, self._parts = self._flags, parts
+            self._flags = parts[0] if len(parts) == 1 else wigwag.merge(parts)
+            if before is not None:
+                self._flags.after(before)
         return self._flags
 
 

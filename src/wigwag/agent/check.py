@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-import wigwag
+from wigwag.agent.assemble import Loader
 from wigwag.agent.facts import FACTS, Facts, watch_facts
 from wigwag.agent.freshness import too_strict
 from wigwag.agent.locate import documents
@@ -21,7 +21,7 @@ from wigwag.flags.model import Limits
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import Trouble, describe
 from wigwag.pipeline.watch import first
-from wigwag.sources.document import Document
+from wigwag.sources.document import Document, Merged
 from wigwag.sources.kinds import prepare
 from wigwag.sources.kubernetes.hub import Hub
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from wigwag.agent.options import AgentOptions
     from wigwag.flags.model import Finding
+    from wigwag.sources.document import AnyDocument
     from wigwag.sources.source import Source
 
 
@@ -72,7 +73,7 @@ async def reach(
             remark(told)
         found = await _first(source, hub, patience)
         seconds = clock.now() - began
-        if isinstance(found, Document):
+        if isinstance(found, Document | Merged):
             return _judged(source, found, options, seconds)
         if isinstance(found, Facts):
             return Reached(source, "ok", None, seconds=seconds)
@@ -87,11 +88,11 @@ async def reach(
     return [task.result() for task in tasks]
 
 
-async def _first(source: Source, hub: Hub, patience: float) -> Document | Facts | str:
+async def _first(source: Source, hub: Hub, patience: float) -> AnyDocument | Facts | str:
     """Return the first document or facts of a source, or why there are none."""
     try:
         async with asyncio.timeout(patience):
-            item: Document | Facts | Trouble | None
+            item: AnyDocument | Facts | Trouble | None
             if source.provider in FACTS:
                 item = await first(watch_facts(source, hub=hub))
             else:
@@ -105,11 +106,9 @@ async def _first(source: Source, hub: Hub, patience: float) -> Document | Facts 
     return item.reason if isinstance(item, Trouble) else item
 
 
-def _judged(source: Source, document: Document, options: AgentOptions, seconds: float) -> Reached:
+def _judged(source: Source, document: AnyDocument, options: AgentOptions, seconds: float) -> Reached:
     try:
-        flags = wigwag.load(
-            document.content, options.fractional, options.strict, source=source.name, format=document.format
-        )
+        flags = Loader(options.fractional, strict=options.strict).parse(source, document, strict=options.strict)
     except DocumentError as error:
         findings = lint_documents([(source.name, document.content, document.format)], Limits())
         return Reached(source, "failing", problems=tuple(findings), seconds=seconds, error=str(error))

@@ -25,7 +25,7 @@ from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
-from wigwag.sources.document import Document
+from wigwag.sources.document import AnyDocument, Document, Merged
 from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source, parse_sources
 from wigwag.sources.uris import SELF
@@ -157,25 +157,25 @@ class _Located:
     def __init__(self, names: Names, problem: str, merger: Merger) -> None:
         """`problem`: what is wrong with the annotations, beside what they name."""
         self._merger, self._news = merger, False
-        self._found: dict[str, Document | None] = dict.fromkeys(names)
+        self._found: dict[str, AnyDocument | None] = dict.fromkeys(names)
         self._troubles: dict[str, Trouble] = self._of_annotations(problem)
         self._problem: Trouble | None = None
         """What is wrong with the last document."""
 
-    def take(self, name: str, item: Any) -> list[Document | Trouble | Unchanged]:
+    def take(self, name: str, item: Any) -> list[AnyDocument | Trouble | Unchanged]:
         """Take in what one of the streams yields; return what is to be told."""
         if not name:
             return self._annotated(item.reason if isinstance(item, Trouble) else item.problem)
         self._troubles.pop(name, None)
         if isinstance(item, Trouble):
             self._troubles[name] = item
-        elif isinstance(item, Document):
+        elif isinstance(item, Document | Merged):
             self._found[name], self._news = item, True
         if any(document is None and each not in self._troubles for each, document in self._found.items()):
             return []  # its first word is still to come
         return self._whole() if self._news else [self._trouble or UNCHANGED]
 
-    def _annotated(self, problem: str) -> list[Document | Trouble | Unchanged]:
+    def _annotated(self, problem: str) -> list[AnyDocument | Trouble | Unchanged]:
         """Take in what is wrong with the annotations. That all is well with them does not confirm any flag."""
         self._troubles.pop("", None)
         self._troubles = self._of_annotations(problem) | self._troubles
@@ -190,15 +190,15 @@ class _Located:
     def _trouble(self) -> Trouble | None:
         return next(iter(self._troubles.values()), self._problem)
 
-    def _whole(self) -> list[Document | Trouble | Unchanged]:
+    def _whole(self) -> list[AnyDocument | Trouble | Unchanged]:
         """Return the document, and what is wrong all the same."""
         self._news = False
         here = {name: document for name, document in self._found.items() if document is not None}
         if len(self._found) == 1:
-            (document,) = here.values()
+            document: AnyDocument = next(iter(here.values()))
         else:
-            content, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
-            document, self._problem = Document(content, "json"), Trouble(problem) if problem else None
+            document, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
+            self._problem = Trouble(problem) if problem else None
         return [document] if self._trouble is None else [document, self._trouble]
 
 

@@ -40,3 +40,5 @@ class Means:
     """Opens a port; None: a server that shares its scheduler and its bound on memory with the other ports."""
     open_files: Callable[[], int] = open_files
     """How many files the process may open, which is divided among the ports."""
+    settled: Callable[[], None] = lambda: None
+    """Called when the first flags are loaded and checked: most of what is in memory then stays."""

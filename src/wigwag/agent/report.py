@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wigwag.flags.flagset import layer_problems
+from wigwag.flags.findings import layer_problems
 from wigwag.observe import Gauge
 
 if TYPE_CHECKING:
@@ -45,13 +45,15 @@ class Report:
         *,
         required: frozenset[Source],
         only_fresh: bool = False,
+        settled: Callable[[], None] = lambda: None,
     ) -> None:
-        """`only_fresh`: not ready while a required source is stale."""
+        """`only_fresh`: not ready while a required source is stale. `settled` is called after the first snapshot."""
         self._pipeline, self._feed, self._now = pipeline, feed, now
         self._freshness, self._required, self._only_fresh = freshness, required, only_fresh
         self._told: dict[Source, tuple[str, str | None]] = {}
         self._ready = self._stopping = self._logged_ready = False
         self._waiting: list[str] = []
+        self._settled = settled
 
     def stopping(self) -> None:
         """From now on, not ready."""
@@ -167,6 +169,12 @@ class Report:
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
+            self._settled, settled = _nothing, self._settled
+            settled()
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 async def _findings(flags: FlagSet) -> tuple[Finding, ...]:

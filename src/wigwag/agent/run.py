@@ -27,7 +27,7 @@ from wigwag.serve.feed import Feed
 from wigwag.serve.history import History
 from wigwag.serve.metrics import Metrics
 from wigwag.serve.opening import Opening, protection
-from wigwag.serve.process import run_until_told
+from wigwag.serve.process import run_until_told, settle
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import prepare
@@ -75,7 +75,7 @@ def run_agent(options: AgentOptions) -> int:
     set_up_logging(options.log_format, debug=options.debug)
     logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
     raise_open_files(needed(DATA_PORTS, options.max_connections, RESERVED_FILES))
-    return run_until_told(lambda stop: Agent(options).run(stop))
+    return run_until_told(lambda stop: Agent(options, Means(settled=settle)).run(stop))
 
 
 class Agent:
@@ -126,6 +126,7 @@ class Agent:
             self.freshness,
             required=required,
             only_fresh=options.readiness == "fresh",
+            settled=means.settled,
         )
         self.report.register(self.metrics.registry)
         self.last_good.register(self.metrics.registry)

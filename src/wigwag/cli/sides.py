@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wigwag.flags.document import Format
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
+    from wigwag.sources.document import AnyDocument
     from wigwag.sources.source import Source
 
 T = TypeVar("T")
@@ -124,7 +125,7 @@ async def _first(source: Source) -> Side:
     from wigwag.pipeline.watch import first
     from wigwag.sources.kinds import documents
 
-    item = await first(documents(source))
+    item: AnyDocument | Trouble | None = await first(documents(source))
     if item is None or isinstance(item, Trouble):
         raise UsageError(f"cannot read {source.name}: {item.reason if item else 'it has no document'}")
     return Side(source.name, item.content, item.format)

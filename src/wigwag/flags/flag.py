@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags import refs
@@ -60,6 +61,9 @@ class Flag(Struct, eq=False, gc=False):
     _digest: bytes = b""
     findings: tuple[Finding, ...] | None = None
     """What is wrong with it, once somebody has looked."""
+    written: str = ""
+    """The flag as a member of a sync document, once somebody has asked: see `member`."""
+    _reflecting: dict[str, Flag] | None = None
 
     @property
     def where(self) -> Where:
@@ -136,6 +140,38 @@ class Flag(Struct, eq=False, gc=False):
             flag["metadata"] = self.metadata
         return flag
 
+    @property
+    def member(self) -> str:
+        """The flag as a member of the flags of a sync document: its key, a colon, and its definition."""
+        if not self.written:
+            self.written = msgspec.json.encode({self.key: self.to_dict()})[1:-1].decode()
+        return self.written
+
+    def forget(self) -> None:
+        """Let go of what only a flag in force needs, and what can be made again."""
+        self.written, self._reflecting = "", None
+
+    def reflecting(self, name: str, value: str) -> Flag:
+        """Return the flag with metadata that tells what was selected, unless it says so itself: the same each time.
+
+        A flag has one source and one flag set, so there is at most one such flag for each of the two.
+        """
+        if name in self.metadata:
+            return self
+        found = self._reflecting.get(name) if self._reflecting else None
+        if found is None:
+            found = replace(
+                self,
+                metadata={name: value, **self.metadata},
+                tables={},
+                _digest=b"",
+                findings=None,
+                written="",
+                _reflecting=None,
+            )
+            self._reflecting = {**(self._reflecting or {}), name: found}
+        return found
+
     def _inlined(self) -> Json:
         """Return the rule with its references resolved; one that cannot be, so that it fails elsewhere, too."""
         try:
@@ -164,7 +200,7 @@ class Flag(Struct, eq=False, gc=False):
             self.targeted and [rule],
             reached,
         ]
-        how = [self.metadata, self.source, self.set_id, self.fractional, self.setting.options.numbers]
+        how = [self.metadata, self.source, self.set_id, self.key, self.fractional, self.setting.options.numbers]
         return msgspec.json.encode([*told, *how], order="deterministic")
 
     def __reduce__(self) -> tuple[Any, ...]:

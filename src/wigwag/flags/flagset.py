@@ -8,16 +8,15 @@ Every layer is kept whole, so a definition that lost takes over when the winner'
 from __future__ import annotations
 
 from functools import cached_property
-from hashlib import blake2b
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from wigwag.errors import UsageError
-from wigwag.flags.catalogue import finding
-from wigwag.flags.document import duplicates
+from wigwag.flags.delta import changed
+from wigwag.flags.digests import Digests
 from wigwag.flags.evaluate import TYPES, Budget, conclude, not_found, tabulate
 from wigwag.flags.explain import Explanation, explain
-from wigwag.flags.schema import evaluator_findings, flag_findings, metadata_findings
+from wigwag.flags.findings import layer_problems
 from wigwag.flags.selector import Selector
 
 if TYPE_CHECKING:
@@ -64,6 +63,12 @@ class FlagSet:
         self.reflected = reflected or {}
         """What answers say about the selection that this set is, if it is one."""
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
+        self._digests: Digests | None = None
+
+    @property
+    def sets(self) -> Mapping[str, dict[str, Flag]]:
+        """The flags in force, by flag set and key."""
+        return self._sets
 
     @overload
     def resolve(
@@ -228,7 +233,7 @@ class FlagSet:
         def choose(flag: Flag) -> Flag | None:
             return wanted.choose(flag) if winners[flag.set_id][flag.key] is flag else None
 
-        chosen = [layer.only(choose) for layer in self.layers]
+        chosen = [layer.only(choose, wanted.only_set) for layer in self.layers]
         layers = [layer for layer in chosen if any(layer.sets.values())]  # what others say is not about this selection
         return FlagSet(layers, self.clock, wanted.reflected, self.whole)
 
@@ -247,11 +252,15 @@ class FlagSet:
     @cached_property
     def id(self) -> str:
         """A digest of the content: equal flags, however they were written, have the same id."""
-        digest = blake2b(repr(sorted(self.metadata.items(), key=lambda item: item[0])).encode(), digest_size=16)
-        for flag in self.flags():
-            digest.update(repr((flag.set_id, flag.key)).encode())
-            digest.update(flag.digest)
-        return digest.hexdigest()
+        if self._digests is None:
+            self._digests = Digests.of(flag for flags in self._sets.values() for flag in flags.values())
+        return self._digests.all(repr(sorted(self.metadata.items(), key=lambda item: item[0])).encode())
+
+    def after(self, previous: FlagSet) -> FlagSet:
+        """Take over the digests of a set that most of these flags were in, so that `id` costs what changed."""
+        if self._digests is None and previous._digests is not None:
+            self._digests = previous._digests.after(changed(previous.sets, self._sets))
+        return self
 
     @cached_property
     def problems(self) -> tuple[Finding, ...]:
@@ -297,49 +306,9 @@ def _by_key(layers: tuple[Layer, ...], sets: dict[str, dict[str, Flag]]) -> dict
     if len(sets) <= 1:
         return next(iter(sets.values()), {})
     found: dict[str, Flag] = {}
-    for layer in layers:
+    for layer in layers[:-1]:
         for set_id, flags in layer.sets.items():
             found |= {key: flag for key, flag in flags.items() if sets[set_id][key] is flag}
+    for flags in layers[-1].sets.values():
+        found |= flags  # nothing is above them
     return found
-
-
-def layer_problems(layer: Layer) -> tuple[Finding, ...]:
-    """Return what is wrong with one document: each thing once, the flags in quarantine first."""
-    if layer.findings is None:
-        layer.findings = tuple(_layer_findings(layer))
-    return layer.findings
-
-
-def _layer_findings(layer: Layer) -> Iterator[Finding]:
-    findings = chain(
-        layer.problems,
-        _document_findings(layer),
-        metadata_findings(layer.setting.metadata, "$.metadata"),
-        evaluator_findings(layer.setting),
-        chain.from_iterable(map(known_findings, layer.flags())),
-    )
-    seen = set()
-    for each in findings:
-        what = each.code, each.path, each.message.partition("; ")[0]  # behind it: what becomes of a flag in quarantine
-        if what not in seen:
-            seen.add(what)
-            yield each.of(layer.setting.source)
-
-
-def known_findings(flag: Flag) -> tuple[Finding, ...]:
-    """Return what is wrong with a flag; an unchanged flag is the same object, and is looked at once."""
-    if flag.findings is None:
-        flag.findings = tuple(flag_findings(flag))
-    return flag.findings
-
-
-def _document_findings(layer: Layer) -> Iterator[Finding]:
-    document = layer.document
-    if document.mended:
-        message = "half a surrogate pair is no character; it was replaced"
-        yield finding("text-mended", "$", message, "write the character itself")
-    for path in duplicates(document.text):
-        yield finding("duplicate-key", path, "appears twice in one object; the last one counts", "remove one")
-    if str(document.schema).endswith("/flags.json") and bytes(document.flags).startswith(b"["):
-        hint = "name the schema flagd.json, or write `flags` as an object"
-        yield finding("flags-array", "$.flags", "the schema this document names has no arrays of flags", hint)

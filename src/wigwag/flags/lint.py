@@ -20,8 +20,8 @@ from wigwag.flags.catalogue import finding
 from wigwag.flags.coerce import kind_of
 from wigwag.flags.document import read
 from wigwag.flags.evaluators import ROOT, evaluators_of
+from wigwag.flags.findings import layer_problems
 from wigwag.flags.flag import Options
-from wigwag.flags.flagset import layer_problems
 from wigwag.flags.members import member_findings
 from wigwag.flags.model import child
 from wigwag.flags.parse import parse

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from wigwag.flags.document import Document
+    from wigwag.flags.layering import Parted
+    from wigwag.flags.part import Place
 
 _SET_ID = "flagSetId"
 _NONE: dict[str, Flag] = {}
@@ -65,12 +67,14 @@ class Layer(Struct, eq=False):
     _texts: dict[str | int, Raw] | None = None
     findings: tuple[Finding, ...] | None = None
     """All that is wrong with it, once somebody has looked."""
+    parted: Parted | None = None  # the parts that it was made of, if the source has several
 
-    def only(self, choose: Callable[[Flag], Flag | None]) -> Layer:
-        """Return the layer with what is chosen of each of its flags."""
+    def only(self, choose: Callable[[Flag], Flag | None], set_id: str | None = None) -> Layer:
+        """Return the layer with what is chosen of each of its flags; `set_id`: the only flag set to look at."""
+        sets = self.sets if set_id is None else {set_id: self.sets.get(set_id, _NONE)}
         chosen = {
-            set_id: {key: kept for key, flag in flags.items() if (kept := choose(flag)) is not None}
-            for set_id, flags in self.sets.items()
+            name: {key: kept for key, flag in flags.items() if (kept := choose(flag)) is not None}
+            for name, flags in sets.items()
         }
         return replace(self, sets=chosen, findings=None)
 
@@ -105,7 +109,7 @@ def parse(document: Document, source: str, options: Options, previous: Layer | N
         _object(document.evaluators, "$.$evaluators", options),
         options,
     )
-    return _Parser(_shared(setting, previous) if previous else setting, previous).layer(document)
+    return Parser(_shared(setting, previous) if previous else setting, previous).layer(document)
 
 
 def _shared(setting: Setting, previous: Layer) -> Setting:
@@ -118,11 +122,13 @@ def _shared(setting: Setting, previous: Layer) -> Setting:
     return replace(setting, metadata=metadata, evaluators=evaluators)
 
 
-class _Parser:
+class Parser:
+    """Parses the flags of one layer. `sets` has those in force, `problems` what is wrong with the others."""
+
     def __init__(self, setting: Setting, previous: Layer | None) -> None:
         self._setting = setting
-        self._sets: dict[str, dict[str, Flag]] = {}
-        self._problems: list[Finding] = []
+        self.sets: dict[str, dict[str, Flag]] = {}
+        self.problems: list[Finding] = []
         self._previous = previous
         self._placed: dict[str | int, Flag] | None = None
         self._texts: dict[str | int, Raw] | None = None
@@ -132,13 +138,13 @@ class _Parser:
             self._load_all(document.definitions)
         else:
             self._load_each(document)
-        return Layer(self._setting, self._sets, tuple(self._problems), document, self._placed, self._texts)
+        return Layer(self._setting, self.sets, tuple(self.problems), document, self._placed, self._texts)
 
     def _load_all(self, definitions: dict[str, Definition] | list[Definition]) -> None:
         """Add all flags; those that are surely possible, which is nearly every one, in as few steps as can be."""
         setting, metadata = self._setting, self._setting.metadata
         set_id, longest = _set_id(metadata), setting.options.limits.string_length
-        flags = self._sets.setdefault(set_id, {})
+        flags = self.sets.setdefault(set_id, {})
         places: Iterable[tuple[str | int, Definition]]
         places = definitions.items() if isinstance(definitions, dict) else enumerate(definitions)
         for place, definition in places:
@@ -157,18 +163,23 @@ class _Parser:
     def _load_each(self, document: Document) -> None:
         reusable, before = self._reusable(), self._previous.texts if self._previous else {}
         self._texts, self._placed = _texts_of(document), {}
-        self._sets.setdefault(_set_id(self._setting.metadata), {})  # first, as in `_load_all`: the last set answers
+        self.sets.setdefault(_set_id(self._setting.metadata), {})  # first, as in `_load_all`: the last set answers
         for place, text in self._texts.items():
             flag = reusable.get(place)
             if flag is not None and before[place] == text:
                 self._add(flag, place)
                 continue
-            try:
-                definition = _definition(bytes(text))  # a copy, or its rule would keep the whole document in memory
-            except _UNDECODABLE as error:
-                self._quarantine(place, misshapen(child("$.flags", place), error), *self._identity(place, text))
-            else:
-                self._load(place, definition)
+            self.read(place, bytes(text))  # a copy, or its rule would keep the whole document in memory
+
+    def read(self, place: str | int, text: bytes | Raw, known: Place | None = None) -> None:
+        """Add the flag that a text defines; `known`: its flag set and key, if they are known already."""
+        try:
+            definition = _definition(text)
+        except _UNDECODABLE as error:
+            set_id, key = known or self._identity(place, text)
+            self._quarantine(place, misshapen(child("$.flags", place), error), key, set_id)
+        else:
+            self._load(place, definition)
 
     def _reusable(self) -> dict[str | int, Flag]:
         """The flags that are as they were if their text is, by place: nothing that they inherit has changed."""
@@ -196,7 +207,7 @@ class _Parser:
             self._quarantine(place, fault, flag.key, flag.set_id)
 
     def _add(self, flag: Flag, place: str | int) -> None:
-        flags = self._sets.setdefault(flag.set_id, {})
+        flags = self.sets.setdefault(flag.set_id, {})
         if place.__class__ is int and flag.key in flags:
             message = f"flag {flag.key!r} is defined again; the last one counts"
             self._report("duplicate-flag", child("$.flags", place), message)
@@ -213,22 +224,22 @@ class _Parser:
         worst = errors[0]
         return Fault(worst.code, worst.path, worst.message, worst.hint)
 
-    def _identity(self, place: str | int, text: Raw) -> tuple[str, str]:
-        """Return key and flag set of a flag whose definition makes no sense, as far as they can be made out."""
+    def _identity(self, place: str | int, text: bytes | Raw) -> Place:
+        """Return flag set and key of a flag whose definition makes no sense, as far as they can be made out."""
         try:
             loose = _loose(text)
         except _UNDECODABLE:
             loose = _Loose()
         own = loose.metadata if loose.metadata.__class__ is dict else {}
         key = place if place.__class__ is str else loose.key
-        return (key if key.__class__ is str else ""), _set_id(self._setting.metadata | own)
+        return _set_id(self._setting.metadata | own), (key if key.__class__ is str else "")
 
     def _quarantine(self, place: str | int, fault: Fault, key: str, set_id: str) -> None:
         """Report a bad flag, and keep its last good definition if there is one."""
         code, path, message, hint = fault
         old = self._last_good(key, set_id)
         if old is not None:
-            self._sets.setdefault(set_id, {})[key] = old
+            self.sets.setdefault(set_id, {})[key] = old
         own = child("$.flags", place)
         path = path if path.startswith("$") else own + path
         kept = "; its last good definition stays in force" if old else "; the flag is not loaded"
@@ -240,7 +251,7 @@ class _Parser:
         return self._previous.flag(set_id, key) if self._previous else None
 
     def _report(self, code: str, path: str, message: str, hint: str = "") -> None:
-        self._problems.append(finding(code, path, message, hint, self._setting.source))
+        self.problems.append(finding(code, path, message, hint, self._setting.source))
 
 
 def _may_refer(text: Raw) -> bool:

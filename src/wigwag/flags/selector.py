@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from wigwag.errors import SelectorError
 
@@ -43,10 +42,13 @@ class Selector(Struct, frozen=True):
         """Return whether a flag is selected."""
         return not self.key or (flag.set_id if self.key == FLAG_SET else flag.source) == self.value
 
+    @property
+    def only_set(self) -> str | None:
+        """The flag set that all selected flags are in; None: they may be in any."""
+        return self.value if self.key == FLAG_SET else None
+
     def choose(self, flag: Flag) -> Flag | None:
         """Return the flag if it matches, with metadata that reflects the selector unless it says otherwise itself."""
         if not self.matches(flag):
             return None
-        if not self.key or self.key in flag.metadata:
-            return flag
-        return replace(flag, metadata={self.key: self.value, **flag.metadata}, tables={}, _digest=b"", findings=None)
+        return flag.reflecting(self.key, self.value) if self.key else flag

@@ -8,17 +8,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
+from wigwag.flags.delta import changed
 from wigwag.flags.document import read
 from wigwag.flags.flag import Options
 from wigwag.flags.flagset import FlagSet
+from wigwag.flags.layering import parse_parts
 from wigwag.flags.parse import parse
 from wigwag.flags.selector import FLAG_SET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from wigwag.flags.document import Format, Input
     from wigwag.flags.flag import Flag
+    from wigwag.flags.parse import Layer
+    from wigwag.flags.part import Part
 
 
 class Diff(Struct, frozen=True):
@@ -58,11 +62,36 @@ def load(
     clock: Callable[[], float],
 ) -> FlagSet:
     """Read one document. `strict` rejects it if anything in it is an error."""
-    source = source.encode("utf-8", "backslashreplace").decode()  # a file's name may be any bytes
-    before = reversed(previous.whole.layers) if previous else ()
-    old = next((layer for layer in before if layer.setting.source == source), None)
+    source = _named(source)
+    old = _before(previous, source)
     layer = parse(read(document, options.limits, format, whole=old is None), source, options, old)
-    flags = FlagSet((layer,), clock)
+    return _checked(FlagSet((layer,), clock), strict=strict)
+
+
+def load_parts(
+    parts: Mapping[str, Part],
+    *,
+    source: str,
+    options: Options,
+    strict: bool,
+    previous: FlagSet | None,
+    clock: Callable[[], float],
+) -> FlagSet:
+    """Load several documents as one source, the last one on top. Parts that are as they were before cost nothing."""
+    source = _named(source)
+    return _checked(FlagSet((parse_parts(parts, source, options, _before(previous, source)),), clock), strict=strict)
+
+
+def _named(source: str) -> str:
+    return source.encode("utf-8", "backslashreplace").decode()  # a file's name may be any bytes
+
+
+def _before(previous: FlagSet | None, source: str) -> Layer | None:
+    layers = reversed(previous.whole.layers) if previous else ()
+    return next((layer for layer in layers if layer.setting.source == source), None)
+
+
+def _checked(flags: FlagSet, *, strict: bool) -> FlagSet:
     if strict:
         errors = [finding for finding in flags.problems if finding.severity == "error"]
         if errors:
@@ -87,7 +116,7 @@ def update(before: FlagSet, after: FlagSet) -> FlagSet:
         named.add(told)
     kept = {set_id: flags for set_id, flags in old.sets.items() if set_id not in named}
     said = {set_id: flags for set_id, flags in new.sets.items() if set_id in named}
-    return FlagSet((replace(new, sets={**kept, **said}, _placed=new.placed, findings=None),), after.clock)
+    return FlagSet((replace(new, sets={**kept, **said}, _placed=new.placed, findings=None, parted=None),), after.clock)
 
 
 def merge(sets: Iterable[FlagSet], clock: Callable[[], float]) -> FlagSet:
@@ -106,23 +135,16 @@ def diff(old: FlagSet, new: FlagSet) -> Diff:
     >>> wigwag.diff(before, after).updated
     ('a',)
     """
-    before, after = _by_key(old), _by_key(new)
-    return Diff(
-        tuple(sorted(after.keys() - before.keys())),
-        tuple(sorted(key for key in after.keys() & before.keys() if not _equal(before[key], after[key]))),
-        tuple(sorted(before.keys() - after.keys())),
-    )
+    differ = changed(old.sets, new.sets)
+    written = {flag.key for _, flag in differ if flag is not None and flag.key not in old}
+    deleted = {flag.key for flag, _ in differ if flag is not None and flag.key not in new}
+    updated = {flag.key for flag in map(_updated, differ) if flag is not None} - written - deleted
+    return Diff(tuple(sorted(written)), tuple(sorted(updated)), tuple(sorted(deleted)))
 
 
-def _by_key(flags: FlagSet) -> dict[str, dict[str, Flag]]:
-    """The same key may stand in several flag sets; all of them count."""
-    found: dict[str, dict[str, Flag]] = {}
-    for flag in flags.flags():
-        found.setdefault(flag.key, {})[flag.set_id] = flag
-    return found
-
-
-def _equal(old: dict[str, Flag], new: dict[str, Flag]) -> bool:
-    return old.keys() == new.keys() and all(
-        old[name] is new[name] or old[name].digest == new[name].digest for name in old
-    )
+def _updated(pair: tuple[Flag | None, Flag | None]) -> Flag | None:
+    """Return the flag if its content differs. The same key may be in several flag sets; all of them count."""
+    old, new = pair
+    if old is None or new is None:
+        return old or new
+    return new if old.digest != new.digest else None

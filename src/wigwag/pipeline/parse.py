@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def parsed(
-    watcher: Watcher[S, V], parse: Callable[[S, V], T], large: Callable[[V], bool] = lambda value: False
+    watcher: Watcher[S, V], parse: Callable[[S, V], T], large: Callable[[S, V], bool] = lambda spec, value: False
 ) -> Watcher[S, T]:
     """Return a watcher that yields what `parse` makes of the values of another; a `ValueError` becomes `Trouble`.
 
@@ -38,7 +38,7 @@ def parsed(
                 elif isinstance(item, Trouble):
                     yield item
                 else:
-                    found = await asyncio.to_thread(attempt, spec, item) if large(item) else attempt(spec, item)
+                    found = await asyncio.to_thread(attempt, spec, item) if large(spec, item) else attempt(spec, item)
                     bad = found if isinstance(found, Trouble) else None
                     yield found
 

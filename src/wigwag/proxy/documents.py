@@ -16,9 +16,10 @@ from msgspec import Raw, Struct
 from wigwag.errors import DocumentError
 from wigwag.flags.document import to_json
 from wigwag.flags.model import Limits
+from wigwag.sources.document import Merged
 
 if TYPE_CHECKING:
-    from wigwag.sources.document import Document
+    from wigwag.sources.document import AnyDocument
     from wigwag.sources.source import Source
 
 NOT_ONE = "it is no flag document: that is a JSON or YAML object with the member flags"
@@ -37,11 +38,13 @@ class _Shape(Struct):
 _shape = msgspec.json.Decoder(_Shape).decode
 
 
-def check(source: Source, document: Document) -> Passed:
+def check(source: Source, document: AnyDocument) -> Passed:
     """Return a document as it is passed on; `DocumentError` if it is none. Nothing of its text is in the message."""
     try:
-        text = to_json(document.content, Limits(document_bytes=source.settings.most), document.format)
-        _shape(text)
+        limits = Limits(document_bytes=source.settings.most)
+        text = to_json(document.content, limits, document.format)
+        if not isinstance(document, Merged):  # which was put together here: reading it again would tell nothing
+            _shape(text)
         return Passed(text if isinstance(text, str) else text.decode())
     except msgspec.MsgspecError as error:
         raise DocumentError(f"{NOT_ONE} ({error})") from None  # which tells a place, and quotes nothing

@@ -85,7 +85,10 @@ class Targets:
         self.subscribers = 0
         self.refusals = Counter("wigwag_proxy_refusals", "Subscribers that were refused, by reason.", ("reason",))
         self.pipeline: Pipeline[Source, Passed, Picture] = Pipeline(
-            (), parsed(documents, check), _passed_through, manners=manners
+            (),
+            parsed(documents, check),  # type: ignore[misc]  # mypy takes the union of documents for object
+            _passed_through,
+            manners=manners,
         )
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ An id may come back (A, B, A): a name means the newest snapshot that has it.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from heapq import nsmallest
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from wigwag.errors import UsageError
+from wigwag.flags.delta import changed
 from wigwag.flags.document import read
 from wigwag.flags.flagset import FlagSet
 from wigwag.flags.model import Limits, few
@@ -27,8 +28,9 @@ from wigwag.flags.parse import Layer
 from wigwag.serve.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
+    from wigwag.flags.delta import Pairs
     from wigwag.flags.flag import Flag, Setting
     from wigwag.flags.model import Finding
 
@@ -68,19 +70,6 @@ class Row:
     def __len__(self) -> int:
         return sum(len(flags) for _, _, flags in self._layers)
 
-    def ids(self) -> set[int]:
-        """Return what tells which flags are here."""
-        return set(map(id, chain.from_iterable(flags for _, _, flags in self._layers)))
-
-    def without(self, ids: set[int]) -> list[Flag]:
-        """Return the flags that are not among others."""
-        return [flag for _, _, flags in self._layers for flag in flags if id(flag) not in ids]
-
-    def in_force(self, keys: set[str]) -> dict[tuple[str, str], Flag]:
-        """Return the flags of these keys that are in force, by flag set and key."""
-        found = (flag for _, _, flags in self._layers for flag in flags if flag.key in keys)  # the last one wins
-        return {(flag.set_id, flag.key): flag for flag in found}
-
     def flags(self, id: str) -> FlagSet:
         """Make them whole. The documents are gone, and with them what only they can tell, such as repeated members."""
         nothing = read(b'{"flags":{}}', Limits())
@@ -116,12 +105,15 @@ class History:
 
     def add(self, snapshot: Snapshot) -> None:
         """Remember a snapshot that has just become the current one."""
-        row, nothing = Row(snapshot.flags), Row(FlagSet((), snapshot.flags.clock))
-        last = self._entries[0] if self._entries else None
-        fresh, gone = _apart(last.row if last else nothing, row)
-        changes = _changes(last.row if last else nothing, row, {flag.key for flag in fresh + gone})
-        if last:
-            last.weight = len(gone) + len(last.row) // _REFERENCES
+        row, before = Row(snapshot.flags), self._current
+        pairs = changed(before.flags.sets if before else {}, snapshot.flags.sets)
+        changes = _changes(pairs)
+        for flag, _ in pairs:
+            if flag is not None:
+                flag.forget()
+        if before:
+            last = self._entries[0]
+            last.weight = _gone(before.flags, snapshot.flags, pairs) + len(last.row) // _REFERENCES
         self._entries.appendleft(
             Entry(
                 snapshot.number,
@@ -179,19 +171,30 @@ class History:
         return few(["current", "previous"][: len(named)] + named, 20)
 
 
-def _apart(old: Row, new: Row) -> tuple[list[Flag], list[Flag]]:
-    """Return the flags that only the new one has, and those that only the old one has."""
-    before, after = old.ids(), new.ids()
-    return new.without(before), old.without(after)
+def _gone(old: FlagSet, new: FlagSet, pairs: Pairs) -> int:
+    """Count the flags that only the old one has, in any of its layers; `pairs`: how those in force differ."""
+    if len(old.layers) == len(new.layers) == 1:
+        return sum(before is not None for before, _ in pairs)  # what is in force is all there is
+    there = {name: layer.sets for name, layer in _named(new)}
+    gone = chain.from_iterable(changed(layer.sets, there.get(name, {})) for name, layer in _named(old))
+    return sum(before is not None for before, _ in gone)
 
 
-def _changes(before: Row, after: Row, keys: set[str]) -> Changes:
-    """Count what differs among the flags of some keys: those for which not all is the same object."""
-    old, new = before.in_force(keys), after.in_force(keys)
-    added, removed = new.keys() - old.keys(), old.keys() - new.keys()
-    changed = {name for name in new.keys() & old.keys() if old[name].digest != new[name].digest}
-    first = nsmallest(_FIRST, added | removed | changed)
-    return Changes(len(added), len(removed), len(changed), tuple(key for _, key in first))
+def _named(flags: FlagSet) -> Iterator[tuple[tuple[str, int], Layer]]:
+    """Return the layers, each by its source, and which of that name it is: a source may be there twice."""
+    seen: Counter[str] = Counter()
+    for layer in flags.layers:
+        seen[layer.setting.source] += 1
+        yield (layer.setting.source, seen[layer.setting.source]), layer
+
+
+def _changes(pairs: Pairs) -> Changes:
+    """Count what differs among the flags in force."""
+    added = [now for before, now in pairs if before is None and now is not None]
+    removed = [before for before, now in pairs if now is None and before is not None]
+    other = [now for old, now in pairs if old is not None and now is not None and old.digest != now.digest]
+    first = nsmallest(_FIRST, [(flag.set_id, flag.key) for flag in chain(added, removed, other)])
+    return Changes(len(added), len(removed), len(other), tuple(key for _, key in first))
 
 
 def _sets(flags: tuple[Flag, ...]) -> dict[str, dict[str, Flag]]:

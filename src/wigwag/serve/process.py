@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 CUT_SHORT = 130
 SETTLED_SECONDS = 1.0
 """After these, a process is set up."""
-FEWER_SEARCHES = 5_000
-"""Objects until garbage is looked for: hardly anything here needs to be found, and a change should not wait for it."""
+FEWER_SEARCHES = (5_000, 10, 20)
+"""How often the garbage collector runs, by generation: hardly anything here needs to be found, and neither a change nor
+the first load of a large set should wait for it. A full collection comes after a million new objects or later."""
 
 
 def run_until_told(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> int:
@@ -55,11 +56,11 @@ async def _until_told(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, told)
-    loop.call_later(SETTLED_SECONDS, _settle)
+    gc.set_threshold(*FEWER_SEARCHES)
+    loop.call_later(SETTLED_SECONDS, settle)
     await main(stop)
 
 
-def _settle() -> None:
-    """Leave what the program is made of out of all searches for garbage to come."""
+def settle() -> None:
+    """Leave what is there now (the program, the first flags) out of all garbage collections to come."""
     gc.freeze()
-    gc.set_threshold(FEWER_SEARCHES)

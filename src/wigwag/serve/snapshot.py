@@ -83,8 +83,8 @@ class Snapshot:
 
     def origin(self, flag: Flag) -> Hashable:
         """Return where a flag came from."""
-        origins: dict[tuple[str, str], Hashable] = self.keep("", "origins", self._origins_by_flag)
-        return origins.get((flag.set_id, flag.key))
+        found = [origin for origin, layer in self.layers() if layer.flag(flag.set_id, flag.key) is not None]
+        return found[-1] if found else None
 
     def origins(self, flags: FlagSet) -> frozenset[Hashable]:
         """Return where the flags of a selection came from."""
@@ -95,9 +95,6 @@ class Snapshot:
     def layers(self) -> Iterator[tuple[Hashable, Layer]]:
         """Return each layer of the flags with where it came from; two may have the same name."""
         return zip(self._origins, self.flags.layers, strict=False)
-
-    def _origins_by_flag(self) -> dict[tuple[str, str], Hashable]:
-        return {(flag.set_id, flag.key): origin for origin, layer in self.layers() for flag in layer.flags()}
 
     def stale(self, found: Resolution) -> Resolution:
         """Return a resolution that has a variant as one from a stale source: the same object each time."""
@@ -133,4 +130,5 @@ def _digest(value: Any) -> str:
 
 def _names(flags: FlagSet) -> tuple[frozenset[str], frozenset[str]]:
     """Return the flag sets and the sources that there are."""
-    return frozenset(flag.set_id for flag in flags.flags()), frozenset(layer.setting.source for layer in flags.layers)
+    sets = frozenset(set_id for set_id, found in flags.sets.items() if found)
+    return sets, frozenset(layer.setting.source for layer in flags.layers)

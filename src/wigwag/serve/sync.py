@@ -6,11 +6,10 @@ go with it: a provider evaluates with those it was sent last. A document is enco
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol
-
-import msgspec
 
 from wigwag.flags.selector import Selector
 from wigwag.serve import messages
@@ -20,8 +19,9 @@ from wigwag.serve.feed import stopping
 from wigwag.wire.rpc import Code, Method, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
+    from wigwag.flags.flag import Flag
     from wigwag.serve.feed import Feed
     from wigwag.serve.metrics import Metrics
     from wigwag.serve.snapshot import Snapshot
@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 
 SERVICE, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 METADATA = f"/{SERVICE}/GetMetadata".encode()
+AT_ONCE = 100
+"""Flags that are written before others get their turn: about two milliseconds."""
+MANY = 2_000
+"""Flags of a document that takes a millisecond to put together."""
 PATIENCE = 5.0
 """How long a client waits for the first document: one without flags, or with a part, would make it drop its own."""
 
@@ -64,6 +68,7 @@ class Sync:
         _, selector = _wanted(call)
         snapshot = await self._feed.whole(PATIENCE)
         select(snapshot, call, selector)
+        await written(chosen(snapshot, selector))
         return snapshot.keep(
             selector, ("fetch", call.json), lambda: messages.synced(document(snapshot, selector), None, json=call.json)
         )
@@ -96,14 +101,16 @@ class Sync:
         start, ended = monotonic(), "client_disconnect"
         labels = self._metrics.stream_opened(selector, provider_id)
         try:
-            first = await self._feed.whole(PATIENCE)
+            await written(chosen(await self._feed.whole(PATIENCE), selector))
+            first = self._feed.current()  # which may be a newer one; what it has more is written at once
             async with aclosing(self._feed.steps(first, deadline=self._deadline)) as steps:
+                yield message(first)
                 del first
-                yield message(self._feed.current())
                 async for previous, current in steps:
                     if current is None:
                         raise stopping()
                     if current is not previous and _differ(previous, current, selector):
+                        await written(chosen(current, selector))
                         yield message(current)
                     del previous  # or a quiet stream would keep it alive
         except RpcError as error:
@@ -114,13 +121,39 @@ class Sync:
 
 
 def document(snapshot: Snapshot, selector: str) -> str:
-    """Return the flags of a selection as a document that every provider understands.
+    """Return the flags of a selection as a document that every provider understands."""
+    flags = chosen(snapshot, selector).values()
+    return '{"flags":{' + ",".join([flag.written or flag.member for flag in flags]) + "}}"
 
-    They are as their sources have them: the selector is reflected in the metadata of evaluations, not here.
+
+def chosen(snapshot: Snapshot, selector: str) -> Mapping[str, Flag]:
+    """Return the flags of a selection by key, as their sources have them.
+
+    The selector is reflected in the metadata of evaluations, not in documents.
     """
-    wanted = Selector.parse(selector)
-    flags = [flag for flag in snapshot.flags.flags() if wanted.matches(flag)]
-    return msgspec.json.encode({"flags": {flag.key: flag.to_dict() for flag in flags}}).decode()
+    return snapshot.keep(selector, "chosen", lambda: _chosen(snapshot, Selector.parse(selector)))
+
+
+def _chosen(snapshot: Snapshot, wanted: Selector) -> Mapping[str, Flag]:
+    sets = snapshot.flags.sets
+    if wanted.only_set is not None:
+        return sets.get(wanted.only_set, {})
+    in_order = [flags for _, flags in sorted(sets.items()) if flags]
+    if len(in_order) == 1 and not wanted.key:
+        return in_order[0]
+    return {key: flag for flags in in_order for key, flag in flags.items() if wanted.matches(flag)}
+
+
+async def written(flags: Mapping[str, Flag]) -> None:
+    """Write every flag that was not written yet, some at a time: others get their turn in between."""
+    fresh = [flag for flag in flags.values() if not flag.written]
+    for start in range(0, len(fresh), AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        for flag in fresh[start : start + AT_ONCE]:
+            _ = flag.member
+    if len(flags) > MANY:
+        await asyncio.sleep(0)  # before all are put together
 
 
 def _without_context(document: str, _: dict[str, Any], *, json: bool) -> bytes:
@@ -129,7 +162,7 @@ def _without_context(document: str, _: dict[str, Any], *, json: bool) -> bytes:
 
 def _differ(previous: Snapshot, current: Snapshot, selector: str) -> bool:
     before, after = previous.select(selector), current.select(selector)
-    return previous.facts != current.facts or (before is not after and before.id != after.id)
+    return previous.facts != current.facts or (before is not after and before.id != after.after(before).id)
 
 
 def selection(call: Call) -> str | None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from wigwag.pipeline.spec import Trouble, Unchanged
     from wigwag.sources.consul.keys import ConsulWatch
+    from wigwag.sources.document import AnyDocument
     from wigwag.sources.fields import OAuth as Granted
     from wigwag.sources.grpc import GrpcWatch
     from wigwag.sources.http import HttpWatch
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from wigwag.sources.oauth import OAuth
     from wigwag.sources.source import Source
 
-    Documents = AsyncIterator[Document | Trouble | Unchanged]
+    Documents = AsyncIterator[AnyDocument | Trouble | Unchanged]
 
 
 def prepare(

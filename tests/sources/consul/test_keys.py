@@ -14,7 +14,7 @@ from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Trouble
 from wigwag.sources.consul.access import Access
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
-from wigwag.sources.document import Document
+from wigwag.sources.document import Document, Merged
 
 KEY = "flags/shop.json"
 SPEC = ConsulWatch(Access(wait=60.0), KEY)
@@ -252,7 +252,7 @@ def test_part_of_the_truth_is_not_taken_for_the_whole() -> None:
     async def main() -> None:
         async with following(watch_consul, ConsulWatch(Access(), "flags/")) as followed:
             followed.consul.put("flags/a", b'{"flags": {}}')
-            assert isinstance((await followed.on(0))[0], Document)
+            assert isinstance((await followed.on(0))[0], Merged)
             followed.consul.extra = {"x-consul-results-filtered-by-acls": "true"}
             followed.consul.keys.clear()
             followed.consul.put("flags/b", b'{"flags": {}}')

@@ -18,7 +18,7 @@ from wigwag.flags.document import format_of
 from wigwag.pipeline.spec import Trouble, Unchanged
 from wigwag.sources.consul.access import Access, RefusedError
 from wigwag.sources.consul.follow import Found, Means, Topic, follow
-from wigwag.sources.document import Document
+from wigwag.sources.document import AnyDocument, Document
 from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
@@ -68,18 +68,18 @@ _entries = msgspec.json.Decoder(list[Entry]).decode
 def watch_consul(
     spec: ConsulWatch,
     means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[Document | Trouble | Unchanged]:
+) -> AsyncIterator[AnyDocument | Trouble | Unchanged]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
     merger = Merger()
 
-    def decode(reply: Reply, _: Question) -> Found[Document]:
+    def decode(reply: Reply, _: Question) -> Found[AnyDocument]:
         entries = read_entries(spec, reply)
         if not entries:
             return Found(trouble=Trouble(f"{spec}: {_missing(spec)}"))
         if not spec.prefix:
             return Found(Document(entries[0].value or b"", format_of(spec.key)))
         found, problem = merger.merge({entry.key.removeprefix(spec.key): entry.value or b"" for entry in entries})
-        return Found(Document(found, "json"), Trouble(f"{spec}: {problem}") if problem else None)
+        return Found(found, Trouble(f"{spec}: {problem}") if problem else None)
 
     keys = MOST_KEYS if spec.prefix else 1
     largest = spec.most * 4 // 3 + keys * _OVERHEAD

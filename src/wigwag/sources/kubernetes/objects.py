@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from wigwag.kube.decode import Decode, Key
+    from wigwag.sources.document import AnyDocument
     from wigwag.sources.kubernetes.hub import Follow
     from wigwag.sources.kubernetes.place import Place
 
@@ -88,17 +89,17 @@ def decode_config_map(raw: Raw) -> Contents:
 class Found(NamedTuple):
     """What objects come to: a document, what is wrong, or both."""
 
-    document: Document | None = None
+    document: AnyDocument | None = None
     trouble: Trouble | None = None
 
 
 class Judge:
     """Makes a document of the objects of a watch; remembers the last good part of each."""
 
-    def __init__(self, spec: ObjectsWatch) -> None:
-        self._spec, self._merger, self._seen = spec, Merger(), False
+    def __init__(self, spec: ObjectsWatch, merger: Merger) -> None:
+        self._spec, self._merger, self._seen = spec, merger, False
 
-    def __call__(self, objects: Mapping[Key, Contents]) -> Found:
+    async def __call__(self, objects: Mapping[Key, Contents]) -> Found:
         spec, place = self._spec, self._spec.place
         if len(objects) > MOST_OBJECTS:
             return Found(trouble=Trouble(f"{place}: there are more than {MOST_OBJECTS}; narrow the selector down"))
@@ -109,8 +110,8 @@ class Judge:
         if sum(map(len, parts.values())) > spec.most:
             return Found(trouble=Trouble(f"{place}: larger than the limit of {spec.most} bytes; raise maxBytes"))
         if place.several:
-            content, problem = self._merger.merge(parts, None if place.kind == CONFIG_MAP else "json")
-            return Found(Document(content, "json"), Trouble(f"{place}: {problem}") if problem else None)
+            merged, problem = await self._merger.merge_in_turns(parts, None if place.kind == CONFIG_MAP else "json")
+            return Found(merged, Trouble(f"{place}: {problem}") if problem else None)
         ((key, content),) = parts.items()
         if not content:
             return Found(trouble=Trouble(f"{place} holds no document; write its flags into it"))
@@ -135,9 +136,11 @@ def _parts(place: Place, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
     return {place.key: held[place.key]} if place.key in held else {} if place.key else held
 
 
-async def watch_objects(spec: ObjectsWatch, follow: Follow) -> AsyncIterator[Document | Trouble | Unchanged]:
+async def watch_objects(
+    spec: ObjectsWatch, follow: Follow, merger: Merger | None = None
+) -> AsyncIterator[AnyDocument | Trouble | Unchanged]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    judge, found = Judge(spec), Found()
+    judge, found = Judge(spec, merger or Merger()), Found()
     decode: Decode[Contents] = decode_config_map if spec.place.kind == CONFIG_MAP else decode_flag
     async with closing(follow(spec.place.watch(), decode)) as items:
         async for item in items:
@@ -146,15 +149,15 @@ async def watch_objects(spec: ObjectsWatch, follow: Follow) -> AsyncIterator[Doc
             elif isinstance(item, Unchanged):
                 yield found.trouble or item
             else:
-                last, found = found.document, judge(item)
+                last, found = found.document, await judge(item)
                 found = found._replace(document=found.document or last)
                 for told in _told(found, last):
                     yield told
 
 
-def _told(found: Found, last: Document | None) -> list[Document | Trouble | Unchanged]:
+def _told(found: Found, last: AnyDocument | None) -> list[AnyDocument | Trouble | Unchanged]:
     """Return what is to be reported. Where something is wrong, what is right counts all the same."""
-    told: list[Document | Trouble | Unchanged] = []
+    told: list[AnyDocument | Trouble | Unchanged] = []
     if found.document is not None and found.document != last:
         told.append(found.document)
     if found.trouble is not None:

@@ -1,0 +1,167 @@
+"""One document of several that make up a source: its flags, each with all that it inherits there.
+
+Its metadata and its shared rules are for its own flags. So metadata is written with each flag, and shared rules are put
+where they are referred to: then flags of several parts can stand side by side. Flags are not checked here. A bad one is
+carried along as it is, so that loading it can put it in quarantine and keep its last good definition.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from msgspec import Raw
+
+from wigwag.errors import DocumentError
+from wigwag.flags import refs
+from wigwag.flags.document import duplicates, read
+from wigwag.flags.selector import FLAG_SET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from wigwag.flags.document import Document, Format
+    from wigwag.flags.model import Limits
+
+Place: TypeAlias = tuple[str, str]
+"""The flag set and the key of a flag."""
+_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_object = msgspec.json.Decoder(dict[str, Raw]).decode
+_array = msgspec.json.Decoder(list[Raw]).decode
+_encode = msgspec.json.encode
+
+
+class Part:
+    """The flags of one document, as text. Never changes; a part that is the same object says the same."""
+
+    __slots__ = ("_duplicates", "_members", "flags", "mended", "sets", "size", "text")
+
+    def __init__(self, document: Document, flags: dict[Place, Raw]) -> None:
+        self.text, self.mended = document.text, document.mended
+        self.flags = flags
+        self.sets = tuple(dict.fromkeys(set_id for set_id, _ in flags))
+        self.size = sum(map(len, map(bytes, flags.values())))
+        self._duplicates: tuple[str, ...] | None = None
+        self._members: bytes | None = None
+
+    def says(self, other: Part) -> bool:
+        """Tell whether another part says the same."""
+        same = self.flags == other.flags and self.mended == other.mended
+        return self is other or (same and self.duplicates == other.duplicates)
+
+    @property
+    def duplicates(self) -> tuple[str, ...]:
+        """The paths of members that appear twice in one object."""
+        if self._duplicates is None:
+            self._duplicates = tuple(duplicates(self.text))
+        return self._duplicates
+
+    @property
+    def members(self) -> bytes:
+        """The flags as members of a JSON object, without its braces; to be used if no key appears twice."""
+        if self._members is None:
+            self._members = _encode({key: text for (_, key), text in self.flags.items()})[1:-1]
+        return self._members
+
+
+def read_part(content: bytes, limits: Limits, format: Format | None) -> Part:
+    """Read one document; `DocumentError` if it is none, or its flags become too large with what they inherit."""
+    document = read(content, limits, format, whole=False)
+    flags, left = {}, limits.document_bytes
+    for place, text in _flags(document):
+        left -= len(bytes(text))
+        if left < 0:
+            raise DocumentError(
+                f"the flags with their metadata and shared rules are larger than {limits.document_bytes} bytes; "
+                "write less metadata for the whole document, or shorter shared rules"
+            )
+        flags[place] = text
+    return Part(document, flags)
+
+
+def written(parts: Iterable[Part]) -> bytes:
+    """Write parts as one document, which loads to what they are on top of each other: the last one wins.
+
+    An object, which is how errors can name flags; an array if two flag sets have the same key.
+    """
+    parts = tuple(parts)
+    keys = {key for part in parts for _, key in part.flags}
+    if len(keys) == sum(len(part.flags) for part in parts):
+        return b'{"flags":{' + b",".join([part.members for part in parts if part.flags]) + b"}}"
+    flags: dict[Place, Raw] = {}
+    for part in parts:
+        for place, text in part.flags.items():
+            flags.pop(place, None)
+            flags[place] = text
+    if len(keys) == len(flags):
+        return _encode({"flags": {key: text for (_, key), text in flags.items()}})
+    return _encode({"flags": [_keyed(key, text) for (_, key), text in flags.items()]})
+
+
+def _flags(document: Document) -> Iterator[tuple[Place, Raw]]:
+    """Return the flags of a document, each with all that it inherits."""
+    evaluators, metadata = _inherited(document.evaluators, "$evaluators"), _inherited(document.metadata, "metadata")
+    for key, text in _texts(document):
+        try:
+            members: dict[str, Any] = dict(_object(text))
+            own = msgspec.json.decode(members.get("metadata", Raw(b"null")))
+        except _UNDECODABLE:
+            yield (_set_id(metadata), key), Raw(bytes(text))  # no object: loading it will say so
+            continue
+        whole = metadata | own if own.__class__ is dict else metadata
+        if own is None or own.__class__ is dict:
+            members["metadata"] = whole
+        if evaluators and b"$ref" in bytes(members.get("targeting", b"")).replace(b"\\u0024", b"$"):
+            members["targeting"] = _inlined(members["targeting"], evaluators)
+        yield (_set_id(whole), key), Raw(_encode(members | {"key": key}))
+
+
+def _set_id(metadata: dict[str, Any]) -> str:
+    set_id = metadata.get(FLAG_SET)
+    return set_id if set_id.__class__ is str else ""
+
+
+def _texts(document: Document) -> Iterator[tuple[str, Raw]]:
+    """Return the text of each flag with its key; in an array, a flag without one cannot be meant."""
+    raw = document.flags
+    start = bytes(raw)[:1]
+    try:
+        if start == b"{":
+            yield from _object(raw).items()
+        elif start == b"[":
+            for number, text in enumerate(_array(raw)):
+                yield _key(text) or f"#{number}", text
+        elif start != b"n":
+            raise DocumentError('no `flags`; a document without flags says {"flags": {}}')
+    except _UNDECODABLE as error:
+        raise DocumentError("$.flags: cannot be read") from error
+
+
+def _key(text: Raw) -> str:
+    try:
+        key = msgspec.json.decode(_object(text).get("key", Raw(b"null")))
+    except _UNDECODABLE:
+        return ""
+    return key if key.__class__ is str else ""
+
+
+def _inherited(raw: Raw, member: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(raw)
+    except _UNDECODABLE as error:
+        raise DocumentError(f"$.{member}: cannot be read") from error
+    if value is not None and value.__class__ is not dict:
+        raise DocumentError(f"$.{member}: must be an object")
+    return value or {}
+
+
+def _inlined(rule: Raw, evaluators: dict[str, Any]) -> Any:
+    """Return a rule with its references resolved; one that cannot be, as it is, so that it fails where it is used."""
+    try:
+        return refs.inline(msgspec.json.decode(rule), evaluators)
+    except (DocumentError, *_UNDECODABLE):
+        return rule
+
+
+def _keyed(key: str, text: Raw) -> Raw:
+    return text if bytes(text).lstrip()[:1] == b"{" else Raw(_encode({"key": key, "variants": text}))
