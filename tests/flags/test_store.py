@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -202,3 +204,16 @@ def test_a_change_from_1_to_true_in_what_flags_share_is_one(part: str) -> None:
     before, after = ({"flags": flags, "$evaluators": {"x": 1}, part: {"x": value}} for value in (1, True))
     old = wigwag.load(before)
     assert wigwag.load(after, previous=old) == wigwag.load(after) != old
+
+
+def test_a_set_that_nobody_holds_goes_without_a_search_for_garbage() -> None:
+    gc.disable()
+    try:
+        flags = wigwag.load({"flags": {"a": {"state": "ENABLED", "variants": {"on": 1}, "defaultVariant": "on"}}})
+        selected = flags.select("flagSetId=")
+        assert (selected.whole is flags, flags.whole is flags, selected.resolve("a").value) == (True, True, 1)
+        gone = [weakref.ref(flags), weakref.ref(selected)]
+        del flags, selected
+        assert [reference() for reference in gone] == [None, None]
+    finally:
+        gc.enable()

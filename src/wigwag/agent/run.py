@@ -93,9 +93,8 @@ class Agent:
         self.last_good = LastGood(options.state_dir, manners.clock, means.wall, means.state)
         restored = self.last_good.restore(self.sources, loader)
         loader.flags |= {source: found.value for source, found in restored.items()}
-        grace = (
-            0.0 if restored else SOURCE_GRACE_SECONDS
-        )  # what is there already need not wait for a source that is new
+        # What is there already need not wait for a source that is new.
+        grace = 0.0 if restored else SOURCE_GRACE_SECONDS
         required = frozenset(source for source in self.sources if source.required)
         self.metrics = Metrics()
         self.metrics.registry.add(*vitals())
@@ -131,17 +130,11 @@ class Agent:
         self.report.register(self.metrics.registry)
         self.last_good.register(self.metrics.registry)
         self.tenancy = Tenancy(options, self.metrics.registry, notifier)
-        self.capacity = divide(
-            means.open_files(),
-            DATA_PORTS,
-            options.max_connections,
-            RESERVED_FILES,
-            options.max_connections_per_address,
-        )
+        most, per_address = options.max_connections, options.max_connections_per_address
+        self.capacity = divide(means.open_files(), DATA_PORTS, most, RESERVED_FILES, per_address)
         self.servers: dict[str, Server] = {}
-        self.metrics.registry.add(*connection_metrics(self.servers))
         self.shared = Shared()
-        self.metrics.registry.add(*self.shared.instruments())
+        self.metrics.registry.add(*connection_metrics(self.servers), *self.shared.instruments())
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 

@@ -56,14 +56,18 @@ class FlagSet:
     ) -> None:
         self.layers = tuple(layers)
         self.clock = clock
-        self.whole = whole or self
-        """What this is a selection of; itself, if it is none."""
+        self._whole = whole  # no reference to itself: nothing should have to wait for the garbage collector
         self._sets = _winners(self.layers)
         self._by_key = _by_key(self.layers, self._sets)
         self.reflected = reflected or {}
         """What answers say about the selection that this set is, if it is one."""
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
         self._digests: Digests | None = None
+
+    @property
+    def whole(self) -> FlagSet:
+        """What this is a selection of; itself, if it is none."""
+        return self if self._whole is None else self._whole
 
     @property
     def sets(self) -> Mapping[str, dict[str, Flag]]:
@@ -269,7 +273,7 @@ class FlagSet:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the flags without what was worked out from them."""
-        return FlagSet, (self.layers, self.clock, self.reflected, None if self.whole is self else self.whole)
+        return FlagSet, (self.layers, self.clock, self.reflected, self._whole)
 
     def __len__(self) -> int:
         return len(self._by_key)
