@@ -100,12 +100,12 @@ def test_a_crash_is_an_internal_error_and_the_log_does_not_quote_the_message(
     ],
 )
 @pytest.mark.parametrize("method", [b"Echo", b"Count"])
-def test_a_request_that_is_no_call_is_refused(
+def test_a_request_that_cannot_be_read_fails_with_headers_first(
     method: bytes, body: bytes, headers: dict[str, bytes], code: Code
 ) -> None:
     answer = reply(post(method, GRPC, body, **headers))
-    assert dict(answer.headers)[b"grpc-status"] == b"%d" % code
-    assert dict(answer.headers)[b"grpc-accept-encoding"] == b"gzip"
+    assert dict(answer.headers) == {b"content-type": GRPC, b"grpc-accept-encoding": b"gzip"}
+    assert dict(answer.trailers or ())[b"grpc-status"] == b"%d" % code
 
 
 def test_compression_both_ways() -> None:
@@ -133,7 +133,11 @@ def test_a_deadline_may_be_far_away() -> None:
 
 
 def test_a_deadline_of_zero_has_passed() -> None:
-    assert dict(reply(post(b"Echo", GRPC, wrap(b""), grpc_timeout=b"0n")).headers)[b"grpc-status"] == b"4"
+    assert dict(reply(post(b"Echo", GRPC, wrap(b""), grpc_timeout=b"0n")).trailers or ())[b"grpc-status"] == b"4"
+
+
+def test_a_timeout_without_text_is_none() -> None:
+    assert reply(post(b"Echo", GRPC, wrap(b""), grpc_timeout=b"")).body == wrap(b"proto:")
 
 
 def test_a_stream_has_headers_messages_and_trailers() -> None:

@@ -38,6 +38,7 @@ class Changes:
         """Return the handler of `EventStream`; `bounded` by the stream deadline."""
 
         def handler(call: Call) -> AsyncIterator[bytes]:
+            messages.read_nothing(call.body, call.json)
             select(self._feed.current(), call)
             return self._events(selector_of(call), call.json, self._deadline if bounded else 0.0)
 

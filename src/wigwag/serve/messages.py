@@ -86,12 +86,16 @@ def read_sync(body: bytes, json: bool) -> tuple[str, str]:
     return read_text(found.get(1, b"")), read_text(found.get(2, b""))  # type: ignore[arg-type]
 
 
-def _string(message: Json, *names: str) -> str:
-    value = next((message[name] for name in names if name in message), "")
+def _string(message: Json, name: str, proto_name: str = "") -> str:
+    value = message.get(name)
+    if proto_name and proto_name in message:
+        if name in message:
+            raise RpcError(Code.INVALID_ARGUMENT, f"{name} appears twice: also as {proto_name}")
+        value = message[proto_name]
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise RpcError(Code.INVALID_ARGUMENT, f"{names[0]} must be text")
+        raise RpcError(Code.INVALID_ARGUMENT, f"{name} must be text")
     return value
 
 
@@ -227,6 +231,12 @@ HEALTH = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
 def health(status: str, *, json: bool) -> bytes:
     """Write `HealthCheckResponse`: 1 status."""
     return _to_json({"status": status}) if json else integer(1, HEALTH.index(status))
+
+
+def read_nothing(body: bytes, json: bool) -> None:
+    """Read a request without fields, such as `EventStreamRequest`; one that cannot be read raises."""
+    if body:
+        read_json(body) if json else fields(body)
 
 
 def read_health(body: bytes, json: bool) -> str:

@@ -106,7 +106,7 @@ class Ofrep:
         try:
             flags = snapshot.select(selector_of(request))
         except SelectorError as error:
-            return _error(400, key, "GENERAL", f"invalid selector: {error}", {})
+            return _error(400, key, "GENERAL", f"invalid selector: {error}", None)
         found = self._resolver.resolve(snapshot, flags, key, None, context)
         if found.error is not None:
             status, code, details = _DETAILS.get(found.error, _OTHER)
@@ -122,7 +122,7 @@ class Ofrep:
         try:
             flags = snapshot.select(selector)
         except SelectorError as error:
-            return _error(400, None, "GENERAL", f"invalid selector: {error}", {})
+            return _error(400, None, "GENERAL", f"invalid selector: {error}", None)
         if snapshot.extent == "none":
             return _error(503, None, "PROVIDER_NOT_READY", NOT_YET, {})  # or the client would take it for no flags
         items, tail = self._all(snapshot, flags, selector, context), self._tail(snapshot, flags, selector)
@@ -169,19 +169,26 @@ class Ofrep:
         try:
             self._current().select(selector)
         except SelectorError as error:
-            return _error(400, None, "GENERAL", f"invalid selector: {error}", {})
+            return _error(400, None, "GENERAL", f"invalid selector: {error}", None)
         last = (request.header(b"last-event-id") or b"").decode("utf-8", "replace")
         return Stream(200, _EVENTS, self._changes.server_sent(selector, last))
 
 
 def _read(body: bytes) -> Any:
-    """Return what a body says, `{}` for null; None if it is not JSON. Half a surrogate pair is one odd character."""
+    """Return what a body says, `{}` for null; None if it is not JSON."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        mended = without_surrogates(body) if b"\\u" in body else None
-        return None if mended is None else msgspec.json.decode(mended)
+        return _mended(body.decode("utf-8", "replace"))
     return {} if value is None else value
+
+
+def _mended(text: str) -> Any:
+    """Return what a body says with one odd character for whatever is no Unicode, as Go does; None if it is not JSON."""
+    try:
+        return msgspec.json.decode((without_surrogates(text) if "\\u" in text else None) or text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 def wanted(request: Request) -> str:

@@ -76,6 +76,7 @@ class Sync:
     def _get_metadata(self, call: Call) -> bytes:
         if not self._metadata:
             raise RpcError(Code.UNIMPLEMENTED, "metadata endpoint disabled")
+        messages.read_nothing(call.body, call.json)
         return messages.metadata(self._context_of(self._feed.current()), json=call.json)
 
     def _stream(self, service: str, encode: Encode) -> ServerStream:

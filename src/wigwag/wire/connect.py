@@ -111,10 +111,10 @@ class ConnectStream:
 
 def deadline(fields: Mapping[bytes, bytes]) -> float | None:
     """Return the seconds that the client gives, and refuse a protocol that is not ours."""
-    if fields.get(b"connect-protocol-version", b"1") != b"1":
+    if (fields.get(b"connect-protocol-version") or b"1") != b"1":
         raise RpcError(Code.INVALID_ARGUMENT, 'connect-protocol-version must be "1"')
     timeout = fields.get(b"connect-timeout-ms")
-    if timeout is None:
+    if not timeout:
         return None
     if not timeout.isdigit() or len(timeout) > _DIGITS:
         raise RpcError(Code.INVALID_ARGUMENT, "connect-timeout-ms must be up to ten digits")

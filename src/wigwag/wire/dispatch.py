@@ -176,7 +176,7 @@ class _Odd:
         speaker: Speaker | None = self._streams.get(content_type) or self._unary.get(content_type)
         if speaker is None or request.method != b"POST":
             return http.Reply(404)
-        reply = speaker.failure(RpcError(Code.UNIMPLEMENTED, "there is no such method"), None)
+        reply = _refused(speaker, RpcError(Code.UNIMPLEMENTED, "there is no such method"))
         if reply.status == Code.UNIMPLEMENTED.http_status:
             reply.status = 404
         return reply
@@ -186,7 +186,12 @@ def refusal(content_type: bytes, error: RpcError) -> http.Reply | None:
     """Return how a client that sends this content type is told of an error before its call was read, if it is RPC."""
     kind = canonical(content_type)
     speaker: Speaker | None = _stream_speakers(0).get(kind) or _unary_speakers(0).get(kind)
-    return speaker.failure(error, None) if speaker is not None else None
+    return _refused(speaker, error) if speaker is not None else None
+
+
+def _refused(speaker: Speaker, error: RpcError) -> http.Reply:
+    """Return the answer to a call that no method was asked about; only gRPC tells it from a failure."""
+    return speaker.refusal(error) if type(speaker) is Grpc else speaker.failure(error, None)
 
 
 def canonical(content_type: bytes) -> bytes:

@@ -5,9 +5,9 @@
     error     200, headers ─ grpc-status, grpc-message
     refused   200, headers that are trailers at the same time ("trailers only")
 
-Clients with a retry policy retry a call only until its response headers arrive. So an error that a handler decided
-sends headers first, as flagd does, and the client takes it for final. Trailers only is for calls that were never
-served: one that names no method, one that cannot be read, and UNAVAILABLE, which a client should retry.
+Clients with a retry policy retry a call only until its response headers arrive. So an error of a known method, also
+of a call that cannot be read, sends headers first, as flagd does, and the client takes it for final. Trailers only is
+for calls that were not served: one that names no method, and UNAVAILABLE, which a client should retry.
 
 What goes out for a success is the same tuple each time, so that HTTP/2 may remember its encoding by identity. So are
 the headers and trailers of an error without details, for the last few errors.
@@ -47,13 +47,13 @@ class Grpc:
         if encoding is not None:
             envelope.is_gzip(encoding)
         message = envelope.unwrap(request.body, encoding, self._limit)
-        return Call(message, self._json, request, fields, None if timeout is None else seconds(timeout))
+        return Call(message, self._json, request, fields, seconds(timeout) if timeout else None)
 
     def open_stream(self, request: Request, fields: Mapping[bytes, bytes]) -> tuple[Call, AsyncIterator[bytes]]:
         """Return the call in a request whose messages are still arriving, and the messages."""
         encoding, timeout = fields.get(b"grpc-encoding"), fields.get(b"grpc-timeout")
         envelope.is_gzip(encoding)
-        call = Call(b"", self._json, request, fields, None if timeout is None else seconds(timeout))
+        call = Call(b"", self._json, request, fields, seconds(timeout) if timeout else None)
         pieces = request.incoming or Incoming.whole(request.body)
         return call, envelope.unwrap_stream(pieces, encoding, self._limit)
 
@@ -64,15 +64,19 @@ class Grpc:
         return Reply(200, self._headers, len(message).to_bytes(5, "big") + message, OK)
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer to a call that failed. A call that was opened gets headers first: see above."""
-        plain = not (error.details or error.metadata)
-        if call is not None and (error.code is not Code.UNAVAILABLE or call.response_headers):
-            headers = (*self._headers, *call.response_headers) if call.response_headers else self._headers
-            plain = plain and not call.response_trailers
-            return Reply(200, headers, b"", _status(error.code, error.message) if plain else trailers(error, call))
-        if plain and (call is None or not call.response_trailers):
-            return Reply(200, _trailers_only(self._headers, error.code, error.message))
-        return Reply(200, self._headers + trailers(error, call))
+        """Return the answer to a call that failed, or could not be opened. It gets headers first: see above."""
+        added = call.response_headers if call is not None else ()
+        if error.code is Code.UNAVAILABLE and not added:
+            return self.refusal(error, call)
+        headers = (*self._headers, *added) if added else self._headers
+        plain = not (error.details or error.metadata or (call is not None and call.response_trailers))
+        return Reply(200, headers, b"", _status(error.code, error.message) if plain else trailers(error, call))
+
+    def refusal(self, error: RpcError, call: Call | None = None) -> Reply:
+        """Return the answer to a call that was not served: trailers only, so that it may be retried."""
+        if error.details or error.metadata or (call is not None and call.response_trailers):
+            return Reply(200, self._headers + trailers(error, call))
+        return Reply(200, _trailers_only(self._headers, error.code, error.message))
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
         """Return the answer with many messages."""
