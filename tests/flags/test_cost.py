@@ -28,7 +28,7 @@ def flags_of(rule: Any, fractional: str = "v2", **limits: int) -> wigwag.FlagSet
 
 def steps_of(rule: Any, context: dict[str, Any]) -> int:
     """Return how many steps an evaluation takes."""
-    program = flags_of(rule).flag("x").compile()  # type: ignore[union-attr]
+    program = flags_of(rule).flag("x").program  # type: ignore[union-attr]
     run = program.run(0, lambda: 0.0, 10**9)
     program.decide(context, run)
     return 10**9 - run.steps
@@ -91,7 +91,7 @@ def test_nested_loops_add_up() -> None:
 
 def test_small_data_needs_no_budget_and_large_data_gets_one() -> None:
     rule = {"in": ["x", {"var": "xs"}]}
-    program = flags_of(rule).flag("x").compile()  # type: ignore[union-attr]
+    program = flags_of(rule).flag("x").program  # type: ignore[union-attr]
     assert not program.needs_run
     assert program.decide({"xs": ["x"]}, None) is True
     with pytest.raises(LargeOperandError):
@@ -102,8 +102,8 @@ def test_small_data_needs_no_budget_and_large_data_gets_one() -> None:
 
 def test_a_rule_with_many_operators_is_accounted_for_from_the_start() -> None:
     few, many = ({"or": [{"in": [{"var": "a"}, {"var": "b"}]}] * count} for count in (50, 51))
-    assert not flags_of(few).flag("x").compile().needs_run  # type: ignore[union-attr]
-    assert flags_of(many).flag("x").compile().needs_run  # type: ignore[union-attr]
+    assert not flags_of(few).flag("x").program.needs_run  # type: ignore[union-attr]
+    assert flags_of(many).flag("x").program.needs_run  # type: ignore[union-attr]
 
 
 def test_a_large_list_that_is_part_of_the_rule_costs_one_step() -> None:
@@ -115,7 +115,7 @@ def test_a_large_list_that_is_part_of_the_rule_costs_one_step() -> None:
 def test_texts_built_together_have_at_most_64_characters_for_each_step() -> None:
     rule = {"map": [{"var": "xs"}, {"cat": [{"var": ""}, "y" * 640]}]}
     flags = flags_of(rule, steps=1_000)
-    program = flags.flag("x").compile()  # type: ignore[union-attr]
+    program = flags.flag("x").program  # type: ignore[union-attr]
     built = program.decide({"xs": ["x"] * 30}, program.run(0, lambda: 0.0))
     assert sum(map(len, built)) == 30 * 641
     with pytest.raises(RuleError, match=r"Limits\.steps"):

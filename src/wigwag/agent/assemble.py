@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     Load = Callable[[Source, AnyDocument], FlagSet]
 
 
-LARGE = 1 << 20
-"""Bytes of a document that is loaded in a thread."""
+LARGE = 16 << 10
+"""Bytes of new text that are loaded in a thread, and of a rule that is compiled there before anybody asks for it.
+
+To compile a rule of this size takes about 20 ms, of the largest 130 ms: too long for the loop.
+"""
 
 
 class Loader:
@@ -72,8 +75,9 @@ class Loader:
             flags = update(previous, flags)  # not of an earlier life: what went meanwhile is named by nobody
         if previous is not None:
             flags.after(previous)
-        if self._large(source, document):
-            _ = flags.id  # here, in the thread: whoever publishes asks for it
+        if self._large(source, document):  # here, in the thread: otherwise who publishes or evaluates would wait
+            flags.compile_rules(LARGE)
+            _ = flags.id
         self.flags[source], self._documents[source] = flags, document
         return flags
 

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 
 _NUMBER, _SEARCH, _PATH, _VERSION = 5, 6, 1, 2
 """Characters that one step reads, as powers of two: 32 of a number, 64 of a text, 2 of a path, 4 of a version."""
-_TEXT = 4
+_TEXT = 8
 """Steps to read any text as a number, or to hash it."""
+_NAMED = 8
+"""Steps to look up a variable whose name is not in the rule."""
 _BITS = 9
 """Bits of an integer that one step encodes, as a power of two."""
 LONGEST_VERSION = 256
@@ -135,7 +137,7 @@ def path_cost(name: Json) -> int:
     """Following the path that a name spells."""
     if name.__class__ is list:
         name = name[0] if name else None
-    return len(name) >> _PATH if name.__class__ is str else 1
+    return _NAMED + (len(name) >> _PATH) if name and name.__class__ is str else 1
 
 
 def paths_cost(names: list[Json], most: int) -> int:

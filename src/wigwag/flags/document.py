@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from wigwag import jsontext
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.model import child
 
@@ -76,7 +77,7 @@ class Document:
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _decode_parts = msgspec.json.Decoder(_Parts).decode
-_decode_whole = msgspec.json.Decoder(_Whole).decode
+_decode_whole, _decode = jsontext.decoder(_Whole), jsontext.decoder()
 
 
 def read(document: Input, limits: Limits, format: Format | None = None, *, whole: bool = True) -> Document:
@@ -163,7 +164,7 @@ def is_yaml(text: Text, format: Format | None) -> bool:
 def decode(raw: Raw | bytes, path: str) -> Json:
     """Decode a part of a document that `read` let through; what it could not see yet is reported with the path."""
     try:
-        return msgspec.json.decode(raw)
+        return _decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise DocumentError(f"{path}: {reason(error)}") from error
 

@@ -93,7 +93,7 @@ def tabulate(flag: Flag, type: str | None) -> Table:
         flag.default_variant,
         flag.disabled,
         settled,
-        _program(flag) if targeted else None,
+        flag.program if targeted else None,
         {name: resolution for name, resolution in matched.items() if resolution},
         prepare(flag.default_variant, DEFAULT) if targeted else None,
     )
@@ -224,11 +224,3 @@ def _unprepared(table: Table, variant: str | None, default: Json) -> Resolution:
         return failed(default, GENERAL, message, table.metadata)
     message = f"variant {name!r} of {table.key!r} is not of type {table.type or 'any'}"
     return failed(default, TYPE_MISMATCH, message, table.metadata)
-
-
-def _program(flag: Flag) -> Program:
-    """Compile once for all types."""
-    for table in flag.tables.values():
-        if table.program is not None:
-            return table.program
-    return flag.compile()

@@ -58,6 +58,7 @@ class Flag(Struct, eq=False, gc=False):
     """Where it stands under `flags`: the name in a map, the index in an array."""
     tables: dict[str | None, Table] = _NOTHING
     _rule: Any = UNSET
+    _program: Program | None = None
     _digest: bytes = b""
     findings: tuple[Finding, ...] | None = None
     """What is wrong with it, once somebody has looked."""
@@ -108,6 +109,12 @@ class Flag(Struct, eq=False, gc=False):
         return isinstance(raw, Raw) and bytes(raw).translate(None, b" \t\r\n") != b"{}"
 
     @property
+    def rule_size(self) -> int:
+        """Bytes of the rule's text; 0 if there is none."""
+        raw = self.definition.targeting
+        return len(bytes(raw)) if isinstance(raw, Raw) else 0
+
+    @property
     def rule(self) -> Json:
         """The targeting rule as it stands in the document. Raises `DocumentError` if it cannot be decoded."""
         if self._rule is UNSET:
@@ -119,12 +126,15 @@ class Flag(Struct, eq=False, gc=False):
         """Return a compiler for this flag's rule."""
         return Compiler(self.key, self.setting.evaluators, self.fractional, self.setting.options.limits, **options)
 
-    def compile(self) -> Program:
-        """Compile the rule."""
-        try:
-            return self.compiler().program(self.rule)
-        except DocumentError as error:
-            return Program(failing(str(error)))
+    @property
+    def program(self) -> Program:
+        """The compiled rule: made once, for all types and for the flag as selections reflect it."""
+        if self._program is None:
+            try:
+                self._program = self.compiler().program(self.rule)
+            except DocumentError as error:
+                self._program = Program(failing(str(error)))
+        return self._program
 
     def to_dict(self) -> dict[str, Json]:
         """Return the flag as flagd's sync payload has it: `$ref`s resolved, metadata merged."""

@@ -147,6 +147,13 @@ class FlagSet:
             return settled
         return conclude(table, default, context, now, self.clock, budget)
 
+    def compile_rules(self, larger_than: int) -> None:
+        """Compile the rules whose text is larger than so many bytes, so that no evaluation has to."""
+        for flags in self._sets.values():
+            for flag in flags.values():
+                if not flag.disabled and flag.rule_size > larger_than:
+                    _ = flag.program
+
     def budget(self) -> Budget:
         """Return a budget for the evaluation of all flags: the limit for one, and a little for each."""
         steps = max((layer.setting.options.limits.steps for layer in self.layers), default=0)

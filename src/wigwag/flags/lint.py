@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags.answers import branch_findings
 from wigwag.flags.catalogue import finding
@@ -48,7 +49,7 @@ class _Ruled(Struct):
     targeting: Any = None
 
 
-_ruled = msgspec.json.Decoder(_Ruled).decode
+_ruled = jsontext.decoder(_Ruled)
 
 
 def lint_documents(

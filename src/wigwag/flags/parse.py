@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags import document as documents
 from wigwag.flags.catalogue import finding
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 _SET_ID = "flagSetId"
 _NONE: dict[str, Flag] = {}
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
-_definition = msgspec.json.Decoder(Definition).decode
+_definition = jsontext.decoder(Definition)
 _canonical = msgspec.json.Encoder(order="deterministic").encode
 _texts: dict[bytes, Callable[[Raw], Any]] = {
     b"{": msgspec.json.Decoder(dict[str, Raw]).decode,
@@ -53,7 +54,7 @@ class _Loose(Struct):
     metadata: Any = None
 
 
-_loose = msgspec.json.Decoder(_Loose).decode
+_loose = jsontext.decoder(_Loose)
 
 
 class Layer(Struct, eq=False):

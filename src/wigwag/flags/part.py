@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 from msgspec import Raw
 
+from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags import refs
 from wigwag.flags.document import duplicates, read
@@ -29,6 +30,7 @@ _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
 _array = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.encode
+_decode = jsontext.decoder()
 
 
 class Part:
@@ -104,7 +106,7 @@ def _flags(document: Document) -> Iterator[tuple[Place, Raw]]:
     for key, text in _texts(document):
         try:
             members: dict[str, Any] = dict(_object(text))
-            own = msgspec.json.decode(members.get("metadata", Raw(b"null")))
+            own = _decode(members.get("metadata", Raw(b"null")))
         except _UNDECODABLE:
             yield (_set_id(metadata), key), Raw(bytes(text))  # no object: loading it will say so
             continue
@@ -139,7 +141,7 @@ def _texts(document: Document) -> Iterator[tuple[str, Raw]]:
 
 def _key(text: Raw) -> str:
     try:
-        key = msgspec.json.decode(_object(text).get("key", Raw(b"null")))
+        key = _decode(_object(text).get("key", Raw(b"null")))
     except _UNDECODABLE:
         return ""
     return key if key.__class__ is str else ""
@@ -147,7 +149,7 @@ def _key(text: Raw) -> str:
 
 def _inherited(raw: Raw, member: str) -> dict[str, Any]:
     try:
-        value = msgspec.json.decode(raw)
+        value = _decode(raw)
     except _UNDECODABLE as error:
         raise DocumentError(f"$.{member}: cannot be read") from error
     if value is not None and value.__class__ is not dict:
@@ -158,7 +160,7 @@ def _inherited(raw: Raw, member: str) -> dict[str, Any]:
 def _inlined(rule: Raw, evaluators: dict[str, Any]) -> Any:
     """Return a rule with its references resolved; one that cannot be, as it is, so that it fails where it is used."""
     try:
-        return refs.inline(msgspec.json.decode(rule), evaluators)
+        return refs.inline(_decode(rule), evaluators)
     except (DocumentError, *_UNDECODABLE):
         return rule
 

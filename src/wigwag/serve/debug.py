@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from wigwag import jsontext
 from wigwag.errors import UsageError, WigwagError
 from wigwag.flags.compare import Comparing
 from wigwag.flags.document import reason
@@ -47,6 +48,8 @@ _JSON: Headers = ((b"content-type", b"application/json"),)
 _TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _CONTEXTS = 'the body must be a context, a list of contexts, or {"contexts": […]}'
+
+_body, _context = jsontext.decoder(most=jsontext.MOST), jsontext.decoder(dict[str, Any], jsontext.MOST)
 
 
 class _UnknownSnapshotError(UsageError):
@@ -151,13 +154,13 @@ class Debug:
             raise _UnknownSnapshotError(str(error)) from error
 
     def _context(self, request: Request, snapshot: Snapshot) -> dict[str, Any]:
-        context = msgspec.json.decode(request.body or b"{}", type=dict[str, Any])
+        context = _context(request.body or b"{}")
         return dict(self._enrichment.apply(context, request, snapshot.facts))
 
 
 def _contexts(request: Request) -> list[dict[str, Any]]:
     """Read a context, several in a list, or several as the one member of an object."""
-    body = msgspec.json.decode(request.body) if request.body.strip() else []
+    body = _body(request.body) if request.body.strip() else []
     if isinstance(body, dict):
         wrapped = body.get("contexts")
         body = wrapped if isinstance(wrapped, list) and len(body) == 1 else [body]

@@ -10,6 +10,7 @@ They differ in what they make of an evaluation without a value:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.errors import SelectorError
@@ -23,7 +24,6 @@ from wigwag.wire.rpc import Code, Method, RpcError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.flags.evaluate import Budget
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import FlagType, Resolution
     from wigwag.serve.context import Enrichment
@@ -104,45 +104,57 @@ class Evaluation:
         return messages.resolved(type, None, reason, None, found.metadata, optional=service == V2, json=json)
 
     def _all(self, service: str) -> Unary:
-        with_metadata = service != OLD
+        old = service == OLD
+        forms = (f"{service} all", f"{service} all json")
 
         def resolve_all(call: Call) -> bytes:
             context = messages.read_context(call.body, call.json)
             snapshot = self._current()
             if snapshot.extent == "none":
                 raise RpcError(Code.UNAVAILABLE, NOT_YET)  # or the client would take it that there are none
-            flags = select(snapshot, call)
-            context = dict(self._enrichment.apply(context, call, snapshot.facts, headers=with_metadata))
-            found, budget = {}, flags.budget()
-            for key in flags:  # of several sets' flags, the one that answers: they may differ in type
-                answer = self._any(snapshot, flags, key, context, budget, old=service == OLD)
-                if answer is not None:
-                    found[key] = answer
-            return messages.resolved_all(found, flags.reflected if with_metadata else None, json=call.json)
+            selector = selector_of(call)
+            flags = select(snapshot, call, selector)
+            context = dict(self._enrichment.apply(context, call, snapshot.facts, headers=not old))
+            budget, resolve, encoded = flags.budget(), self._resolver.resolve, self._resolver.encoded
+            encode = partial(_entry, old=old, json=call.json)
+            entries = []
+            for key, kind in snapshot.keep(selector, "typed keys", lambda: _typed_keys(flags)):
+                if kind is not None or old:
+                    found = resolve(snapshot, flags, key, kind, context, budget)
+                    entries.append(encoded(snapshot, forms[call.json], found, partial(encode, key, kind)))
+            return messages.resolved_all(list(filter(None, entries)), None if old else flags.reflected, json=call.json)
 
         return resolve_all
 
-    def _any(
-        self, snapshot: Snapshot, flags: FlagSet, key: str, context: dict[str, object], budget: Budget, *, old: bool
-    ) -> AnyFlag | None:
-        """Evaluate a flag as the type of its default variant; without one, or with an array, it is left out.
 
-        The oldest service takes a flag without a default as what its rule answers, and has no metadata.
-        """
-        flag = flags.flag(key)
-        kind = _ANY_TYPES.get(flag.variants.get(flag.default_variant or "").__class__) if flag else None
-        if kind is None and not old:
-            return None
-        found = self._resolver.resolve(snapshot, flags, key, kind, context, budget)
-        metadata = None if old else found.metadata
-        if kind is None:
-            kind = _ANY_TYPES.get(found.value.__class__)
-            if kind is None or found.variant is None:
-                return None
-        if found.error is not None or found.variant is None:
-            reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
-            return AnyFlag(reason, "", kind, _ZEROS[kind], metadata)
-        return AnyFlag(found.reason, found.variant, kind, found.value, metadata)
+def _typed_keys(flags: FlagSet) -> tuple[tuple[str, FlagType | None], ...]:
+    """Return each key with the type of its default variant; None without one, or if it is an array.
+
+    Several flag sets may have a key: then it is the flag that answers, and they may differ in type.
+    """
+    return tuple(
+        (key, _kind(flag.variants.get(flag.default_variant or ""))) for key in flags if (flag := flags.flag(key))
+    )
+
+
+def _kind(value: object) -> FlagType | None:
+    return _ANY_TYPES.get(value.__class__)
+
+
+def _entry(key: str, kind: FlagType | None, found: Resolution, *, old: bool, json: bool) -> bytes:
+    """Write the answer of one flag among all; nothing if it is left out.
+
+    The oldest service takes a flag without a default as what its rule answers, and has no metadata.
+    """
+    metadata = None if old else found.metadata
+    if kind is None:
+        kind = _kind(found.value)
+        if kind is None or found.variant is None:
+            return b""
+    if found.error is not None or found.variant is None:
+        reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
+        return messages.all_entry(key, AnyFlag(reason, "", kind, _ZEROS[kind], metadata), json=json)
+    return messages.all_entry(key, AnyFlag(found.reason, found.variant, kind, found.value, metadata), json=json)
 
 
 def select(snapshot: Snapshot, call: Call, selector: str | None = None) -> FlagSet:

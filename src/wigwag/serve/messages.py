@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wigwag import jsontext
 from wigwag.flags.document import duplicates
 from wigwag.wire.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, read_varint, text
 from wigwag.wire.rpc import Code, RpcError
@@ -17,12 +18,14 @@ from wigwag.wire.struct import decode as decode_struct
 from wigwag.wire.struct import encode as encode_struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
 
     Json = dict[str, Any]
 
 _to_json = msgspec.json.encode
-_from_json = msgspec.json.decode
+_from_json = jsontext.decoder(most=jsontext.MOST)
+COMPARED_BYTES = 16 * 1024
+"""The largest request in which members that appear twice are looked for: that takes many times as long as to decode."""
 _FIELD_1, _FIELD_2 = 0x0A, b"\x12"
 """The tags of the first two fields, where they hold bytes."""
 
@@ -35,7 +38,7 @@ def read_json(body: bytes) -> Json:
         raise RpcError(Code.INVALID_ARGUMENT, f"the request is not valid JSON: {error}") from error
     if not isinstance(message, dict):
         raise RpcError(Code.INVALID_ARGUMENT, "the request must be a JSON object")
-    if body.count(b":") != _members(message) and (repeated := duplicates(body)):
+    if len(body) <= COMPARED_BYTES and body.count(b":") != _members(message) and (repeated := duplicates(body)):
         raise RpcError(Code.INVALID_ARGUMENT, f"the request is not valid JSON: {repeated[0]} appears twice")
     return message
 
@@ -191,13 +194,20 @@ _ANY: dict[str, tuple[int, Callable[[int, Any], bytes]]] = {
 _ANY_NAMES = {"boolean": "boolValue", "string": "stringValue", "float": "doubleValue", "object": "objectValue"}
 
 
-def resolved_all(flags: Mapping[str, AnyFlag], metadata: Json | None, *, json: bool) -> bytes:
+def all_entry(key: str, flag: AnyFlag, *, json: bool) -> bytes:
+    """Write one flag of `ResolveAllResponse`, as a member of its map."""
+    if json:
+        return _to_json({key: flag.to_json()})[1:-1]
+    return blob(1, text(1, key) + blob(2, flag.encode()))
+
+
+def resolved_all(entries: Sequence[bytes], metadata: Json | None, *, json: bool) -> bytes:
     """Write `ResolveAllResponse`: 1 flags by key, 2 metadata, which the oldest service does not have."""
     if json:
-        told: Json = {"flags": {key: flag.to_json() for key, flag in flags.items()}}
-        return _to_json(told if metadata is None else told | {"metadata": metadata})
-    found = b"".join(blob(1, text(1, key) + blob(2, flag.encode())) for key, flag in flags.items())
-    return found if metadata is None else found + blob(2, encode_struct(metadata))
+        tail = b"" if metadata is None else b',"metadata":' + _to_json(metadata)
+        return b'{"flags":{' + b",".join(entries) + b"}" + tail + b"}"
+    flags = b"".join(entries)
+    return flags if metadata is None else flags + blob(2, encode_struct(metadata))
 
 
 def event(type: str, data: Json, *, json: bool) -> bytes:

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 from msgspec import Struct
 
+from wigwag import jsontext
 from wigwag.errors import SelectorError
 from wigwag.flags.document import without_surrogates
 from wigwag.serve.context import Enrichment, selector_of
@@ -45,6 +46,9 @@ OVER_BUDGET = (
 )
 _OTHER = (400, "GENERAL", "error processing the flag for evaluation")
 _encode = msgspec.json.encode
+_decode = jsontext.decoder(most=jsontext.MOST)
+MENDED_BYTES = 64 * 1024
+"""The largest body in which what is no Unicode is replaced: that takes many times as long as to decode it."""
 
 
 class EventStreams(Struct, frozen=True):
@@ -177,16 +181,16 @@ class Ofrep:
 def _read(body: bytes) -> Any:
     """Return what a body says, `{}` for null; None if it is not JSON."""
     try:
-        value = msgspec.json.decode(body)
+        value = _decode(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return _mended(body.decode("utf-8", "replace"))
+        return _mended(body.decode("utf-8", "replace")) if len(body) <= MENDED_BYTES else None
     return {} if value is None else value
 
 
 def _mended(text: str) -> Any:
     """Return what a body says with one odd character for whatever is no Unicode, as Go does; None if it is not JSON."""
     try:
-        return msgspec.json.decode((without_surrogates(text) if "\\u" in text else None) or text)
+        return _decode((without_surrogates(text) if "\\u" in text else None) or text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
 
