@@ -119,7 +119,10 @@ class Turns:
         self.crowded = self.spent >= BUDGET or self._waiting > 0
         if not self._marked:
             self._marked = True
-            worker.loop.call_soon(self._run)
+            if self.spent < BUDGET:
+                worker.loop.call_soon(self._run)
+            else:  # it took long: first see who came meanwhile, since they may come first
+                worker.loop.call_soon(worker.loop.call_soon, self._run)
 
     def _run(self) -> None:
         """Work on what is queued, for one turn of the loop."""
