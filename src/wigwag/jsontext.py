@@ -38,10 +38,20 @@ def exponents(text: bytes) -> int:
     return shape.count(b"0e00") + shape.count(b"0e+00") + shape.count(b"0e-00")
 
 
-def decoder(type: Any = Any, most: int | None = None) -> Callable[[Text], Any]:
+def read_float(text: str) -> float:
+    """Read a number; one that is out of range is refused, as msgspec does."""
+    value = float(text)
+    if value - value != 0.0:
+        raise ValueError("a number is out of range")
+    return value
+
+
+def decoder(
+    type: Any = Any, most: int | None = None, read_float: Callable[[str], float] = read_float
+) -> Callable[[Text], Any]:
     """Return what decodes JSON into a type. With more than `most` candidates, it raises as for malformed text."""
     quick = msgspec.json.Decoder(type).decode
-    careful = msgspec.json.Decoder(type, float_hook=_read_float).decode
+    careful = msgspec.json.Decoder(type, float_hook=read_float).decode
 
     def decode(text: Text) -> Any:
         size = len(bytes(text)) if isinstance(text, msgspec.Raw) else len(text)
@@ -52,10 +62,3 @@ def decoder(type: Any = Any, most: int | None = None) -> Callable[[Text], Any]:
         return careful(text)
 
     return decode
-
-
-def _read_float(text: str) -> float:
-    value = float(text)
-    if value - value != 0.0:
-        raise ValueError("a number is out of range")
-    return value

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.fakes import run
-from wigwag.agent.assemble import Loader
+from wigwag.agent.assemble import LARGE, Loader
 from wigwag.agent.state.lastgood import keys_of
 from wigwag.pipeline.spec import Trouble
 from wigwag.sources.document import Document
@@ -104,3 +104,13 @@ def test_what_an_earlier_life_said_is_not_updated_but_replaced() -> None:
     loader.flags[source] = loader.parse(source, document(gone=["a"], blue=["b"]))
     assert loader._load(source, document(blue=["b"])).keys() == ("b",)
     assert loader._load(source, document(red=["c"])).keys() == ("b", "c")
+
+
+def test_a_large_rule_is_compiled_before_anybody_asks_for_it_and_a_small_one_is_not() -> None:
+    conditions = [{"==": [{"var": "a"}, number]} for number in range(LARGE // 20)]
+    flag = {"state": "ENABLED", "variants": {"on": 1, "off": 0}, "defaultVariant": "off"}
+    rules = {"large": {"if": [{"or": conditions}, "on"]}, "small": {"if": [{"var": "a"}, "on"]}}
+    flags = {key: {**flag, "targeting": rule} for key, rule in rules.items()}
+    (found,) = loaded(Source("flags", "file"), Document(json.dumps({"flags": flags}).encode(), "json"))
+    assert [found.flag(key)._program is not None for key in ("large", "small")] == [True, False]
+    assert found.resolve("large", None, None, {"a": 3}).variant == "on"

@@ -13,7 +13,7 @@ from wigwag.serve.context import Enrichment
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
 from wigwag.serve.metrics import Metrics
-from wigwag.serve.ofrep import EventStreams, Ofrep
+from wigwag.serve.ofrep import MENDED_BYTES, EventStreams, Ofrep
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Reply, Request
@@ -264,3 +264,15 @@ def test_the_flags_of_one_request_share_a_budget() -> None:
     assert told[-1] == {"value": False, "key": "plain", "reason": "STATIC", "variant": "off", "metadata": {}}
     alone = post(handler, f"{BULK}/flag-199", {"context": {"age": "1" * 900_000}})
     assert (alone.status, json.loads(alone.body)["variant"]) == (200, "off")
+
+
+@pytest.mark.parametrize(("numbers", "status"), [(2_000, 200), (60_000, 400)])
+def test_a_context_may_have_only_so_many_numbers_with_exponents(handler: Handler, numbers: int, status: int) -> None:
+    body = b'{"context": {"a": [' + b",".join([b"1e308"] * numbers) + b"]}}"
+    assert post(handler, f"{BULK}/plain", body).status == status
+
+
+def test_what_is_no_unicode_is_replaced_in_bodies_of_a_usual_size_only(handler: Handler) -> None:
+    for padding, status in ((10, 200), (MENDED_BYTES, 400)):
+        body = b'{"context": {"a": "\\ud800", "b": "%b"}}' % (b"x" * padding)
+        assert post(handler, f"{BULK}/plain", body).status == status

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import count, pairwise
 from typing import Any
 
@@ -32,8 +33,8 @@ class Loop:
     def __init__(self) -> None:
         self.ready: list[Callable[[], None]] = []
 
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self.ready.append(callback)
+    def call_soon(self, callback: Callable[..., None], *args: Any) -> None:
+        self.ready.append(partial(callback, *args))
 
     def turn(self) -> None:
         ready, self.ready = self.ready, []
@@ -92,6 +93,20 @@ def test_a_turn_of_the_loop_is_bounded_whatever_the_number_of_clients() -> None:
         turns += 1
     assert len(world.done) == 100 * 100
     assert turns <= 100 * 100 * SLICE / 4 / BUDGET + 3
+
+
+def test_who_came_during_one_long_request_comes_before_those_who_are_queued() -> None:
+    """An event loop calls what is due before it looks at sockets: what is queued must leave it time to look."""
+    world = World()
+    first, second, quiet = (Worker(world, name, 1, seconds) for name, seconds in (("a", 0.05), ("b", 0.05), ("q", 0.0)))
+    second.share.since, second.share.used = world.now, 1.0
+    first.arrive()
+    second.arrive()
+    world.turn()
+    quiet.arrive()  # its bytes came while the first one was at work
+    while world.loop.ready:
+        world.turn()
+    assert world.done == ["a", "q", "b"]
 
 
 def test_the_queue_goes_round() -> None:
