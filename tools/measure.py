@@ -91,17 +91,13 @@ def class_names(modules: Sequence[Module]) -> dict[str, list[str]]:
     return {name: places[name] for name in sorted(places) if len(places[name]) > 1}
 
 
-def is_typing_guard(node: ast.AST) -> bool:
-    """Whether this is `if TYPE_CHECKING:` or `if typing.TYPE_CHECKING:`."""
-    return isinstance(node, ast.If) and ast.unparse(node.test).rpartition(".")[2] == "TYPE_CHECKING"
-
-
 def import_statements(node: ast.AST, typing: bool) -> Iterator[ast.Import | ast.ImportFrom]:
     """All imports in a syntax tree; with `typing`, those that only a type checker sees, too."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield node
-    guarded = not typing and isinstance(node, ast.If) and is_typing_guard(node)
-    children = node.orelse if guarded and isinstance(node, ast.If) else ast.iter_child_nodes(node)
+    children = ast.iter_child_nodes(node)
+    if not typing and isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+        children = iter(node.orelse)
     for child in children:
         yield from import_statements(child, typing)
 
@@ -134,7 +130,9 @@ def import_graph(modules: Sequence[Module], typing: bool) -> Graph:
 def cycles(graph: Graph) -> list[list[str]]:
     """The sets of modules that import each other, directly or not (strongly connected components of two or more)."""
     reach = {name: reachable(graph, name) for name in graph}
-    groups = {frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]}
+    groups = {
+        frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]
+    }
     return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
