@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import sysconfig
 import tarfile
 import zipfile
@@ -42,7 +43,7 @@ def files(folder: Path, root: Path) -> set[str]:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("dist")
-    uv("build", "--no-build-isolation", "--python", ROOT / ".venv" / "bin" / "python", "--out-dir", folder, ROOT)
+    uv("build", "--no-build-isolation", "--python", sys.executable, "--out-dir", folder, ROOT)
     return folder
 
 
@@ -56,7 +57,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel, and the dependencies of this one."""
     folder = tmp_path_factory.mktemp("installed")
     python = folder / "bin" / "python"
-    uv("venv", "--allow-existing", "--python", ROOT / ".venv" / "bin" / "python", folder)
+    uv("venv", "--allow-existing", "--python", sys.executable, folder)
     uv("pip", "install", "--no-deps", "--python", python, wheel)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder).strip())
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
