@@ -103,7 +103,7 @@ def test_the_public_names_are_few_documented_and_with_an_example() -> None:
         assert ">>> " in (value.__doc__ or ""), name
 
 
-@pytest.mark.parametrize("name", ["run", "test", "check", "bench"])
+@pytest.mark.parametrize("name", ["run", "test", "check", "bench", "measure"])
 def test_the_scripts_are_there_and_can_be_run(name: str) -> None:
     script = ROOT / "scripts" / name
     assert script.stat().st_mode & 0o111
