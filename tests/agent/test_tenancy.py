@@ -370,6 +370,7 @@ def test_a_rate_is_kept_by_each_caller_on_every_port(tmp_path: Path) -> None:
         assert "key='retry-after', value='1'" in str(caught.value.trailing_metadata())
         assert tenants.http("OFREP", BULK, {}, **bearer(TOKEN_B))[0] == 200
         assert tenants.metric('wigwag_requests_refused_total{reason="rate"}') == 3
+        tenants.agent.wait_for_log(lambda line: line["msg"] == "requests refused")
         told_lines = [line for line in tenants.agent.lines if line["msg"] == "requests refused"]
         assert 1 <= len(told_lines) <= monotonic() - start + 1
 
