@@ -215,4 +215,4 @@ def test_pages_have_commands_and_their_languages_are_known() -> None:
     languages = {
         language for path in PAGES for language in re.findall(r"^```([^\s`]+)", path.read_text(), re.MULTILINE)
     }
-    assert languages <= {"sh", "console", "python", "py", "yaml", "json", "hcl", "html"}
+    assert languages <= {"sh", "console", "python", "py", "yaml", "json", "hcl", "html", "toml"}

@@ -26,6 +26,8 @@ from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.pipeline.watch import Manners, closing
 from wigwag.sources import blob, grpc, http, kinds
+from wigwag.sources.builtin.grpc import grpc_watch
+from wigwag.sources.builtin.http import http_watch
 from wigwag.sources.source import Source
 from wigwag.wire.client.http1 import Limits
 from wigwag.wire.http import Early, Handler, Reply, Request
@@ -34,7 +36,7 @@ from wigwag.wire.listen import Listener
 from wigwag.wire.server import Server, serve
 
 if TYPE_CHECKING:
-    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kind import Documents
 
 EPOCH = 1_700_000_000.0
 DAY = 86_400.0
@@ -177,9 +179,9 @@ class Lab:
         if source.provider == "http":
             limits = Limits(head=self.patience, idle=self.patience, total=self.patience)
             means = http.Means(tap, self.wall, self.random, environment={}, limits=limits)
-            return http.watch_http(kinds._http_watch(source), means)
+            return http.watch_http(http_watch(source), means)
         if source.provider == "grpc":
-            return grpc.watch_grpc(kinds._grpc_watch(source), grpc.Means(tap, self.random, self.patience))
+            return grpc.watch_grpc(grpc_watch(source), grpc.Means(tap, self.random, self.patience))
         watch = blob.BlobWatch(source.address, told.interval, told.seed, told.most, told.cert_path)
         return blob.watch_blob(watch, blob.Means(tap, self.wall, self.random, os.environ, 5.0, self.patience))
 

@@ -25,8 +25,8 @@ from wigwag.pipeline.spec import UNCHANGED, Trouble
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.kubernetes.hub import Hub
+from wigwag.sources.kubernetes.names import SELF
 from wigwag.sources.source import Settings, Source
-from wigwag.sources.uris import SELF
 
 WHO = Identity("team", "shop-1")
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}

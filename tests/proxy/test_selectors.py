@@ -8,7 +8,7 @@ import pytest
 
 from wigwag.errors import UsageError
 from wigwag.proxy.options import KINDS, ProxyOptions
-from wigwag.proxy.selectors import _FORMS, Selectors
+from wigwag.proxy.selectors import Selectors
 
 
 def selectors(**options: object) -> Selectors:
@@ -67,7 +67,10 @@ def test_further_kinds_can_be_allowed() -> None:
 
 
 def test_every_kind_has_a_form_to_tell() -> None:
-    assert set(_FORMS) == set(KINDS)
+    assert selectors(allow=KINDS).accepted == (
+        "core.openfeature.dev/NAMESPACE/NAME or configmap/NAMESPACE/NAME or file:PATH or https://… or grpc://HOST:PORT"
+        " or consul://HOST:PORT/KEY or gs://BUCKET/OBJECT or azblob://CONTAINER/OBJECT or s3://BUCKET/OBJECT"
+    )
 
 
 def test_a_kind_that_is_none_is_refused_at_start() -> None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.simulation.model import Layer
     from tests.simulation.schedule import Setting, Step
     from wigwag.agent.state.file import Entry
-    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
     from wigwag.wire.http import Early, Handler
     from wigwag.wire.listen import Listener

@@ -20,8 +20,11 @@ from wigwag.sources.document import Document
 from wigwag.sources.kinds import documents, prepare
 from wigwag.sources.source import Settings, Source, parse_sources
 
+PLUGINS = ("importlib.metadata",)
+"""What is loaded to look for plug-ins."""
 EMPTY = b'{"flags": {}}'
 KINDS = ("wigwag.sources.http", "wigwag.sources.grpc", "wigwag.sources.blob", "wigwag.sources.oauth", "obstore")
+CONSUL = ("wigwag.sources.consul.keys", "wigwag.sources.consul.access", "wigwag.wire.client.client")
 KUBE = ("wigwag.kube.client", "wigwag.kube.follow", "wigwag.sources.kubernetes.objects")
 
 
@@ -104,7 +107,7 @@ print(*sys.modules)
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "wigwag.sources.file" in output.split()
-    assert {*KINDS, *KUBE} & set(output.split()) == set()
+    assert {*KINDS, *CONSUL, *KUBE, *PLUGINS} & set(output.split()) == set()
 
 
 class TestPrepare:

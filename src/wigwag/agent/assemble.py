@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wigwag.pipeline.spec import Watcher
     from wigwag.serve.snapshot import Extent
     from wigwag.sources.document import AnyDocument
-    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
 
     Load = Callable[[Source, AnyDocument], FlagSet]

@@ -64,11 +64,11 @@ async def reach(
 
     async def asked(source: Source) -> Reached:
         began = clock.now()
+        facts = source.provider in FACTS
         try:
-            prepare([source], remark)
+            prepare([] if facts else [source], remark)
         except UsageError as error:
             return Reached(source, "skipped", error=str(error).removeprefix(f"source {source.name}: "))
-        facts = source.provider in FACTS
         for told in too_strict([] if facts else [source], options.stale_after):
             remark(told)
         found = await _first(source, hub, patience)

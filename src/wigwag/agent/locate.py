@@ -26,15 +26,15 @@ from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
 from wigwag.sources.document import AnyDocument, Document, Merged
+from wigwag.sources.kubernetes.names import SELF
 from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source, parse_sources
-from wigwag.sources.uris import SELF
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from wigwag.agent.options import AgentOptions
-    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kind import Documents
     from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.notify import Notifier
 

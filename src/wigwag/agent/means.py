@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from wigwag.agent.facts import Stream
     from wigwag.serve.opening import Serve
-    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
 
 

@@ -18,7 +18,7 @@ from wigwag.cli.documents import read_document, title
 from wigwag.cli.terminal import remark
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.dump import Dumped, restore
-from wigwag.sources.uris import provider_of
+from wigwag.sources.kinds import kind_of_uri
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -91,7 +91,8 @@ def is_source(name: str) -> bool:
     >>> is_source("unix:/run/flags.sock"), is_source("flags.json"), is_source("file:flags.json")
     (True, False, False)
     """
-    return "://" in name or provider_of(name) not in ("", "file")
+    kind = kind_of_uri(name)
+    return "://" in name or (kind is not None and kind.name != "file")
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:

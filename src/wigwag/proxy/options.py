@@ -6,9 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from wigwag.options import duration, natural, option, port_number, positional, positive
+from wigwag.sources.kinds import BUILT_IN
 
-KINDS = ("kubernetes", "configmap", "file", "http", "grpc", "consul", "gcs", "azblob", "s3")
-"""What a selector may be allowed to name."""
+USUAL = ("kubernetes", "file")
+"""What a selector may name in any case."""
+KINDS = tuple(kind.name for kind in sorted(BUILT_IN, key=lambda kind: not kind.prefix) if not kind.internal)
+"""What a selector may be allowed to name, Kubernetes first; plug-ins come on top."""
+_FURTHER = [kind for kind in KINDS if kind not in USUAL]
 MANAGEMENT_PORT = 8016
 
 
@@ -88,7 +92,7 @@ class ProxyOptions:
     )
     allow: tuple[str, ...] = option(
         (),
-        "a further kind of target: configmap, http, grpc, consul, gcs, azblob or s3; may be repeated",
+        f"a further kind of target: {', '.join(_FURTHER[:-1])} or {_FURTHER[-1]}; may be repeated",
         metavar="KIND",
     )
     file_root: str = option("", "the directory that file: targets must be in; without it, any file", metavar="DIR")

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from wigwag.proxy.options import ProxyOptions
     from wigwag.proxy.permissions import Reviewer
-    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
     from wigwag.wire.server import Server
 

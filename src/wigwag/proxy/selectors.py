@@ -14,32 +14,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.errors import UsageError
-from wigwag.proxy.options import KINDS
-from wigwag.sources.kinds import prepare
+from wigwag.proxy.options import KINDS, USUAL
+from wigwag.sources.kinds import kind_named, kind_of, prepare
+from wigwag.sources.plugins import is_installed
 from wigwag.sources.source import Source, read_source
 
 if TYPE_CHECKING:
     from wigwag.proxy.options import ProxyOptions
+    from wigwag.sources.kind import SourceKind
 
 LONGEST = 1024
-_USUAL = ("kubernetes", "file")
-_FORMS = {
-    "kubernetes": "core.openfeature.dev/NAMESPACE/NAME",
-    "configmap": "configmap/NAMESPACE/NAME",
-    "file": "file:PATH",
-    "http": "https://…",
-    "grpc": "grpc://HOST:PORT",
-    "consul": "consul://HOST:PORT/KEY",
-    "gcs": "gs://BUCKET/OBJECT",
-    "azblob": "azblob://CONTAINER/OBJECT",
-    "s3": "s3://BUCKET/OBJECT",
-}
 
 
 class Selectors(Struct, frozen=True):
     """Which selectors are good, and what they name."""
 
-    kinds: tuple[str, ...] = _USUAL
+    kinds: tuple[str, ...] = USUAL
     root: str = ""
     """The directory that files must be in, as an absolute path; empty: any."""
     most: int = 16 << 20
@@ -49,9 +39,10 @@ class Selectors(Struct, frozen=True):
     def of(cls, options: ProxyOptions) -> Selectors:
         """Read the options."""
         for kind in options.allow:
-            if kind not in KINDS:
+            if kind not in KINDS and not is_installed(kind):
                 raise UsageError(f"--allow: {kind!r} is no kind of target; known are {', '.join(KINDS)}")
-        kinds = tuple(kind for kind in KINDS if kind in (*_USUAL, *options.allow))
+        others = dict.fromkeys(kind_named(kind).name for kind in options.allow if kind not in KINDS)
+        kinds = (*(kind for kind in KINDS if kind in (*USUAL, *options.allow)), *others)
         root = os.path.realpath(options.file_root) if options.file_root else ""
         if root and not os.path.isdir(root):  # noqa: PTH112 - the path stays text
             raise UsageError(f"--file-root: there is no directory {options.file_root}")
@@ -64,7 +55,7 @@ class Selectors(Struct, frozen=True):
         if len(selector) > LONGEST or not selector.isprintable():
             raise UsageError(f"a selector has at most {LONGEST} characters, and no control characters")
         try:
-            source = read_source(selector)
+            source = read_source(selector, self._plugins())  # only what is allowed: a subscriber loads no code
         except UsageError as error:
             raise UsageError(f"the selector names no target: {error}; accepted here: {self.accepted}") from None
         if source.provider not in self.kinds:
@@ -76,7 +67,10 @@ class Selectors(Struct, frozen=True):
     @property
     def accepted(self) -> str:
         """The forms of selectors that are good."""
-        return " or ".join(_FORMS[kind] for kind in self.kinds)
+        return " or ".join(kind_of(kind).form for kind in self.kinds)
+
+    def _plugins(self) -> list[SourceKind]:
+        return [kind_of(kind) for kind in self.kinds if kind not in KINDS]
 
     def _inside(self, source: Source) -> Source:
         """Check where a path leads now. Links may be turned later, so the root is checked again at every reading."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wigwag.proxy.documents import Passed
     from wigwag.proxy.options import ProxyOptions
     from wigwag.serve.relay import Encode
-    from wigwag.sources.kinds import Documents
+    from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
 
     Picture = Mapping[Source, Passed]

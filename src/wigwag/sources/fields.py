@@ -16,11 +16,11 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import fields
 
 from wigwag.errors import UsageError
-from wigwag.sources.uris import SELF
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from wigwag.sources.kind import SourceKind
     from wigwag.sources.uris import Place
 
     Remark = Callable[[str], object]
@@ -29,20 +29,6 @@ LONGEST_INTERVAL = 86400
 _EXAMPLE = '[{"uri": "flags.json", "provider": "file"}]'
 _Natural = Annotated[int, Meta(ge=0)]
 _PLACE = re.compile(r" - at `\$([^`]*)`")
-_BLOB = {"interval", "intervalSeed", "certPath", "maxBytes"}
-_OBJECTS = {"onDelete", "maxBytes"}
-_USED = {
-    "file": {"maxBytes"},
-    "http": {*_BLOB, "authHeader", "headers", "timeoutS", "oauth", "tokenFile"},
-    "grpc": {"headers", "tls", "certPath", "providerID", "selector", "maxMsgSize", "incrementalUpdates", "tokenFile"},
-    "s3": _BLOB,
-    "gcs": _BLOB,
-    "azblob": _BLOB,
-    "consul": {"authHeader", "tls", "certPath", "maxBytes"},
-    "kubernetes": _OBJECTS,
-    "configmap": _OBJECTS,
-    SELF: _OBJECTS,
-}
 _EVERYWHERE = {"uri", "provider", "required", "optional"}
 _REMEDIES = {
     "interval": f"whole seconds from poll to poll, at most {LONGEST_INTERVAL} (a day)",
@@ -111,13 +97,13 @@ class Element(Struct, frozen=True):
         """Make an error that names a field of this element."""
         return UsageError(f"--sources: {self.where}{member}: {why}")
 
-    def check(self, found: Place, remark: Remark) -> None:
+    def check(self, kind: SourceKind, place: Place, remark: Remark) -> None:
         """See that the fields make sense together, for a source of this kind."""
-        for member, why in _contradictions(self.fields, found):
+        for member, why in _contradictions(self.fields, kind, place):
             raise self.refuse(f".{member}", why)
         for name in self.fields.given():
-            if name not in _USED[found.provider] | _EVERYWHERE:
-                remark(f"--sources: {self.where}.{name} has no effect on a source of the kind {found.provider}")
+            if name not in kind.fields | _EVERYWHERE:
+                remark(f"--sources: {self.where}.{name} has no effect on a source of the kind {kind.name}")
         if self.fields.oauth and self.fields.auth_header:
             remark(f"--sources: {self.where}.authHeader has no effect: oauth brings its own")
 
@@ -176,14 +162,11 @@ def _placed(message: str, where: str) -> str:
     return f"{where}{path}: {said[:1].lower()}{said[1:]}{f'; it is {remedy}' if remedy else ''}"
 
 
-def _contradictions(told: Fields, found: Place) -> Iterator[tuple[str, str]]:
+def _contradictions(told: Fields, kind: SourceKind, place: Place) -> Iterator[tuple[str, str]]:
     """Return the fields that cannot be meant so, and why."""
     if told.required is not None and told.optional is not None and told.required == told.optional:
         yield "optional", "says the opposite of required; leave one of them out"
-    if found.provider == "grpc" and told.cert_path and not (told.tls or found.tls):
-        yield "certPath", 'needs TLS; add "tls": true'
-    if found.provider == "http" and told.cert_path and not (found.address or found.name).startswith("https:"):
-        yield "certPath", "needs TLS; write https:// in uri"
+    yield from kind.contradictions(told, place)
     if told.token_file and (told.oauth or told.auth_header or "authorization" in map(str.lower, told.headers)):
         yield "tokenFile", "is one of several credentials; leave out authHeader, oauth and the header Authorization"
     yield from _unsendable(told)

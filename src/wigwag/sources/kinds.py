@@ -1,42 +1,98 @@
-"""Documents of a source, whatever kind it is.
+"""The kinds of sources: the list of those built in, how one is found, and what is done with a source of any kind.
 
-Kinds are imported when the first source of them is followed: an agent on a file loads no HTTP client, no gRPC and no
-store of blobs. What a kind needs and does not have is found out before anything is served.
+Records of kinds are light; what they need is imported when the first source of them is watched: an agent on a file
+loads no HTTP client, no gRPC and no store of blobs. What a kind needs and does not have is found before anything is
+served. Entry points of other packages are looked at only for a name that is not built in, so nothing replaces a
+built-in kind, and nobody pays for plug-ins who has none.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from dataclasses import replace
-from importlib.resources import files
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
-from wigwag.flags.document import format_of
-from wigwag.pipeline.spec import UNCHANGED
-from wigwag.pipeline.watch import closing
-from wigwag.sources.document import Document
-from wigwag.sources.source import DEMO
-from wigwag.sources.uris import BLOBS, SELF
+from wigwag.sources import plugins
+from wigwag.sources.builtin.blob import AZBLOB, GCS, S3
+from wigwag.sources.builtin.consul import CONSUL
+from wigwag.sources.builtin.demo import DEMO
+from wigwag.sources.builtin.file import FILE
+from wigwag.sources.builtin.grpc import GRPC
+from wigwag.sources.builtin.http import HTTP
+from wigwag.sources.builtin.kubernetes import CONFIGMAP, KUBERNETES, KUBERNETES_SELF
+from wigwag.sources.kind import SharedClients
+from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from wigwag.pipeline.spec import Trouble, Unchanged
-    from wigwag.sources.consul.keys import ConsulWatch
-    from wigwag.sources.document import AnyDocument
-    from wigwag.sources.fields import OAuth as Granted
-    from wigwag.sources.grpc import GrpcWatch
-    from wigwag.sources.http import HttpWatch
+    from wigwag.sources.kind import Documents, SourceKind
     from wigwag.sources.kubernetes.hub import Hub
-    from wigwag.sources.kubernetes.objects import ObjectsWatch
     from wigwag.sources.notify import Notifier
-    from wigwag.sources.oauth import OAuth
     from wigwag.sources.source import Source
 
-    Documents = AsyncIterator[AnyDocument | Trouble | Unchanged]
+BUILT_IN: tuple[SourceKind, ...] = (
+    FILE,
+    HTTP,
+    GRPC,
+    CONSUL,
+    GCS,
+    AZBLOB,
+    S3,
+    KUBERNETES,
+    CONFIGMAP,
+    KUBERNETES_SELF,
+    DEMO,
+)
+"""Every kind that comes with wigwag; messages list them in this order."""
+_BY_NAME = {name: kind for kind in BUILT_IN for name in kind.names}
+_BY_SCHEME = {scheme: kind for kind in BUILT_IN for scheme in kind.schemes}
+_TAKEN = frozenset({*_BY_NAME, *_BY_SCHEME})
+
+
+def kind_of(provider: str) -> SourceKind:
+    """Return the kind of a source by the provider it was given."""
+    return _BY_NAME.get(provider) or plugins.load(provider, _TAKEN)
+
+
+def kind_named(provider: str) -> SourceKind:
+    """Return the kind that `provider` in `--sources` names."""
+    kind = _BY_NAME.get(provider)
+    if kind is None and plugins.is_installed(provider):
+        return plugins.load(provider, _TAKEN)
+    if kind is None or kind.internal:
+        known = [name for each in BUILT_IN if not each.internal for name in each.names]
+        raise UsageError(f"unknown provider {provider!r}; known are {', '.join((*known, *plugins.installed()))}")
+    return kind
+
+
+def kind_of_uri(uri: str, others: Iterable[SourceKind] | None = None) -> SourceKind | None:
+    """Return the kind of source that a URI names by its beginning; None, if it names none.
+
+    With `others`, of the plug-ins only these are considered, and none is loaded.
+
+    >>> [kind and kind.name for kind in map(kind_of_uri, ("unix:/run/flags.sock", "s3://bucket/a.json", "a.json"))]
+    ['grpc', 's3', None]
+    """
+    scheme, colon, _ = uri.partition(":")
+    kind = next((each for each in BUILT_IN if each.prefix and uri.startswith(each.prefix)), None)
+    if kind is None and colon:
+        kind = _BY_SCHEME.get(scheme)
+        if kind is None and others is not None:
+            return next((each for each in others if scheme in each.schemes), None)
+        if kind is None and scheme not in _TAKEN and plugins.is_installed(scheme):
+            other = plugins.load(scheme, _TAKEN)
+            return other if scheme in other.schemes else None
+    return kind
+
+
+def uri_kind(uri: str, others: Iterable[SourceKind] | None = None) -> SourceKind:
+    """Return the kind of source that a URI names; `UsageError` says how to write one. See `kind_of_uri`."""
+    kind = kind_of_uri(uri, others)
+    if kind is None:
+        *forms, last = (form for each in BUILT_IN for form in each.forms)
+        raise UsageError(f"cannot tell what {shown(uri)!r} is; write {', '.join(forms)} or {last}")
+    return kind
 
 
 def prepare(
@@ -44,17 +100,11 @@ def prepare(
 ) -> None:
     """Refuse sources that can never answer in this installation and environment; tell what will have no effect."""
     for source in sources:
+        prefix = f"source {source.name}: "
         try:
-            if source.provider in BLOBS:
-                _prepare_blob(source, remark, environment)
-            elif source.provider == "consul":
-                _prepare_consul(source, remark, environment)
-            elif source.provider in KUBERNETES:
-                _prepare_kubernetes(source, environment)
-            elif source.provider in _CHECKS:
-                _CHECKS[source.provider](source)
+            kind_of(source.provider).prepare(source, lambda text, prefix=prefix: remark(prefix + text), environment)  # type: ignore[misc]
         except UsageError as error:
-            raise UsageError(f"source {source.name}: {error}") from None
+            raise UsageError(f"{prefix}{error}") from None
 
 
 def documents(source: Source, hub: Hub | None = None, notifier: Notifier | None = None) -> Documents:
@@ -62,164 +112,9 @@ def documents(source: Source, hub: Hub | None = None, notifier: Notifier | None 
 
     With a hub, sources in Kubernetes share what they ask its API server with; with a notifier, files share inotify.
     """
-    if source.provider in KUBERNETES:
-        return _kubernetes(source, hub)
-    if source.provider == "file":
-        return _file(source, notifier)
-    return _KINDS[source.provider](source)
+    return kind_of(source.provider).watch(source, SharedClients(hub, notifier))
 
 
 def heartbeat(source: Source) -> float:
     """Return how many seconds may pass until a source that is well says that its flags still hold."""
-    if source.provider == "consul":
-        return _consul_watch(source, os.environ).access.heartbeat
-    return _HEARTBEATS.get(source.provider, source.settings.interval)
-
-
-async def _demo(_: Source) -> Documents:
-    yield Document(files("wigwag").joinpath("demo.json").read_bytes(), "json")
-    while True:  # it never changes
-        await asyncio.sleep(_HEARTBEATS[DEMO])
-        yield UNCHANGED
-
-
-async def _file(source: Source, notifier: Notifier | None) -> Documents:
-    from wigwag.sources.file import FileWatch, watch_file
-    from wigwag.sources.follow import Means
-
-    spec = FileWatch(source.address, source.settings.most, root=source.settings.root)
-    kind = format_of(source.name)
-    async with closing(watch_file(spec, Means(notifier=notifier))) as stream:
-        async for item in stream:
-            yield Document(item, kind) if isinstance(item, bytes) else item
-
-
-def _http(source: Source) -> Documents:
-    from wigwag.sources.http import watch_http
-
-    return watch_http(_http_watch(source))
-
-
-def _grpc(source: Source) -> Documents:
-    from wigwag.sources.grpc import watch_grpc
-
-    return watch_grpc(_grpc_watch(source))
-
-
-def _blob(source: Source) -> Documents:
-    from wigwag.sources.blob import BlobWatch, watch_blob
-
-    told = source.settings
-    return watch_blob(BlobWatch(source.address, told.interval, told.seed, told.most, told.cert_path))
-
-
-def _consul(source: Source) -> Documents:
-    from wigwag.sources.consul.keys import watch_consul
-
-    return watch_consul(_consul_watch(source, os.environ))
-
-
-def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch:
-    from wigwag.sources.consul.keys import ConsulWatch
-    from wigwag.sources.consul.place import locate
-
-    told = source.settings
-    found = locate(source.address, environment, tls=told.tls, auth_header=told.auth_header, ca_path=told.cert_path)
-    return ConsulWatch(found.access, found.name, told.most)
-
-
-def _http_watch(source: Source) -> HttpWatch:
-    from wigwag.sources.http import HttpWatch
-
-    told = source.settings
-    return HttpWatch(
-        source.address,
-        headers=told.headers,
-        auth_header=told.auth_header,
-        interval=told.interval,
-        seed=told.seed,
-        timeout=told.timeout,
-        oauth=None if told.oauth is None else _oauth(told.oauth),
-        most=told.most,
-        ca_path=told.cert_path,
-        token_file=told.token_file,
-    )
-
-
-def _oauth(told: Granted) -> OAuth:
-    from wigwag.sources.oauth import OAuth
-
-    found = OAuth(told.client_id, told.client_secret, told.token_url, told.folder)
-    return replace(found, reload_delay=told.reload_delay) if told.reload_delay else found
-
-
-def _grpc_watch(source: Source) -> GrpcWatch:
-    from wigwag.sources.grpc import GrpcWatch
-
-    told = source.settings
-    return GrpcWatch(
-        source.address,
-        tls=told.tls,
-        cert_path=told.cert_path,
-        provider_id=told.provider_id,
-        selector=told.selector,
-        max_message=told.max_message,
-        headers=told.headers,
-        token_file=told.token_file,
-    )
-
-
-def _check_grpc(source: Source) -> None:
-    from wigwag.sources.grpc import check
-
-    check(_grpc_watch(source))
-
-
-KUBERNETES = ("kubernetes", "configmap", SELF)
-_HEARTBEATS = {DEMO: 1.0, "file": 5.0, "grpc": 30.0, **dict.fromkeys(KUBERNETES, 75.0)}
-"""Of kinds that are not polled at an interval of their own."""
-_CHECKS: Mapping[str, Callable[[Source], object]] = {"http": _http_watch, "grpc": _check_grpc}
-_KINDS: Mapping[str, Callable[[Source], Documents]] = {
-    DEMO: _demo, "http": _http, "grpc": _grpc, **dict.fromkeys(BLOBS, _blob), "consul": _consul
-}  # fmt: skip
-
-
-def _kubernetes(source: Source, hub: Hub | None) -> Documents:
-    from wigwag.sources.kubernetes.hub import alone
-    from wigwag.sources.kubernetes.objects import watch_objects
-
-    return watch_objects(_objects_watch(source), alone if hub is None else hub.watch)
-
-
-def _objects_watch(source: Source) -> ObjectsWatch:
-    from wigwag.sources.kubernetes.objects import ObjectsWatch
-    from wigwag.sources.kubernetes.place import read_place
-
-    if source.provider == SELF:
-        raise UsageError("what a pod's annotations name can be found by its own agent only; name the FeatureFlag")
-    told = source.settings
-    return ObjectsWatch(read_place(source.name, source.provider), told.on_delete == "remove", told.most)
-
-
-def _prepare_kubernetes(source: Source, environment: Mapping[str, str]) -> None:
-    from wigwag.kube.discover import find_cluster
-
-    if source.provider != SELF:
-        _objects_watch(source)
-    find_cluster(environment)
-
-
-def _prepare_blob(source: Source, remark: Callable[[str], object], environment: Mapping[str, str]) -> None:
-    from wigwag.sources.blob_place import locate
-
-    if find_spec("obstore") is None:
-        raise UsageError("blob stores need an extra; install wigwag[blob]")
-    for name, why in locate(source.address, environment).unused:
-        remark(f"source {source.name}: the option {name} has no effect{why}")
-
-
-def _prepare_consul(source: Source, remark: Callable[[str], object], environment: Mapping[str, str]) -> None:
-    from wigwag.sources.consul.place import unused
-
-    for why in unused(_consul_watch(source, environment).access, environment):
-        remark(f"source {source.name}: {why}")
+    return kind_of(source.provider).heartbeat(source)

@@ -14,10 +14,13 @@ from msgspec.structs import fields
 
 from wigwag.errors import UsageError
 from wigwag.sources.fields import Element, Fields, OAuth, read_elements
-from wigwag.sources.uris import Place, check_provider, place, read_uri
+from wigwag.sources.kinds import kind_named, kind_of, uri_kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from wigwag.sources.kind import SourceKind
+    from wigwag.sources.uris import Place
 
 DEMO = "demo"
 MOST = 64 << 20
@@ -91,15 +94,15 @@ def parse_sources(
     return tuple(Source(at.name, at.provider, n, settings, need) for n, (at, settings, need) in enumerate(found))
 
 
-def read_source(uri: str) -> Source:
-    """Return the source that a URI alone names."""
-    found = read_uri(uri)
+def read_source(uri: str, others: Iterable[SourceKind] | None = None) -> Source:
+    """Return the source that a URI alone names. With `others`, no plug-in is loaded, and of those only these count."""
+    found = uri_kind(uri, others).place(uri)
     return Source(found.name, found.provider, settings=_plain_settings(found))
 
 
 def _from_uri(uri: str) -> tuple[Place, Settings, bool]:
     try:
-        found = read_uri(uri)
+        found = uri_kind(uri).place(uri)
     except UsageError as error:
         raise UsageError(f"--uri: {error}") from None
     return found, _plain_settings(found), True
@@ -114,12 +117,12 @@ def _plain_settings(found: Place) -> Settings:
 def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[Place, Settings, bool]:
     told, member = element.fields, ".provider"
     try:
-        check_provider(told.provider)
+        kind = kind_named(told.provider)
         member = ".uri"
-        found = place(told.uri, told.provider)
+        found = kind.place(told.uri)
     except UsageError as error:
         raise element.refuse(member, str(error)) from None
-    element.check(found, remark)
+    element.check(kind_of(found.provider), found, remark)
     return found, _settings(told, found), not told.optional and told.required is not False
 
 

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from wigwag.errors import UsageError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.sources.uris import CONFIG, FLAGS
+from wigwag.sources.kubernetes.names import CONFIG, FLAGS
 
 if TYPE_CHECKING:
     from wigwag.kube.kinds import Kind

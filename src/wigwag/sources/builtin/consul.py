@@ -1,0 +1,71 @@
+"""Keys of Consul: `consul://HOST:PORT/KEY`, or `consuls://…` for TLS."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError
+from wigwag.sources.kind import SourceKind
+from wigwag.sources.uris import split_uri, visible_place, without_user
+from wigwag.wire.client.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wigwag.sources.consul.keys import ConsulWatch
+    from wigwag.sources.kind import Documents, SharedClients, Warn
+    from wigwag.sources.source import Source
+    from wigwag.sources.uris import Place
+
+_SCHEMES = ("consul", "consuls")
+_FORM = "consul://HOST:PORT/KEY"
+
+
+def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch:
+    from wigwag.sources.consul.keys import ConsulWatch
+    from wigwag.sources.consul.place import locate
+
+    settings = source.settings
+    place = locate(
+        source.address,
+        environment,
+        tls=settings.tls,
+        auth_header=settings.auth_header,
+        ca_path=settings.cert_path,
+    )
+    return ConsulWatch(place.access, place.name, settings.most)
+
+
+def _watch(source: Source, _shared: SharedClients) -> Documents:
+    from wigwag.sources.consul.keys import watch_consul
+
+    return watch_consul(_consul_watch(source, os.environ))
+
+
+def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
+    from wigwag.sources.consul.place import unused
+
+    for why in unused(_consul_watch(source, environment).access, environment):
+        warn(why)
+
+
+def _parse(uri: str) -> Place:
+    """Read the address of a key; `consul.place` reads the rest of what it says."""
+    parts = split_uri(uri)
+    if parts.scheme not in _SCHEMES or not parts.path.strip("/"):
+        raise UsageError(f"{shown(uri)!r} names no key of Consul; write {_FORM}, or KEY/ for all below")
+    bare, header = without_user(uri, parts)
+    return visible_place(bare, "consul", header)
+
+
+CONSUL = SourceKind(
+    name="consul",
+    schemes=_SCHEMES,
+    forms=(_FORM,),
+    parse=_parse,
+    watch=_watch,
+    fields=frozenset({"authHeader", "tls", "certPath", "maxBytes"}),
+    prepare=_prepare,
+    heartbeat=lambda source: _consul_watch(source, os.environ).access.heartbeat,
+)

@@ -1,0 +1,79 @@
+"""gRPC servers with flagd's sync service: `grpc://HOST:PORT`, `grpcs://…`, and the targets that gRPC knows."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError
+from wigwag.sources.kind import SourceKind
+from wigwag.sources.uris import Place, check_printable, without_scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from wigwag.sources.fields import Fields
+    from wigwag.sources.grpc import GrpcWatch
+    from wigwag.sources.kind import Documents, SharedClients, Warn
+    from wigwag.sources.source import Source
+
+_FORM = "grpc://HOST:PORT"
+_RESOLVERS = ("envoy", "dns", "uds", "unix", "unix-abstract", "ipv4", "ipv6", "passthrough", "xds")
+_SECRET = re.compile(r"(?!(?:unix|unix-abstract|uds):)(?:(?:\w+:/{0,3})?[^/]*@|[^?#]*[?#])")
+
+
+def grpc_watch(source: Source) -> GrpcWatch:
+    """Return what a source of this kind watches."""
+    from wigwag.sources.grpc import GrpcWatch
+
+    settings = source.settings
+    return GrpcWatch(
+        source.address,
+        tls=settings.tls,
+        cert_path=settings.cert_path,
+        provider_id=settings.provider_id,
+        selector=settings.selector,
+        max_message=settings.max_message,
+        headers=settings.headers,
+        token_file=settings.token_file,
+    )
+
+
+def _watch(source: Source, _shared: SharedClients) -> Documents:
+    from wigwag.sources.grpc import watch_grpc
+
+    return watch_grpc(grpc_watch(source))
+
+
+def _prepare(source: Source, _warn: Warn, _environment: Mapping[str, str]) -> None:
+    from wigwag.sources.grpc import check
+
+    check(grpc_watch(source))
+
+
+def _parse(uri: str) -> Place:
+    check_printable(uri)
+    target = without_scheme(uri, ("grpc://", "grpcs://"), _FORM)
+    if _SECRET.match(target):
+        raise UsageError("has credentials or a query in it, which gRPC does not know; send them in headers")
+    return Place(target, "grpc", tls=uri.startswith("grpcs://"))
+
+
+def _contradictions(fields: Fields, place: Place) -> Iterator[tuple[str, str]]:
+    if fields.cert_path and not (fields.tls or place.tls):
+        yield "certPath", 'needs TLS; add "tls": true'
+
+
+GRPC = SourceKind(
+    name="grpc",
+    schemes=("grpc", "grpcs", *_RESOLVERS),
+    forms=(_FORM, "grpcs://…"),
+    parse=_parse,
+    watch=_watch,
+    fields=frozenset({
+        "headers", "tls", "certPath", "providerID", "selector", "maxMsgSize", "incrementalUpdates", "tokenFile"
+    }),
+    contradictions=_contradictions,
+    prepare=_prepare,
+    heartbeat=lambda _: 30.0,
+)  # fmt: skip

@@ -1,0 +1,82 @@
+"""Web addresses: `http://…` and `https://…`, polled."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError
+from wigwag.sources.kind import SourceKind
+from wigwag.sources.uris import split_uri, visible_place, without_user
+from wigwag.wire.client.shown import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wigwag.sources.fields import Fields
+    from wigwag.sources.fields import OAuth as OAuthFields
+    from wigwag.sources.http import HttpWatch
+    from wigwag.sources.kind import Documents, SharedClients
+    from wigwag.sources.oauth import OAuth
+    from wigwag.sources.source import Source
+    from wigwag.sources.uris import Place
+
+
+def http_watch(source: Source) -> HttpWatch:
+    """Return what a source of this kind watches; `UsageError` if it never could."""
+    from wigwag.sources.http import HttpWatch
+
+    settings = source.settings
+    return HttpWatch(
+        source.address,
+        headers=settings.headers,
+        auth_header=settings.auth_header,
+        interval=settings.interval,
+        seed=settings.seed,
+        timeout=settings.timeout,
+        oauth=None if settings.oauth is None else _oauth(settings.oauth),
+        most=settings.most,
+        ca_path=settings.cert_path,
+        token_file=settings.token_file,
+    )
+
+
+def _oauth(fields: OAuthFields) -> OAuth:
+    from wigwag.sources.oauth import OAuth
+
+    oauth = OAuth(fields.client_id, fields.client_secret, fields.token_url, fields.folder)
+    return replace(oauth, reload_delay=fields.reload_delay) if fields.reload_delay else oauth
+
+
+def _watch(source: Source, _shared: SharedClients) -> Documents:
+    from wigwag.sources.http import watch_http
+
+    return watch_http(http_watch(source))
+
+
+def _parse(uri: str) -> Place:
+    """Read a web address; credentials in it are sent as a browser would send them."""
+    parts = split_uri(uri)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"{shown(uri)!r} is no web address; write https://HOST/PATH")
+    bare, header = without_user(uri, parts)
+    return visible_place(bare, "http", header)
+
+
+def _contradictions(fields: Fields, place: Place) -> Iterator[tuple[str, str]]:
+    if fields.cert_path and not (place.address or place.name).startswith("https:"):
+        yield "certPath", "needs TLS; write https:// in uri"
+
+
+HTTP = SourceKind(
+    name="http",
+    schemes=("http", "https"),
+    forms=("https://…",),
+    parse=_parse,
+    watch=_watch,
+    fields=frozenset({
+        "interval", "intervalSeed", "certPath", "maxBytes", "authHeader", "headers", "timeoutS", "oauth", "tokenFile"
+    }),
+    contradictions=_contradictions,
+    prepare=lambda source, _warn, _environment: http_watch(source),
+)  # fmt: skip
