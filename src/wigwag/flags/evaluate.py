@@ -139,12 +139,13 @@ def conclude(
 def _within(budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]) -> Json:
     """Evaluate a rule as one of many that share a budget."""
     allowance = min(program.steps, budget.steps)
-    run = program.run(now, clock, allowance)
+    run = Run(trunc(clock() if now is None else now) if program.reads_time else 0, allowance)
     try:
         return program.decide(context, run)
     finally:
         budget.steps -= allowance - run.steps
-        budget.refused = run.refused and allowance < program.steps
+        if run.refused or budget.refused:
+            budget.refused = run.refused and allowance < program.steps
 
 
 def _mapping(context: Any) -> Mapping[str, Json]:
