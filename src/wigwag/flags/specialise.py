@@ -1,4 +1,4 @@
-"""Faster closures for the forms that rules are full of: an attribute against a constant.
+"""Faster closures for the forms that rules are full of: attributes against constants, and a few more.
 
 Each must answer exactly as the operator's own function does; where the operands are not as expected it calls that
 function. A property test holds the two together. Some cost no more than the constant in the rule, whatever the data is;
