@@ -213,6 +213,18 @@ def test_evaluations_are_counted() -> None:
     assert 'feature_flag_reason="ERROR",error_type="FLAG_NOT_FOUND"} 1\n' in text
 
 
+def test_flags_that_are_asked_for_together_count_as_each_alone() -> None:
+    targeted = {**FLAG, "targeting": {"if": [{"in": ["@b.com", {"var": ["email"]}]}, "on"]}}
+    failing = {**FLAG, "targeting": {"no_such": []}}
+    flags = wigwag.load({"flags": {"a": FLAG, "b": targeted, "c": failing, "d": {**FLAG, "state": "DISABLED"}}})
+    together, alone = Metrics(), Metrics()
+    for email in ("x@b.com", "x@c.com"):
+        post(service(flags, metrics=together), BULK, {"context": {"email": email}})
+        for key in "abcd":
+            post(service(flags, metrics=alone), f"{BULK}/{key}", {"context": {"email": email}})
+    assert together.registry.render() == alone.registry.render()
+
+
 def test_event_streams_can_be_turned_off_or_moved() -> None:
     off = service(wigwag.load({"flags": {}}), streams=EventStreams(enabled=False))
     assert json.loads(post(off, BULK).body) == {"flags": [], "metadata": {}}

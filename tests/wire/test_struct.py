@@ -201,6 +201,47 @@ def test_what_is_remembered_of_attributes_is_bounded_and_never_what_can_change()
     assert not any(len(entry) > struct._REMEMBERED_SIZE for entry in struct._known)
 
 
+def test_attributes_that_always_differ_do_not_drive_out_those_that_repeat() -> None:
+    struct._known.clear()
+    struct._counts.clear()
+    gold = struct.encode({"tier": "gold"})
+    for number in range(10_000):
+        struct.decode(gold + struct.encode({"user": f"user-{number}", "age": number, "score": number / 7}))
+    assert [key for key, _ in struct._known.values()].count("tier") == 1
+    assert len(struct._known) <= 1 + 3 * struct._REMEMBERED_VALUES
+    assert sum(struct._counts.values()) == len(struct._known)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",  # no kind
+        b"\x1a\x02ab\x1a\x01c",  # two strings: the last one counts
+        b"\x1a\x00",
+        b"\x1a\x01",  # cut short
+        b"\x1a\x05ab",
+        b"\x1a\x01\xff",  # no UTF-8
+        b"\x11" + b"\0" * 8,
+        b"\x11" + b"\0" * 7,
+        b"\x11" + b"\0" * 8 + b"\x20\x01",
+        b"\x20\x01",
+        b"\x20\x80\x01",
+        b"\x1a\x80\x01" + b"x" * 128,
+    ],
+)
+def test_a_flat_attribute_is_read_as_the_official_parser_reads_it(value: bytes) -> None:
+    data = blob(1, blob(1, b"k") + blob(2, value))
+    try:
+        expected = struct_pb2.Struct.FromString(data)
+    except DecodeError:
+        with pytest.raises(MalformedError):
+            struct.decode(data)
+    else:
+        held = expected.fields["k"]
+        kind = held.WhichOneof("kind")
+        assert struct.decode(data) == {"k": getattr(held, kind) if kind else None}
+
+
 def test_a_list_can_hold_what_an_attribute_holds() -> None:
     """The bytes of an attribute that is remembered mean something else elsewhere."""
     entry = text(1, "tier") + blob(2, text(3, "gold"))

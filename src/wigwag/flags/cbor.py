@@ -29,7 +29,7 @@ def encode(value: Json, depth: int = 0) -> bytes:
     """
     kind = value.__class__
     if kind is str:
-        return _text(value)
+        return encode_text(value)
     if value is None or kind is bool:
         return b"\xf6" if value is None else b"\xf5" if value else b"\xf4"
     if kind is int:
@@ -41,7 +41,7 @@ def encode(value: Json, depth: int = 0) -> bytes:
     if kind is list:
         return _head(_ARRAY, len(value)) + b"".join(encode(item, depth + 1) for item in value)
     if kind is dict:
-        members = sorted((_text(key), encode(item, depth + 1)) for key, item in value.items())
+        members = sorted((encode_text(key), encode(item, depth + 1)) for key, item in value.items())
         return _head(_MAP, len(members)) + b"".join(key + item for key, item in members)
     raise RuleError(f"a {kind.__name__} is not a JSON value")
 
@@ -55,9 +55,14 @@ def _head(major: int, argument: int) -> bytes:
     raise RuleError("a length does not fit 64 bits")
 
 
-def _text(value: str) -> bytes:
+_HEADS = tuple(_head(_TEXT, length) for length in range(256))
+
+
+def encode_text(value: str) -> bytes:
+    """Return the encoding of a text."""
     encoded = value.encode("utf-8", "surrogatepass")
-    return _head(_TEXT, len(encoded)) + encoded
+    length = len(encoded)
+    return (_HEADS[length] if length < 256 else _head(_TEXT, length)) + encoded
 
 
 def _integer(value: int) -> bytes:

@@ -186,7 +186,7 @@ def _application(site: Site, name: str, function: Callable[[Json], Json], argume
         if bounded is not None:
             return bounded
         site.compiler.metered += name in COSTS
-        faster = specialise_metered(name, items, apply)
+        faster = specialise_metered(name, items, apply, site.compiler.limits.string_length)
         if faster is not None:
             return faster
         if len(items) == 2:
@@ -228,6 +228,8 @@ def _metered(name: str, function: Callable[[Json], Json]) -> Apply:
 
 
 def _plain_attribute(site: Site, name: str, argument: Json) -> str | None:
-    """Return the name if this is `{"var": "name"}` with nothing special about it."""
+    """Return the name if this is `{"var": "name"}` or `{"var": ["name"]}` with nothing special about it."""
+    if argument.__class__ is list and len(argument) == 1:
+        argument = argument[0]
     plain = name == "var" and argument.__class__ is str and argument and "." not in argument and argument != "$flagd"
     return argument if plain and site.scope.is_root else None

@@ -25,6 +25,8 @@ _NAMED = 8
 """Steps to look up a variable whose name is not in the rule."""
 _BITS = 9
 """Bits of an integer that one step encodes, as a power of two."""
+FREE_TEXT = 1 << _SEARCH
+"""Characters from which searching a text costs a step."""
 LONGEST_VERSION = 256
 _WRITTEN = 8
 """Steps to write a fraction as text, which may have hundreds of digits."""

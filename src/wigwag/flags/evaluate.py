@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from math import trunc
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import Struct
@@ -28,7 +29,7 @@ from wigwag.flags.model import (
     FlagType,
     Resolution,
 )
-from wigwag.flags.scope import LargeOperandError
+from wigwag.flags.scope import LargeOperandError, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,8 +120,12 @@ def conclude(
         if budget is not None:
             answer = _within(budget, program, context, now, clock)
         else:
+            run = None
+            if program.needs_run:
+                seconds = (clock() if now is None else now) if program.reads_time else 0
+                run = Run(trunc(seconds), program.steps)  # as `Program.run` does, without a call; `int` takes longer
             try:
-                answer = program.decide(context, program.run(now, clock) if program.needs_run else None)
+                answer = program.decide(context, run)
             except LargeOperandError:
                 answer = program.decide(context, program.run(now, clock))
         if answer.__class__ is not str and answer is not None:
@@ -134,12 +139,13 @@ def conclude(
 def _within(budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]) -> Json:
     """Evaluate a rule as one of many that share a budget."""
     allowance = min(program.steps, budget.steps)
-    run = program.run(now, clock, allowance)
+    run = Run(trunc(clock() if now is None else now) if program.reads_time else 0, allowance)
     try:
         return program.decide(context, run)
     finally:
         budget.steps -= allowance - run.steps
-        budget.refused = run.refused and allowance < program.steps
+        if run.refused or budget.refused:
+            budget.refused = run.refused and allowance < program.steps
 
 
 def _mapping(context: Any) -> Mapping[str, Json]:

@@ -172,11 +172,13 @@ class RootScope:
             return self._flagd(parts[1:], default)
         if len(parts) == 1:
             return _plain(parts[0], default)
+        if len(parts) == 2:
+            return _member(*parts, default)
         return lambda data, run: walk(data.get(parts[0]), parts[1:], default)
 
     def _flagd(self, parts: tuple[str, ...], default: Json) -> Fn:
         if parts == ("timestamp",):
-            return lambda data, run: run.now  # type: ignore[union-attr]
+            return timestamp
         if parts == ("flagKey",):
             flag_key = self._flag_key
             return lambda data, run: flag_key
@@ -250,6 +252,11 @@ class AroundScope:
         return AroundScope(self), lambda data, item: (data, item)
 
 
+def timestamp(data: Json, run: Run | None) -> Json:
+    """Return the time that a rule sees; one that reads it is always evaluated with a run."""
+    return run.now  # type: ignore[union-attr]
+
+
 def _plain(name: str, default: Json) -> Fn:
     if default is None:
         return lambda data, run: data.get(name)
@@ -257,5 +264,18 @@ def _plain(name: str, default: Json) -> Fn:
     def fn(data: Json, run: Run | None) -> Json:
         value = data.get(name)
         return default if value is None else value
+
+    return fn
+
+
+def _member(name: str, member: str, default: Json) -> Fn:
+    rest = (member,)
+
+    def fn(data: Json, run: Run | None) -> Json:
+        value = data.get(name)
+        if value.__class__ is dict:
+            value = value.get(member)
+            return default if value is None else value
+        return walk(value, rest, default)
 
     return fn

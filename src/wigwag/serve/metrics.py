@@ -11,7 +11,7 @@ from wigwag.serve.outcomes import no_rpc
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Resolution
     from wigwag.serve.outcomes import RpcLabels
@@ -34,6 +34,9 @@ class Recorder(Protocol):
 
     def evaluated(self, key: str, found: Resolution) -> None:
         """Take note of one."""
+
+    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
+        """Take note of all that one request asked for."""
 
 
 class Metrics:
@@ -99,6 +102,17 @@ class Metrics:
             self._reasons.add((PROVIDER, found.reason, ""))
         else:
             self._reasons.add((PROVIDER, found.reason, found.error))
+
+    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
+        """Count many evaluations: their reasons are few."""
+        count, reasons = self._impressions.add, dict[tuple[str, str | None], int]()
+        for key, found in answers:
+            reason, error = kind = found.reason, found.error
+            if error is None:
+                count((key, PROVIDER, reason, found.variant or ""))
+            reasons[kind] = reasons.get(kind, 0) + 1
+        for (reason, error), number in reasons.items():
+            self._reasons.add((PROVIDER, reason, error or ""), number)
 
     def stream_opened(self, selector: str, provider_id: str) -> tuple[str, str]:
         """Note that a sync stream began; return the labels it is counted under, which are short and not too many."""

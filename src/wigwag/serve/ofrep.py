@@ -7,6 +7,7 @@ GET  /ofrep/v1/sse?channels={set}       tells a client to fetch again
 
 from __future__ import annotations
 
+from functools import partial
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote_to_bytes
@@ -136,14 +137,15 @@ class Ofrep:
         return Reply(200, (*_JSON, (b"etag", etag)), items + self._dated(snapshot, flags, tail))
 
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
-        resolver, items, budget = self._resolver, [], flags.budget()
-        for key in snapshot.keep(selector, "keys", lambda: ordered_keys(flags)):
-            found = resolver.judge(snapshot, flags, key, None, context, budget)
+        items, budget, kept = [], flags.budget(), snapshot.form("ofrep")
+        keys = snapshot.keep(selector, "keys", lambda: ordered_keys(flags))
+        for key, found in self._resolver.judge_all(snapshot, flags, keys, context, budget):
             if budget.refused:
                 budget.refused = False
                 items.append(_error_body(key, "GENERAL", OVER_BUDGET, found.metadata))
                 continue
-            items.append(snapshot.encoded("ofrep", found, lambda found, key=key: _item(key, found)))  # type: ignore[misc]
+            known = kept.get(id(found))
+            items.append(known[1] if known else snapshot.encoded("ofrep", found, partial(_item, key)))
         return b'{"flags":[' + b",".join(items) + b"],"
 
     def _tail(self, snapshot: Snapshot, flags: FlagSet, selector: str) -> bytes:

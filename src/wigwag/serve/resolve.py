@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from wigwag.flags.evaluate import Budget
     from wigwag.flags.flagset import FlagSet
@@ -48,7 +48,8 @@ class Resolver:
     """Evaluates. `metadata` adds the snapshot's id and age to what answers say."""
 
     def __init__(self, metrics: Recorder, freshness: Freshness | None = None, *, metadata: bool = False) -> None:
-        self._evaluated, self._freshness, self._metadata = metrics.evaluated, freshness or AlwaysFresh(), metadata
+        self._metrics, self._freshness, self._metadata = metrics, freshness or AlwaysFresh(), metadata
+        self._evaluated = metrics.evaluated
 
     def resolve(
         self,
@@ -74,14 +75,27 @@ class Resolver:
     ) -> Resolution:
         """Evaluate a flag of a selection of a snapshot; flags that one request asks for together share a budget."""
         found = flags.resolve(key, type, None, context, None, budget)
-        if (
-            self._freshness.stale
-            and found.variant is not None
-            and self._origin(snapshot, flags, key) in self._freshness.stale
-        ):
-            found = snapshot.stale(found)
+        if self._freshness.stale:
+            found = self._marked(snapshot, flags, key, found)
         self._evaluated(key, found)
         return found
+
+    def judge_all(
+        self, snapshot: Snapshot, flags: FlagSet, keys: Iterable[str], context: Mapping[str, Any], budget: Budget
+    ) -> Iterator[tuple[str, Resolution]]:
+        """Evaluate flags of a selection of a snapshot as one request, each when the one before has been used."""
+        resolve, stale, answers = flags.resolve, self._freshness.stale, []
+        for key in keys:
+            found = resolve(key, None, None, context, None, budget)
+            answer = key, self._marked(snapshot, flags, key, found) if stale else found
+            answers.append(answer)
+            yield answer
+        self._metrics.evaluated_all(answers)
+
+    def _marked(self, snapshot: Snapshot, flags: FlagSet, key: str, found: Resolution) -> Resolution:
+        """Return a resolution as a stale one if its source is."""
+        stale = found.variant is not None and self._origin(snapshot, flags, key) in self._freshness.stale
+        return snapshot.stale(found) if stale else found
 
     def told(self, snapshot: Snapshot, flags: FlagSet) -> dict[str, Any]:
         """Return what an answer about many flags tells of their snapshot: its id, and the age of the oldest part."""

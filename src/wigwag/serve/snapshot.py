@@ -50,7 +50,7 @@ class Snapshot:
         self.flags, self.number, self.published, self._origins = flags, number, published, origins
         self.facts, self.extent = facts or _NOTHING, extent
         self._kept: dict[tuple[str, Hashable], Any] = {}
-        self._encoded: dict[tuple[str, int], tuple[Resolution, bytes]] = {}
+        self._encoded: dict[str, dict[int, tuple[Resolution, bytes]]] = {}
         self._stale: dict[int, tuple[Resolution, Resolution]] = {}
 
     @property
@@ -107,11 +107,18 @@ class Snapshot:
         """Return a resolution in a form, encoded once if it has a variant: those are prepared, and few."""
         if found.variant is None:
             return encode(found)
-        key = form, id(found)
-        kept = self._encoded.get(key)
+        encoded = self.form(form)
+        kept = encoded.get(id(found))
         if kept is None:
-            kept = self._encoded[key] = found, encode(found)  # with the resolution itself, so that its id stays its own
+            kept = encoded[id(found)] = found, encode(found)  # with the resolution itself, so that its id stays its own
         return kept[1]
+
+    def form(self, form: str) -> dict[int, tuple[Resolution, bytes]]:
+        """Return what is encoded in a form so far, by the id of the resolution."""
+        found = self._encoded.get(form)
+        if found is None:
+            found = self._encoded[form] = {}
+        return found
 
     def keep(self, selector: str, form: Hashable, make: Callable[[], T]) -> T:
         """Return what was made of a selection before, or make it now, and keep it unless the selector is made up."""

@@ -22,7 +22,7 @@ from wigwag.wire.client.shown import shown
 from wigwag.wire.rpc import RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
@@ -92,6 +92,13 @@ class Tracing:
         noted = self._noted
         noted.count += 1
         noted.key, noted.found = key, found
+
+    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
+        """Pass all on, and note them for the span that is open."""
+        self._recorder.evaluated_all(answers)
+        if answers:
+            self._noted.count += len(answers)
+            self._noted.key, self._noted.found = answers[-1]
 
     def methods(self, methods: Methods) -> dict[bytes, Method]:
         """Return the methods with spans around those that evaluate."""

@@ -36,8 +36,13 @@ _EXACT = float(1 << 53)
 MOST_VALUES = 10_000
 """Of one message, at any depth: each costs time that others wait for, and compressed they come by the million."""
 _REMEMBERED, _REMEMBERED_SIZE = 2048, 64
+_REMEMBERED_VALUES = 100
+"""Of one attribute: a user's name or address is hardly ever the same again, and to remember it takes longer than to
+read it."""
 _known: dict[bytes, tuple[str, Json]] = {}
 """Attributes by their bytes."""
+_counts: dict[str, int] = {}
+"""How many values of each attribute are remembered."""
 _CONSTANT = frozenset((str, int, float, bool))
 """What may be shared, because it cannot change."""
 
@@ -94,8 +99,8 @@ def _struct(
             size = data[middle + 1]
             if size < 0x80 and middle + 2 + size == stop:
                 key = data[position + 2 : middle].decode()
-                into[key] = value = _value(data, middle + 2, stop, depth, None, left)
-                if entry and value.__class__ in _CONSTANT:
+                into[key] = value = _flat(data, middle + 2, stop, depth, left)
+                if entry and _counts.get(key, 0) < _REMEMBERED_VALUES and value.__class__ in _CONSTANT:
                     _remember(entry, key, value)
                 position = stop
                 continue
@@ -107,11 +112,27 @@ def _struct(
     return into
 
 
+def _flat(data: bytes, position: int, end: int, depth: int, left: Iterator[int]) -> Json:
+    """Read a Value of less than 128 bytes, which mostly is one string or one number."""
+    size = end - position
+    field = data[position] if size > 1 else 0
+    if field == _STRING and data[position + 1] == size - 2:
+        next(left)
+        return data[position + 2 : end].decode()
+    if field == _NUMBER and size == 9:
+        next(left)
+        value = _unpack(data, position + 1)[0]
+        return int(value) if -_EXACT <= value <= _EXACT and value == int(value) else value
+    return _value(data, position, end, depth, None, left)
+
+
 def _remember(entry: bytes, key: str, value: Json) -> None:
     """Remember an attribute: most of a context's attributes are those of many other contexts."""
     if len(_known) >= _REMEMBERED:
         _known.clear()
+        _counts.clear()
     _known[entry] = key, value
+    _counts[key] = _counts.get(key, 0) + 1
 
 
 def _entry(data: bytes, position: int, end: int, depth: int, left: Iterator[int]) -> tuple[str, Json]:

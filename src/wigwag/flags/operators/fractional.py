@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mmh3 import hash as murmur3
 
-from wigwag.flags.cbor import encode
+from wigwag.flags.cbor import encode, encode_text
 from wigwag.flags.cost import hash_cost
 from wigwag.flags.expression import listing
 from wigwag.flags.scope import FLAGD, affordable, charge
@@ -38,6 +38,8 @@ _MIN_WEIGHT = -(1 << 63)
 TARGETING_KEY = "targetingKey"
 _SHORT = 256
 """Characters that are hashed for free."""
+_FEW_SHARES = 500
+"""Steps to add up shares that need no accounting in an evaluation without a budget."""
 
 
 class Shares(NamedTuple):
@@ -76,6 +78,8 @@ def split(site: Site, argument: Json) -> Fn:
         shares = _fixed_shares(items[explicit:])
         if shares is not None:
             return _explicit(site, items[0].fn, shares) if explicit else _shorthand(site, shares)
+        if explicit:
+            return _computed(site, items[0].fn, items[1:])
     values = listing(items) if items else site.expr(argument).fn
 
     return lambda data, run: examine(scope, values(data, run), data, run, version).variant
@@ -86,7 +90,8 @@ def examine(scope: Scope, values: Json, data: Json, run: Run | None, version: Fr
     inner, item = scope.innermost(data)
     if not inner.is_root and item.__class__ is not dict:
         return Bucket(None, None, (), None)
-    names = shorthand(inner, item, run)
+    by_text = values.__class__ is list and values and values[0].__class__ is str
+    names = None if by_text else shorthand(inner, item, run)
     charge(run, _cost(values, names, affordable(run)))
     return bucket(values, names, version)
 
@@ -94,20 +99,25 @@ def examine(scope: Scope, values: Json, data: Json, run: Run | None, version: Fr
 def _cost(values: Json, shorthand: tuple[str, str] | None, most: int) -> int:
     """Hashing the bucketing value, whichever it is, and adding up the shares."""
     first = values[0] if values.__class__ is list and values else values
-    shares = 4 + 2 * len(values) if values.__class__ is list else 0
-    return shares + hash_cost(first, most) + sum([hash_cost(name, most) for name in shorthand or ()])
+    shares = _shares_cost(len(values)) if values.__class__ is list else 0
+    total = shares + hash_cost(first, most)
+    return total + sum([hash_cost(name, most) for name in shorthand]) if shorthand else total
+
+
+def _shares_cost(operands: int) -> int:
+    return 4 + 2 * operands
 
 
 def bucket(values: Json, shorthand: tuple[str, str] | None, version: Fractional) -> Bucket:
     """Decide from evaluated operands; `shorthand` is (flag key, targeting key), if there are any."""
-    nothing = Bucket(None, None, (), None)
     if values.__class__ is not list or not values:
-        return nothing
+        return Bucket(None, None, (), None)
     hashed, rest = seed(values, shorthand, version)
     shares = to_shares(rest)
     if hashed is None or shares is None:
-        return nothing._replace(hash=hashed, bounds=shares.bounds if shares else ())
-    return Bucket(hashed, hashed * shares.bounds[-1] >> 32, shares.bounds, shares.picker()(hashed))
+        return Bucket(hashed, None, shares.bounds if shares else (), None)
+    position = hashed * shares.bounds[-1] >> 32
+    return Bucket(hashed, position, shares.bounds, shares.variants[bisect_right(shares.bounds, position)])
 
 
 def seed(values: list[Json], shorthand: tuple[str, str] | None, version: Fractional) -> tuple[int | None, list[Json]]:
@@ -185,7 +195,7 @@ def _shorthand(site: Site, shares: Shares) -> Fn:
 def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
     scope, version, pick = site.scope, site.compiler.fractional, shares.picker()
     hashed: Callable[[Json], int | None] = hash_v3 if version == "v3" else hash_v2
-    encoded: Callable[[str], bytes] = encode if version == "v3" else _utf8
+    encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
     # Only v2 falls back from a null bucketing value to the shorthand.
     fallback: Hash = _by_targeting_key(site) if version == "v2" else (lambda data, run: None)
 
@@ -202,10 +212,46 @@ def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
     return fn
 
 
+def _computed(site: Site, by: Fn, shares: Sequence[Expr]) -> Fn:
+    """Shares that are added up at every evaluation, with a text as the bucketing value."""
+    scope, version, operands = site.scope, site.compiler.fractional, listing(shares)
+    encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
+    cost = _shares_cost(1 + len(shares))
+    few = cost <= _FEW_SHARES
+
+    def fn(data: Json, run: Run | None) -> Json:
+        value = by(data, run)
+        evaluated = operands(data, run)
+        if value.__class__ is not str or len(value) > _SHORT:
+            return examine(scope, [value, *evaluated], data, run, version).variant
+        if run is not None or not few:
+            charge(run, cost + hash_cost(value, 0))
+        return _choose(evaluated, murmur3(encoded(value), signed=False))
+
+    return fn
+
+
+def _choose(operands: list[Json], hashed: int) -> Json:
+    """Return the variant of `[variant, weight?]` pairs that a hash falls into, or None if any of them cannot be."""
+    total, bounds = 0, []
+    for operand in operands:
+        if operand.__class__ is list and len(operand) == 2 and operand[0].__class__ is str:  # as most are
+            weight = operand[1]
+            if weight.__class__ is not int or not 0 <= weight <= MAX_WEIGHT:
+                weight = _weight(operand)
+        else:
+            weight = _weight(operand)
+        if weight is None:
+            return None
+        total += weight
+        bounds.append(total)
+    return operands[bisect_right(bounds, hashed * total >> 32)][0] if 0 < total <= MAX_WEIGHT else None
+
+
 def _by_targeting_key(site: Site) -> Hash:
     flag_key, v3 = site.compiler.flag_key, site.compiler.fractional == "v3"
     prefix = encode([flag_key, ""])[:-1] if v3 else _utf8(flag_key)
-    encoded: Callable[[str], bytes] = encode if v3 else _utf8
+    encoded: Callable[[str], bytes] = encode_text if v3 else _utf8
 
     def hashed(data: Json, run: Run | None) -> int | None:
         key = data.get(TARGETING_KEY)

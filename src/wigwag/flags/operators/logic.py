@@ -5,34 +5,63 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
+from wigwag.flags.expression import constant
 
 if TYPE_CHECKING:
     from wigwag.flags.compile import Site
+    from wigwag.flags.expression import Expr
     from wigwag.flags.model import Json
     from wigwag.flags.scope import Fn, Run
 
 
-def clauses(site: Site, argument: Json) -> tuple[Fn, ...]:
+def operands(site: Site, argument: Json) -> tuple[Expr, ...]:
     """Compile the operands of a lazy operator, each on its own."""
     if argument.__class__ is not list:
         raise RuleError(f"`{site.name}` needs an array of operands")
-    return tuple(item.fn for item in site.items(argument))
+    return site.items(argument)
+
+
+def clauses(site: Site, argument: Json) -> tuple[Fn, ...]:
+    """Return what evaluates the operands of a lazy operator."""
+    return tuple(item.fn for item in operands(site, argument))
 
 
 def conditional(site: Site, argument: Json) -> Fn:
     """`if`: pairs of condition and answer, an odd last operand is the else; without a match null."""
-    fns = clauses(site, argument)
-    pairs = tuple(zip(fns[0:-1:2], fns[1::2], strict=True))
-    otherwise = fns[-1] if len(fns) % 2 else None
-    if len(pairs) == 1 and otherwise is not None:
-        condition, then = pairs[0]
-        return lambda data, run: then(data, run) if condition(data, run) else otherwise(data, run)
+    items = operands(site, argument)
+    pairs = tuple(zip(items[0:-1:2], items[1::2], strict=True))
+    otherwise = items[-1] if len(items) % 2 else constant(None)
+    if all(then.constant for _, then in pairs):
+        return _constant_answers([(condition.fn, then.value) for condition, then in pairs], otherwise)
+    fns = tuple((condition.fn, then.fn) for condition, then in pairs)
+    last = otherwise.fn
+    if len(fns) == 1:
+        ((condition, then),) = fns
+        return lambda data, run: then(data, run) if condition(data, run) else last(data, run)
+
+    def fn(data: Json, run: Run | None) -> Json:
+        for condition, then in fns:
+            if condition(data, run):
+                return then(data, run)
+        return last(data, run)
+
+    return fn
+
+
+def _constant_answers(pairs: list[tuple[Fn, Json]], otherwise: Expr) -> Fn:
+    """An `if` whose conditions lead to constants, as most do."""
+    last, answer = otherwise.fn, otherwise.value
+    if len(pairs) == 1:
+        ((condition, then),) = pairs
+        if otherwise.constant:
+            return lambda data, run: then if condition(data, run) else answer
+        return lambda data, run: then if condition(data, run) else last(data, run)
 
     def fn(data: Json, run: Run | None) -> Json:
         for condition, then in pairs:
             if condition(data, run):
-                return then(data, run)
-        return otherwise(data, run) if otherwise is not None else None
+                return then
+        return last(data, run)
 
     return fn
 
