@@ -8,7 +8,7 @@ from time import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import wigwag
@@ -192,6 +192,17 @@ some = st.fixed_dictionaries(
 histories = st.lists(st.dictionaries(st.sampled_from("abcd"), some, max_size=4), min_size=1, max_size=5)
 
 
+BLUE = {"flagSetId": "blue"}
+OVERTAKEN: list[Documents] = [
+    {
+        "a": {"metadata": BLUE, "flags": {"x": flag() | {"variants": 5}, "y": flag(metadata={"flagSetId": "red"})}},
+        "b": {"metadata": BLUE, "flags": {"y": flag(targeting={"iff": []})}},
+    }
+]
+"""A bad flag does not count: the set that answers for `y` is the one whose first good flag comes last."""
+
+
+@example(OVERTAKEN, False)
 @given(histories, st.booleans())
 def test_one_after_the_other_is_the_same_as_all_at_once(history: list[Documents], order: bool) -> None:
     """Whatever came before, flags, answers, ids and problems are those of the parts as one document."""

@@ -195,16 +195,21 @@ class _Layering:
         sets = {set_id: flags for set_id, flags in self._sets.items() if flags or not set_id}
         if len(sets) <= 2:
             return {"": sets.pop("", {}), **sets}
-        overruled = {name for place in self._contested for name in self._holders[place][:-1]}
+        closely = {name for place in self._contested for name in self._holders[place][:-1]}
+        closely |= {self._holders[place][-1] for place in self._faults if not self._in_force(place)}
         order: dict[str, None] = {"": None}
         for name, part in self._parts.items():
-            order |= dict.fromkeys(self._counting(name, part) if name in overruled else part.sets)
+            order |= dict.fromkeys(self._counting(name, part) if name in closely else part.sets)
             if len(order) == len(sets):
                 break
         return {set_id: sets[set_id] for set_id in order if set_id in sets} | sets
 
     def _counting(self, name: str, part: Part) -> Iterable[str]:
-        return (place[0] for place in part.flags if self._holders[place][-1] == name)
+        """Return the flag sets of the flags that a part has in force: neither overruled by another part, nor bad."""
+        return (place[0] for place in part.flags if self._holders[place][-1] == name and self._in_force(place))
+
+    def _in_force(self, place: Place) -> bool:
+        return place[1] in self._sets.get(place[0], {})
 
     def _problems(self) -> tuple[Finding, ...]:
         if self._previous is not None and self._faults == self._old.faults and self._old is self._previous.parted:
