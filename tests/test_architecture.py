@@ -94,6 +94,25 @@ def test_help_is_light() -> None:
     assert (HEAVY - {"logging"}) & loaded == set()
 
 
+def test_dynamic_flags_load_neither_the_flag_engine_nor_an_event_loop() -> None:
+    loaded = imported_by("from wigwag import dflag; dflag.Updater(dflag.FlagSet('x'), '/nowhere')")
+    assert "wigwag.dflag.updating.updater" in loaded
+    assert [name for name in loaded if name.startswith(("wigwag.flags", "wigwag.library", "asyncio", "mmh3"))] == []
+
+
+def test_the_package_alone_loads_nothing_but_itself_and_a_name_its_module() -> None:
+    assert [name for name in imported_by("import wigwag") if name.startswith("wigwag")] == ["wigwag"]
+    assert "wigwag.flags.flagset" in imported_by("from wigwag import FlagSet")
+    assert "wigwag.library" in imported_by("import wigwag; wigwag.load({'flags': {}})")
+
+
+def test_a_public_name_is_looked_up_once() -> None:
+    code = "import wigwag; wigwag.load; print('load' in vars(wigwag), set(wigwag.__all__) <= set(dir(wigwag)))"
+    assert {"True", "False"} & imported_by(code) == {"True"}
+    with pytest.raises(AttributeError, match="has no attribute 'nope'"):
+        wigwag.nope  # noqa: B018
+
+
 def test_the_public_names_are_few_documented_and_with_an_example() -> None:
     assert len(wigwag.__all__) <= 40
     for name in wigwag.__all__:

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from wigwag.agent.options import AgentOptions
+    from wigwag.kube.hub import Hub
     from wigwag.sources.kinds import Documents
-    from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.notify import Notifier
 
     Names: TypeAlias = tuple[str, ...]

@@ -24,13 +24,13 @@ from wigwag.sources.uris import BLOBS, SELF
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from wigwag.kube.hub import Hub
     from wigwag.pipeline.spec import Trouble, Unchanged
     from wigwag.sources.consul.keys import ConsulWatch
     from wigwag.sources.document import AnyDocument
     from wigwag.sources.fields import OAuth as Granted
     from wigwag.sources.grpc import GrpcWatch
     from wigwag.sources.http import HttpWatch
-    from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.kubernetes.objects import ObjectsWatch
     from wigwag.sources.notify import Notifier
     from wigwag.sources.oauth import OAuth
@@ -185,7 +185,7 @@ _KINDS: Mapping[str, Callable[[Source], Documents]] = {
 
 
 def _kubernetes(source: Source, hub: Hub | None) -> Documents:
-    from wigwag.sources.kubernetes.hub import alone
+    from wigwag.kube.hub import alone
     from wigwag.sources.kubernetes.objects import watch_objects
 
     return watch_objects(_objects_watch(source), alone if hub is None else hub.watch)
