@@ -26,7 +26,6 @@ from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
 from wigwag.sources.document import AnyDocument, Document, Merged
-from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source, parse_sources
 from wigwag.sources.uris import SELF
 
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.kube.hub import Hub
     from wigwag.sources.kinds import Documents
+    from wigwag.sources.merge import Merger
     from wigwag.sources.notify import Notifier
 
     Names: TypeAlias = tuple[str, ...]
@@ -129,6 +129,8 @@ async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.
     """Yield the document that the pod's annotations lead to."""
     names: Names = ()
     problem = ""
+    from wigwag.sources.merge import Merger
+
     merger = Merger()
     while True:
         streams: dict[str, AsyncIterator[Any]] = {"": _named(source, hub, environment)}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import replace
-from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -77,6 +76,8 @@ def heartbeat(source: Source) -> float:
 
 
 async def _demo(_: Source) -> Documents:
+    from importlib.resources import files
+
     yield Document(files("wigwag").joinpath("demo.json").read_bytes(), "json")
     while True:  # it never changes
         await asyncio.sleep(_HEARTBEATS[DEMO])
