@@ -6,6 +6,7 @@ import ast
 import importlib
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
 
@@ -92,6 +93,103 @@ def test_help_is_light() -> None:
         "import contextlib, wigwag.cli.main as m\nwith contextlib.suppress(SystemExit): m.main(['--help'])"
     )
     assert (HEAVY - {"logging"}) & loaded == set()
+
+
+def test_dynamic_flags_load_neither_the_flag_engine_nor_an_event_loop() -> None:
+    loaded = imported_by("from wigwag import dflag; dflag.Updater(dflag.FlagSet('x'), '/nowhere')")
+    assert "wigwag.dflag.updating.updater" in loaded
+    assert [name for name in loaded if name.startswith(("wigwag.flags", "wigwag.library", "asyncio", "mmh3"))] == []
+
+
+START = """
+import logging, os, signal
+from wigwag.cli.main import main
+
+class Ready(logging.Filter):
+    def filter(self, record):
+        if record.getMessage().startswith("ready"):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return True
+
+logging.getLogger("wigwag.agent").addFilter(Ready())
+assert main(["start", "--uri=file:{path}", "--bind=127.0.0.1", "-p0", "-m0", "-g0", "-r0"]) == 0
+"""
+UNUSED = (
+    "difflib",
+    "importlib.resources",
+    "multiprocessing",
+    "obstore",
+    "opentelemetry",
+    "shutil",
+    "tempfile",
+    "tomllib",
+    "urllib.request",
+    "wigwag.agent.check",
+    "wigwag.agent.ownpod",
+    "wigwag.agent.state.directory",
+    "wigwag.agent.state.keeper",
+    "wigwag.cli.check_config",
+    "wigwag.cli.completion",
+    "wigwag.cli.diff",
+    "wigwag.cli.eval",
+    "wigwag.cli.help",
+    "wigwag.cli.lint",
+    "wigwag.cli.proxy",
+    "wigwag.dflag",
+    "wigwag.flags.compare",
+    "wigwag.flags.dump",
+    "wigwag.flags.explain",
+    "wigwag.flags.lint",
+    "wigwag.kube.client",
+    "wigwag.kube.reflector",
+    "wigwag.kube.share",
+    "wigwag.proxy",
+    "wigwag.serve.access",
+    "wigwag.serve.tokens",
+    "wigwag.sources.blob",
+    "wigwag.sources.consul",
+    "wigwag.sources.grpc",
+    "wigwag.sources.http",
+    "wigwag.sources.kubernetes",
+    "wigwag.sources.merge",
+    "wigwag.sources.oauth",
+    "wigwag.telemetry.deliver",
+    "wigwag.telemetry.exporters",
+    "wigwag.watched",
+    "wigwag.wire.client.client",
+    "wigwag.yaml",
+    "yaml",
+)
+"""What an agent does not need that serves a JSON file and is asked for nothing else."""
+
+
+def test_an_agent_with_a_file_loads_only_what_it_needs(tmp_path: Path) -> None:
+    path = tmp_path / "flags.json"
+    path.write_text('{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "on"}}}')
+    assert all(find_spec(name) for name in UNUSED if name.startswith("wigwag."))
+    loaded = imported_by(START.replace("{path}", str(path)))
+    assert "wigwag.sources.file" in loaded
+    assert sorted(loaded.intersection(UNUSED)) == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_parsed_without_the_others(command: str) -> None:
+    loaded = imported_by(f"import wigwag.cli.main as m; m.command_parser({command!r})")
+    modules = {f"wigwag.cli.{name.replace('-', '_')}" for name in COMMANDS}
+    assert loaded & modules == {f"wigwag.cli.{command.replace('-', '_')}"}
+
+
+def test_the_package_alone_loads_nothing_but_itself_and_a_name_its_module() -> None:
+    assert [name for name in imported_by("import wigwag") if name.startswith("wigwag")] == ["wigwag"]
+    assert "wigwag.flags.flagset" in imported_by("from wigwag import FlagSet")
+    assert "wigwag.library" in imported_by("import wigwag; wigwag.load({'flags': {}})")
+
+
+def test_a_public_name_is_looked_up_once() -> None:
+    code = "import wigwag; wigwag.load; print('load' in vars(wigwag), set(wigwag.__all__) <= set(dir(wigwag)))"
+    assert {"True", "False"} & imported_by(code) == {"True"}
+    with pytest.raises(AttributeError, match="has no attribute 'nope'"):
+        wigwag.nope  # noqa: B018
 
 
 def test_the_public_names_are_few_documented_and_with_an_example() -> None:

@@ -5,30 +5,24 @@
 >>> flags = wigwag.load({"flags": {"hello": hello}})
 >>> flags.resolve("hello", "string", "nobody").value
 'world'
+
+Each name is imported on first use: `from wigwag import dflag` and `wigwag start` do not pay for what they do not use.
 """
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Unpack
-
-from wigwag.errors import DocumentError, RuleError, SelectorError, UsageError, WigwagError
-from wigwag.flags import store
-from wigwag.flags.explain import Explanation
-from wigwag.flags.flag import Options
-from wigwag.flags.flagset import FlagSet
-from wigwag.flags.model import Finding, Limits, Resolution
-from wigwag.flags.store import Diff, diff
-from wigwag.version import __version__
-from wigwag.watched import WatchedFile
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable
-
-    from wigwag.flags.document import Format, Input
-    from wigwag.flags.model import Fractional, Numbers
-    from wigwag.watched import LoadOptions, State
+    from wigwag.errors import DocumentError, RuleError, SelectorError, UsageError, WigwagError
+    from wigwag.flags.explain import Explanation
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.flags.model import Finding, Limits, Resolution
+    from wigwag.flags.store import Diff, diff
+    from wigwag.library import lint, load, merge
+    from wigwag.version import __version__
+    from wigwag.watched import WatchedFile, load_file, watch_file
 
 __all__ = [
     "Diff",
@@ -51,113 +45,25 @@ __all__ = [
     "merge",
     "watch_file",
 ]
+_NAMES_BY_MODULE = {
+    "wigwag.errors": "DocumentError RuleError SelectorError UsageError WigwagError",
+    "wigwag.flags.explain": "Explanation",
+    "wigwag.flags.flagset": "FlagSet",
+    "wigwag.flags.model": "Finding Limits Resolution",
+    "wigwag.flags.store": "Diff diff",
+    "wigwag.library": "lint load merge",
+    "wigwag.version": "__version__",
+    "wigwag.watched": "WatchedFile load_file watch_file",
+}
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 
-def load(
-    document: Input,
-    fractional: Fractional = "v2",
-    strict: bool = False,
-    source: str = "",
-    *,
-    numbers: Numbers = "truncate",
-    limits: Limits = Limits(),  # noqa: B008 - a frozen value
-    format: Format | None = None,
-    previous: FlagSet | None = None,
-    clock: Callable[[], float] = time.time,
-) -> FlagSet:
-    """Load a flag document: JSON or YAML text, or the objects it stands for.
-
-    A bad flag is left out and listed in `FlagSet.problems`; `strict` rejects the document instead. With `previous`, the
-    set loaded before from the same source, unchanged flags are taken over and a flag that went bad keeps its last good
-    definition. `fractional` is the hashing version, `numbers` what an integer request makes of 3.5: `truncate` to 3 as
-    flagd does, or a TYPE_MISMATCH (`lossless`).
-
-    >>> import wigwag
-    >>> flags = wigwag.load({"flags": {"good": {"state": "ENABLED", "variants": {"on": 1}}, "bad": {"variants": []}}})
-    >>> flags.keys()
-    ('good',)
-    >>> print(flags.problems[0])
-    $.flags.bad.variants: error: must be an object, not an array; the flag is not loaded (flag-shape)
-    """
-    if fractional not in ("v2", "v3"):
-        raise UsageError(f"unknown fractional version {fractional!r}: use v2 or v3")
-    if numbers not in ("truncate", "lossless"):
-        raise UsageError(f"unknown way with numbers {numbers!r}: use truncate or lossless")
-    options = Options(fractional, numbers, limits)
-    return store.load(
-        document, source=source, options=options, strict=strict, format=format, previous=previous, clock=clock
-    )
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
 
 
-def load_file(path: str | os.PathLike[str], **options: Unpack[LoadOptions]) -> FlagSet:
-    """Load a flag document from a file; its extension (.json, .yaml, .yml) says what it is, without one its text.
-
-    The options are those of `load`. `OSError` if the file cannot be read, `DocumentError` if it cannot be used.
-
-    >>> import tempfile, pathlib, wigwag
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "flags.yaml")
-    >>> _ = path.write_text("flags: {new-ui: {state: ENABLED, variants: {on: true}, defaultVariant: on}}")
-    >>> wigwag.load_file(path).boolean("new-ui", False)
-    True
-    """
-    from wigwag import watched
-
-    return watched.load_file(path, **options)
-
-
-def watch_file(
-    path: str | os.PathLike[str],
-    on_change: Callable[[State], object] | None = None,
-    **options: Unpack[LoadOptions],
-) -> WatchedFile:
-    """Watch a flag document on disk: `flags` of the result is always the newest good set.
-
-    Use it as a context manager: `with` watches in a thread that ends with the block, `async with` in the running loop.
-    It starts as `load_file` does, and raises what that raises. A later edit that cannot be used leaves the last good
-    set in force; `error` says why, and so does the log. `on_change` is called with each new state, in that thread or
-    loop; a coroutine reads `changes()` instead.
-
-    >>> import queue, tempfile, pathlib, wigwag
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "flags.yaml")
-    >>> def save(value):
-    ...     _ = path.write_text(f"flags: {{size: {{state: ENABLED, variants: {{a: {value}}}, defaultVariant: a}}}}")
-    >>> states = queue.SimpleQueue()
-    >>> save(1)
-    >>> with wigwag.watch_file(path, on_change=states.put) as watched:
-    ...     before = watched.flags.integer("size", 0)
-    ...     save(2)
-    ...     _ = states.get(timeout=10)
-    ...     before, watched.flags.integer("size", 0)
-    (1, 2)
-    """
-    return WatchedFile(path, on_change, options)
-
-
-def merge(sets: Iterable[FlagSet]) -> FlagSet:
-    """Put sets of flags on top of each other; the last wins, and what it hides takes over when it goes.
-
-    >>> import wigwag
-    >>> def one(value): return {"flags": {"a": {"state": "ENABLED", "variants": {"on": value}, "defaultVariant": "on"}}}
-    >>> low, high = wigwag.load(one("low"), source="base"), wigwag.load(one("high"), source="override")
-    >>> wigwag.merge([low, high]).resolve("a").value
-    'high'
-    >>> wigwag.merge([low, wigwag.load({"flags": {}}, source="override")]).resolve("a").value
-    'low'
-    """
-    return store.merge(sets, time.time)
-
-
-def lint(document: Input, *more: Input, limits: Limits = Limits(), format: Format | None = None) -> list[Finding]:  # noqa: B008
-    """Check documents for what is wrong and for what looks wrong; several are taken as sources, the last on top.
-
-    >>> import wigwag
-    >>> rule = {"if": [True, "purple"]}
-    >>> flag = {"state": "ENABLED", "variants": {"red": 1, "blue": 2}, "defaultVariant": "red", "targeting": rule}
-    >>> [finding.code for finding in wigwag.lint({"flags": {"colour": flag}})]
-    ['variant-unknown']
-    """
-    from wigwag.flags.lint import lint_documents
-
-    documents = [document, *more]
-    names = [f"#{position}" for position in range(1, len(documents) + 1)] if more else [""]
-    return lint_documents([(name, text, format) for name, text in zip(names, documents, strict=True)], limits)
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

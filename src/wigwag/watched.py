@@ -51,20 +51,57 @@ class State(NamedTuple):
     error: str | None = None
 
 
-def load_file(path: StrPath, previous: FlagSet | None = None, **options: Unpack[LoadOptions]) -> FlagSet:
-    """Load a flag document from a file; see `wigwag.load_file`."""
+def load_file(path: StrPath, **options: Unpack[LoadOptions]) -> FlagSet:
+    """Load a flag document from a file; its extension (.json, .yaml, .yml) says what it is, without one its text.
+
+    The options are those of `load`. `OSError` if the file cannot be read, `DocumentError` if it cannot be used.
+
+    >>> import tempfile, pathlib, wigwag
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "flags.yaml")
+    >>> _ = path.write_text("flags: {new-ui: {state: ENABLED, variants: {on: true}, defaultVariant: on}}")
+    >>> wigwag.load_file(path).boolean("new-ui", False)
+    True
+    """
     from wigwag.sources.read import read
 
-    name, most = os.fspath(path), _largest(options)
-    return _parse(name, read(name, most), previous, options)
+    name = os.fspath(path)
+    return _parse(name, read(name, _largest(options)), None, options)
+
+
+def watch_file(
+    path: StrPath,
+    on_change: Callable[[State], object] | None = None,
+    **options: Unpack[LoadOptions],
+) -> WatchedFile:
+    """Watch a flag document on disk: `flags` of the result is always the newest good set.
+
+    Use it as a context manager: `with` watches in a thread that ends with the block, `async with` in the running loop.
+    It starts as `load_file` does, and raises what that raises. A later edit that cannot be used leaves the last good
+    set in force; `error` says why, and so does the log. `on_change` is called with each new state, in that thread or
+    loop; a coroutine reads `changes()` instead.
+
+    >>> import queue, tempfile, pathlib, wigwag
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "flags.yaml")
+    >>> def save(value):
+    ...     _ = path.write_text(f"flags: {{size: {{state: ENABLED, variants: {{a: {value}}}, defaultVariant: a}}}}")
+    >>> states = queue.SimpleQueue()
+    >>> save(1)
+    >>> with wigwag.watch_file(path, on_change=states.put) as watched:
+    ...     before = watched.flags.integer("size", 0)
+    ...     save(2)
+    ...     _ = states.get(timeout=10)
+    ...     before, watched.flags.integer("size", 0)
+    (1, 2)
+    """
+    return WatchedFile(path, on_change, options)
 
 
 def _parse(name: str, content: bytes, previous: FlagSet | None, options: LoadOptions) -> FlagSet:
-    import wigwag
     from wigwag.flags.document import format_of
+    from wigwag.library import load
 
     try:
-        return wigwag.load(content, source=name, format=format_of(name), previous=previous, **options)
+        return load(content, source=name, format=format_of(name), previous=previous, **options)
     except DocumentError as error:
         raise DocumentError(f"{name}: {error}", error.findings) from error
 
@@ -179,10 +216,10 @@ class WatchedFile:
     async def _follow(self) -> None:
         from wigwag.pipeline.parse import parsed
         from wigwag.pipeline.watch import Manners, Watch
-        from wigwag.sources.file import FileWatch, watch_file
+        from wigwag.sources import file
 
-        spec = FileWatch(self.path, _largest(self._options))
-        self._watch = Watch(spec, parsed(watch_file, self._parse), self._take, self._turned, Manners())
+        spec = file.FileWatch(self.path, _largest(self._options))
+        self._watch = Watch(spec, parsed(file.watch_file, self._parse), self._take, self._turned, Manners())
         await self._watch.run()
 
     def _parse(self, spec: FileWatch, content: bytes) -> FlagSet:

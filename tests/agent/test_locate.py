@@ -19,12 +19,12 @@ from wigwag.agent.options import AgentOptions
 from wigwag.agent.ownpod import Identity, Pod, decode_pod, described, identify, namespace_of, zone_of
 from wigwag.errors import UsageError
 from wigwag.kube.errors import ApiError, Status
+from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Trouble
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.kubernetes.names import SELF
 from wigwag.sources.source import Settings, Source
 

@@ -11,8 +11,8 @@ from tests.test_architecture import imported_by
 from wigwag import dflag
 
 HEAVY = tests.test_architecture.HEAVY - {"logging"} | {"pydantic"}
-OURS = {"msgspec", "mmh3", "typing_extensions"}
-"""What `import wigwag` itself brings; msgspec takes the last if it is there."""
+OURS = {"msgspec", "typing_extensions"}
+"""What flags with a structure need; msgspec takes the last if it is there."""
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,12 @@ def test_no_network_stack_comes_with_it(code: str) -> None:
     assert loaded & HEAVY == set()
     installed = {name for name in loaded if "." not in name and not name.startswith("_")} - sys.stdlib_module_names
     assert {name for name in installed if not name.startswith(("wigwag", "sitecustom", "usercustom"))} <= OURS
+
+
+def test_plain_flags_need_no_package_at_all() -> None:
+    plain = "from wigwag import dflag; flags = dflag.FlagSet('x'); flags.int('a', 1).set('2'); flags.str('b', '')"
+    assert imported_by(plain) & (OURS | {"asyncio"}) == set()
+    assert "msgspec" in imported_by(plain + "; flags.json('c', {'d': 1})")
 
 
 def test_the_package_alone_brings_nothing_but_itself() -> None:

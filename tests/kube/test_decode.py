@@ -12,7 +12,7 @@ from msgspec import Raw
 from wigwag.kube import decode
 from wigwag.kube.decode import LAST_APPLIED, Change, Lines, MalformedError, Mark, Record, plain, read_event, read_page
 from wigwag.kube.errors import Status
-from wigwag.kube.shapes import feature_flag
+from wigwag.sources.kubernetes.objects import decode_flag
 
 OBJECT = {"metadata": {"name": "a"}}
 
@@ -44,10 +44,9 @@ def test_what_is_no_page_is_an_error(body: bytes) -> None:
 
 def test_an_object_that_does_not_fit_is_told_with_its_place_and_its_neighbours_are_read() -> None:
     items = [{"metadata": {"name": "bad"}, "spec": 5}, {"metadata": {"name": "good"}, "spec": {"flagSpec": {"a": 1}}}]
-    bad, good = read_page(json.dumps({"metadata": {}, "items": items}).encode(), feature_flag).records
+    bad, good = read_page(json.dumps({"metadata": {}, "items": items}).encode(), decode_flag).records
     assert (bad.key, bad.value, bad.problem) == (("", "bad"), None, "Expected `object | null`, got `int` - at `$.spec`")
-    assert good.value is not None
-    assert good.value.document == b'{"a": 1}'
+    assert good.value == {"": b'{"a": 1}'}
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,7 @@ def test_an_event_has_a_length_that_is_not_exceeded(monkeypatch: pytest.MonkeyPa
 def test_a_document_does_not_keep_its_page_alive() -> None:
     page = b'{"metadata":{"name":"a"},"spec":{"flagSpec":{"a":1}},"padding":"' + b"x" * 100_000 + b'"}'
     held = sys.getrefcount(page)
-    found = feature_flag(page)
-    assert found.document == b'{"a":1}'
+    found = decode_flag(Raw(page))
+    assert found == {"": b'{"a":1}'}
     assert sys.getrefcount(page) == held
-    assert feature_flag(b'{"metadata":{}}').document == feature_flag(b'{"metadata":{},"spec":{}}').document == b""
+    assert decode_flag(Raw(b'{"metadata":{}}')) == decode_flag(Raw(b'{"metadata":{},"spec":{}}')) == {"": b""}

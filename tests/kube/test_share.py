@@ -12,11 +12,11 @@ import pytest
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.kube.decode import plain
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.shapes import feature_flag
 from wigwag.kube.share import Shared
 from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Trouble
 from wigwag.pipeline.watch import closing
+from wigwag.sources.kubernetes.objects import decode_flag
 
 SPEC, OTHER = KubeWatch(CONFIG_MAP, "a"), KubeWatch(CONFIG_MAP, "b")
 ONE, TWO = {("a", "x"): 1}, {("a", "x"): 2}
@@ -70,11 +70,11 @@ def test_what_is_wanted_otherwise_is_another_watch() -> None:
             hub() as made,
             made.subscribe() as one,
             made.subscribe(OTHER) as two,
-            made.subscribe(SPEC, feature_flag) as three,
+            made.subscribe(SPEC, decode_flag) as three,
         ):
             await made.push(ONE)
             await made.push(TWO, spec=OTHER)
-            await made.watcher.push((SPEC, feature_flag), {})
+            await made.watcher.push((SPEC, decode_flag), {})
             assert [await anext(one), await anext(two)] == [ONE, TWO]
             await made.watcher.push((SPEC, plain), UNCHANGED)
             assert await anext(three) == {}

@@ -10,10 +10,10 @@ import pytest
 
 from tests.pipeline.fakes import FakeClock, run, settle
 from wigwag.kube.client import Kube
+from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import Kind
 from wigwag.proxy.authorize import ALLOWED_SECONDS, AT_ONCE, REFUSED_SECONDS, Review, authorizer
 from wigwag.proxy.options import ProxyOptions
-from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.source import Source
 from wigwag.wire.rpc import Code, RpcError
 

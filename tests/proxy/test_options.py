@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from wigwag.cli.main import parser
+from wigwag.cli.main import command_parser
 from wigwag.options import collect, plain_booleans
 from wigwag.proxy.options import ProxyOptions, seconds
 
 
 def told(*arguments: str) -> ProxyOptions:
-    given = ["proxy", *plain_booleans(arguments, ProxyOptions)]
-    return collect(ProxyOptions, parser().parse_args(given), {"PORT": "1", "FLAGD_PORT": "2"})
+    given = plain_booleans(arguments, ProxyOptions)
+    return collect(ProxyOptions, command_parser("proxy").parse_args(given), {"PORT": "1", "FLAGD_PORT": "2"})
 
 
 def test_without_options_the_ports_are_those_of_flagd_proxy_and_no_environment_changes_them() -> None:

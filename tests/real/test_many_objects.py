@@ -14,10 +14,10 @@ from wigwag.agent.assemble import Loader
 from wigwag.flags.document import Format
 from wigwag.flags.model import Limits
 from wigwag.flags.part import Part, read_part
+from wigwag.kube.hub import alone
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Merged
-from wigwag.sources.kubernetes.hub import alone
 from wigwag.sources.kubernetes.objects import ObjectsWatch, watch_objects
 from wigwag.sources.kubernetes.place import Place
 from wigwag.sources.merge import Merger

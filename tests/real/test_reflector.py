@@ -17,10 +17,10 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.pace import Pace
 from wigwag.kube.requests import Request
-from wigwag.kube.shapes import feature_flag
 from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.spec import Trouble
+from wigwag.sources.kubernetes.objects import decode_flag
 
 GROUP = "core.openfeature.dev"
 V1BETA1 = f"{GROUP}/v1beta1"
@@ -42,7 +42,7 @@ def data(seen: Watching) -> dict[str, Any]:
 def test_a_flag_is_seen_when_it_comes_changes_goes_and_comes_again(namespace: Namespace, tmp_path: Path) -> None:
     path = kubeconfig(namespace.cluster.access, tmp_path)
     place = namespace.path(V1BETA1, "FeatureFlag", "flags")
-    with Watching(path, KubeWatch(FEATURE_FLAG, namespace.name, "flags"), feature_flag) as seen:
+    with Watching(path, KubeWatch(FEATURE_FLAG, namespace.name, "flags"), decode_flag) as seen:
         seen.until(lambda: seen.values == [{}], "the first answer")
         namespace.feature_flag("another", flags("off"))
         namespace.feature_flag("flags", flags("on"))
@@ -53,7 +53,7 @@ def test_a_flag_is_seen_when_it_comes_changes_goes_and_comes_again(namespace: Na
         seen.until(lambda: len(seen.values) == 4, "the end")
         namespace.feature_flag("flags", flags("on"))
         seen.until(lambda: len(seen.values) == 5, "the flag again")
-        found = [[json.loads(each.document) for each in value.values()] for value in seen.values]
+        found = [[json.loads(each[""]) for each in value.values()] for value in seen.values]
         assert found == [[], [flags("on")], [flags("off")], [], [flags("on")]]
         assert set(seen.value or ()) == {(namespace.name, "flags")}
         assert seen.troubles == []
@@ -68,7 +68,7 @@ def test_a_role_for_one_name_is_enough(namespace: Namespace, tmp_path: Path) -> 
     for number, streams in enumerate((True, False)):
         path = kubeconfig(access, tmp_path, f"config{number}")
         spec = KubeWatch(FEATURE_FLAG, namespace.name, "mine")
-        with Watching(path, spec, feature_flag, streams=streams) as seen:
+        with Watching(path, spec, decode_flag, streams=streams) as seen:
             seen.until(lambda seen=seen: seen.names() == {"mine"}, "the flag")  # type: ignore[misc]
             namespace.feature_flag("mine", flags("off" if streams else "on"))
             seen.until(lambda seen=seen: len(seen.values) == 2, "the change")  # type: ignore[misc]
@@ -268,7 +268,7 @@ def test_a_kind_that_is_installed_later_is_found_and_without_streams_lists_are_u
     plane = private_plane(definitions=(), flags=["--feature-gates=WatchList=false"])
     path = kubeconfig(plane.cluster.access, tmp_path)
     pace = Pace(backoff=Backoff(first=0.5, most=1.0))
-    with Watching(path, KubeWatch(FEATURE_FLAG), feature_flag, pace) as seen:
+    with Watching(path, KubeWatch(FEATURE_FLAG), decode_flag, pace) as seen:
         seen.until(lambda: seen.troubles, "the missing kind")
         assert seen.troubles[0] == f"the API server has no featureflags in {V1BETA1}; install what defines them"
         plane.cluster.install(DEFINITIONS)

@@ -19,13 +19,13 @@ from tests.kube.api import bookmark, cluster, event, watch
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.errors import UsageError
 from wigwag.kube.decode import read_page
+from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Trouble
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.kinds import documents, heartbeat, prepare
-from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.kubernetes.objects import (
     MOST_OBJECTS,
     NOTHING,

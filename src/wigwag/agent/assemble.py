@@ -12,7 +12,7 @@ from operator import is_
 from time import time
 from typing import TYPE_CHECKING
 
-import wigwag
+from wigwag import library
 from wigwag.agent.facts import Facts, combined
 from wigwag.errors import StartError
 from wigwag.flags.flag import Options
@@ -90,7 +90,7 @@ class Loader:
             return load_parts(
                 document.parts, source=source.name, options=options, strict=strict, previous=previous, clock=time
             )
-        return wigwag.load(
+        return library.load(
             document.content,
             self._fractional,
             strict=strict,
@@ -111,7 +111,7 @@ class _Merged:
         same = len(parts) == len(self._parts) and all(map(is_, parts, self._parts))
         if self._flags is None or not same:
             before, self._parts = self._flags, parts
-            self._flags = parts[0] if len(parts) == 1 else wigwag.merge(parts)
+            self._flags = parts[0] if len(parts) == 1 else library.merge(parts)
             if before is not None:
                 self._flags.after(before)
         return self._flags

@@ -18,12 +18,12 @@ from wigwag.agent.locate import documents
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.lint import lint_documents
 from wigwag.flags.model import Limits
+from wigwag.kube.hub import Hub
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import Trouble, describe
 from wigwag.pipeline.watch import first
 from wigwag.sources.document import Document, Merged
 from wigwag.sources.kinds import prepare
-from wigwag.sources.kubernetes.hub import Hub
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.ownpod import Identity
     from wigwag.flags.flagset import FlagSet
+    from wigwag.kube.hub import Hub
     from wigwag.pipeline.spec import Watcher
     from wigwag.sources.consul.service import ServiceWatch
-    from wigwag.sources.kubernetes.hub import Hub
 
     Stream: TypeAlias = AsyncIterator["Facts | Trouble | Unchanged"]
     Value: TypeAlias = "FlagSet | Facts"

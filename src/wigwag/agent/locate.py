@@ -27,15 +27,15 @@ from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
 from wigwag.sources.document import AnyDocument, Document, Merged
 from wigwag.sources.kubernetes.names import SELF
-from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source, parse_sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from wigwag.agent.options import AgentOptions
+    from wigwag.kube.hub import Hub
     from wigwag.sources.kind import Documents
-    from wigwag.sources.kubernetes.hub import Hub
+    from wigwag.sources.merge import Merger
     from wigwag.sources.notify import Notifier
 
     Names: TypeAlias = tuple[str, ...]
@@ -129,6 +129,8 @@ async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.
     """Yield the document that the pod's annotations lead to."""
     names: Names = ()
     problem = ""
+    from wigwag.sources.merge import Merger
+
     merger = Merger()
     while True:
         streams: dict[str, AsyncIterator[Any]] = {"": _named(source, hub, environment)}

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING
 
-from wigwag.agent.state.directory import StateDir
 from wigwag.pipeline.watch import Manners
 from wigwag.serve.capacity import open_files
 
@@ -18,9 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.agent.facts import Stream
+    from wigwag.agent.state.directory import StateDir
     from wigwag.serve.opening import Serve
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
+
+
+def open_state(path: str) -> StateDir:
+    """Open the directory in which the last good flags are kept; most agents have none, and load no code for it."""
+    from wigwag.agent.state.directory import StateDir
+
+    return StateDir.open(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ class Means:
     """What yields the documents of a source; None: the sources themselves."""
     facts: Callable[[Source], Stream] | None = None
     """What yields facts; None: where they are to be had."""
-    state: Callable[[str], StateDir] = StateDir.open
+    state: Callable[[str], StateDir] = open_state
     """Opens the directory in which the last good flags are kept."""
     serve: Serve | None = None
     """Opens a port; None: a server that shares its scheduler and its bound on memory with the other ports."""

@@ -27,7 +27,7 @@ from wigwag.pipeline.watch import closing
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from wigwag.sources.kubernetes.hub import Hub
+    from wigwag.kube.hub import Hub
 
 ADVICE = "set POD_NAME and POD_NAMESPACE by the downward API"
 RULE = '{apiGroups: [""], resources: [nodes], verbs: [get]}'

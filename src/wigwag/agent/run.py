@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-import wigwag
+from wigwag import library
 from wigwag.agent.assemble import Loader, assembler, content
 from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
@@ -19,6 +19,7 @@ from wigwag.agent.report import Report
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
 from wigwag.agent.tenancy import Tenancy
+from wigwag.kube.hub import Hub
 from wigwag.observe import set_up_logging
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
@@ -31,7 +32,6 @@ from wigwag.serve.process import run_until_told, settle
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import prepare
-from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.notify import Notifier
 from wigwag.sources.source import DEMO
 from wigwag.version import __version__
@@ -115,7 +115,7 @@ class Agent:
             manners=manners,
             restored=restored,
         )
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=History(options.snapshots))
+        self.feed = Feed(Snapshot(library.load({"flags": {}}), extent="none"), history=History(options.snapshots))
         self.pipeline.topic.listen(self.feed.advance)
         self.freshness = Freshness(self.pipeline, manners.clock, options.stale_after)
         self.report = Report(

@@ -21,15 +21,8 @@ from wigwag.observe import Gauge
 from wigwag.pipeline.parse import parsed
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
-from wigwag.serve.access import Access, Policy
 from wigwag.serve.context import selector_of
 from wigwag.serve.ofrep import named, wanted
-from wigwag.serve.refusals import Refusals
-from wigwag.serve.throttle import Slots, Throttle
-from wigwag.serve.tokens import Draft, Rules, compile_rules, read_rules, read_tokens
-from wigwag.sources.file import FileWatch, watch_file
-from wigwag.sources.follow import Means
-from wigwag.sources.read import read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -37,9 +30,13 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.observe import Registry
     from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.serve.access import Access, Policy
+    from wigwag.serve.tokens import Draft, Rules
     from wigwag.sources.notify import Notifier
     from wigwag.wire.http import Handler
     from wigwag.wire.rpc import Call, Methods
+
+    Value: TypeAlias = tuple[Draft, ...] | tuple[bytes, ...]
 
 LARGEST_RULES, LARGEST_TOKENS = 8 << 20, 1 << 16
 TOKEN_GRACE_SECONDS = 1.0
@@ -70,21 +67,17 @@ class Loaded(Struct, frozen=True):
     files: tuple[AccessFile, ...]
 
 
-Value: TypeAlias = tuple[Draft, ...] | tuple[bytes, ...]
-
-
 class Tenancy:
-    """What the options ask of requests; `access` is None if that is nothing."""
+    """What the options ask of requests; `access` is None if that is nothing, and then its code is not loaded."""
 
     def __init__(self, options: AgentOptions, registry: Registry, notifier: Notifier | None = None) -> None:
         policy = policy_of(options)
-        refusals = Refusals(registry) if policy != Policy() else None
-        self.access = Access(policy, refusals) if refusals is not None else None
+        self.access: Access | None = None
         self._streams: Access | None = None
-        if refusals is not None and policy.slots is not None:
-            self._streams = Access(Policy(slots=policy.slots), refusals)
         self._pipeline: Pipeline[AccessFile, Value, Loaded] | None = None
-        if policy.known:
+        if policy is not None:
+            self._guard(policy, registry)
+        if policy is not None and policy.known:
             _warn(options)
             rules = AccessFile(options.auth_tokens)
             contents = partial(_contents, notifier=notifier)
@@ -94,6 +87,15 @@ class Tenancy:
             registry.add(
                 Gauge("wigwag_access_file_up", "Whether a file of rules or tokens is good.", self._up, ("file",))
             )
+
+    def _guard(self, policy: Policy, registry: Registry) -> None:
+        from wigwag.serve.access import Access, Policy
+        from wigwag.serve.refusals import Refusals
+
+        refusals = Refusals(registry)
+        self.access = Access(policy, refusals)
+        if policy.slots is not None:
+            self._streams = Access(Policy(slots=policy.slots), refusals)
 
     def calls(self, methods: Methods, selection: Callable[[Call], str | None] = selector_of) -> Methods:
         """Return methods behind the door, if there is one."""
@@ -144,11 +146,16 @@ class Tenancy:
                 yield (status.spec.path,), float(whole and status.state == "live")
 
 
-def policy_of(options: AgentOptions) -> Policy:
-    """Return what the options ask of requests."""
+def policy_of(options: AgentOptions) -> Policy | None:
+    """Return what the options ask of requests; None if that is nothing."""
     rate, burst, streams = options.rate_limit, options.rate_burst, options.max_streams_per_client
     if burst and not rate:
         raise UsageError("--rate-burst needs --rate-limit")
+    if not (rate or streams or options.auth_tokens or options.require_selector):
+        return None
+    from wigwag.serve.access import Policy
+    from wigwag.serve.throttle import Slots, Throttle
+
     return Policy(
         known=bool(options.auth_tokens),
         selector=options.require_selector,
@@ -159,6 +166,8 @@ def policy_of(options: AgentOptions) -> Policy:
 
 def assemble(values: Mapping[AccessFile, Value]) -> Loaded:
     """Put the tokens that are in files into the rules."""
+    from wigwag.serve.tokens import Draft, compile_rules
+
     drafts = [draft for value in values.values() for draft in value if isinstance(draft, Draft)]
     (rules,) = (file for file in values if not file.name)
     paths = {draft.file: str(Path(rules.path).parent / draft.file) for draft in drafts if draft.file}
@@ -179,6 +188,8 @@ def check_rules(path: str) -> None:
 
 
 def _looked(file: AccessFile) -> Value:
+    from wigwag.sources.read import read
+
     try:
         return _read(file, read(file.path, file.most))
     except (DocumentError, OSError) as error:
@@ -195,10 +206,15 @@ async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
 
 
 def _contents(file: AccessFile, notifier: Notifier | None) -> AsyncIterator[bytes | Trouble | Unchanged]:
+    from wigwag.sources.file import FileWatch, watch_file
+    from wigwag.sources.follow import Means
+
     return watch_file(FileWatch(file.path, file.most), Means(notifier=notifier))
 
 
 def _read(file: AccessFile, content: bytes) -> Value:
+    from wigwag.serve.tokens import read_rules, read_tokens
+
     return read_tokens(content) if file.name else read_rules(content)
 
 

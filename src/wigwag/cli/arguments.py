@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
-from typing import TYPE_CHECKING, NoReturn
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from wigwag.errors import UsageError
 from wigwag.flags.suggest import closest
@@ -14,8 +15,23 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 
+_FORMATTER = argparse.RawDescriptionHelpFormatter
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser that raises `UsageError` with one line, where argparse would print the usage and exit."""
+    """A parser that raises `UsageError` with one line, where argparse would print the usage and exit.
+
+    argparse makes a formatter for each argument that is added, to check it. Only the one that writes the help is told
+    how wide the terminal is: to find that out takes modules that a server has no other use for.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=partial(_FORMATTER, width=80), **options)
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        self.formatter_class = _FORMATTER
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and where to read more."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from wigwag.errors import DocumentError, UsageError
-from wigwag.flags.model import Limits
 
 DEFAULT = ".agent.yaml"
 
@@ -27,13 +25,16 @@ def read_config(path: str) -> dict[str, Any]:
         raise UsageError(f"cannot read the config file {chosen}: {error.strerror}") from error
     try:
         return _parsed(chosen, text)
-    except (DocumentError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # that the text is no TOML, no YAML or no UTF-8, or `DocumentError`
         raise UsageError(f"the config file {chosen} cannot be used: {error}") from error
 
 
 def _parsed(path: Path, text: bytes) -> dict[str, Any]:
     if path.suffix.lower() == ".toml":
+        import tomllib
+
         return tomllib.loads(text.decode())
+    from wigwag.flags.model import Limits
     from wigwag.flags.yaml import parse_value  # JSON is YAML too
 
     value = parse_value(text, Limits())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
-from wigwag.cli.main import COMMANDS, parser
+from wigwag.cli.main import COMMANDS, command_parser, parser
 from wigwag.options import positional
 
 HELP = "show the help of wigwag or of a command"
@@ -27,5 +27,5 @@ class Options:
 def run(options: Options) -> int:
     """Print the help."""
     with suppress(SystemExit):  # that is how argparse ends after it has shown the help
-        parser().parse_args([*([options.topic] if options.topic else []), "--help"])
+        (command_parser(options.topic) if options.topic else parser()).parse_args(["--help"])
     return 0

@@ -55,10 +55,12 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         given = _rewritten(arguments) or ["--help"]
         check_command(given, COMMANDS)
-        parsed, extra = parser().parse_known_args(given)
+        if given[0] not in COMMANDS:
+            parser().parse_args(given)  # --help or --version, or an error
+        parsed, extra = command_parser(given[0]).parse_known_args(given[1:])
     except SystemExit as stop:  # help was shown
         return int(stop.code or 0)
-    command = parsed.command
+    command = module_of(given[0])
     if extra:
         raise unknown(extra, command.Options, given[0])
     code: int = command.run(_options(command, parsed))
@@ -91,24 +93,26 @@ def module_of(command: str) -> Any:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
-    formatter: Any = argparse.RawDescriptionHelpFormatter
-    top = Parser(prog="wigwag", description=DESCRIPTION, formatter_class=formatter)
+    """Return the parser of what comes before a command; its help lists them all, so it imports them all."""
+    top = Parser(prog="wigwag", description=DESCRIPTION)
     top.add_argument("--version", action="version", version=f"wigwag {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        module = module_of(name)
-        sub = commands.add_parser(
-            name,
-            help=module.HELP,
-            usage=usage(name, module.Options),
-            description=module.DESCRIPTION,
-            formatter_class=formatter,
-            allow_abbrev=False,
-        )
-        add_options(sub, module.Options, getattr(module, "ENVIRONMENT", ""))
-        sub.set_defaults(command=module)
+        commands.add_parser(name, help=module_of(name).HELP)
     return top
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one command; it imports no other."""
+    module = module_of(name)
+    made = Parser(
+        prog=f"wigwag {name}",
+        usage=usage(name, module.Options),
+        description=module.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    add_options(made, module.Options, getattr(module, "ENVIRONMENT", ""))
+    return made
 
 
 def usage(command: str, record: type) -> str:

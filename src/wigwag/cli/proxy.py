@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from wigwag.cli.loading import without_collections
 from wigwag.proxy.options import ProxyOptions
 
 Options = ProxyOptions
@@ -21,6 +22,7 @@ CONFIG = True
 
 def run(options: ProxyOptions) -> int:
     """Run the proxy until it is told to stop."""
-    from wigwag.proxy.run import run_proxy  # the server is imported only where it is started
+    with without_collections():
+        from wigwag.proxy.run import run_proxy  # the server is imported only where it is started
 
     return run_proxy(options)

@@ -14,14 +14,16 @@ from decimal import Decimal
 from enum import Enum
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 from wigwag.dflag.flag import DynFlag
 from wigwag.dflag.values import kinds
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
 from wigwag.dflag.values.duration import parse_duration
-from wigwag.dflag.values.structured import Unknown, json_kind
 from wigwag.dflag.values.types import kind_of
+
+if TYPE_CHECKING:
+    from wigwag.dflag.values.structured import Unknown
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -281,6 +283,8 @@ class Definitions:
 
         With `unknown_fields="error"`, a member that the class does not have is refused, and not ignored.
         """
+        from wigwag.dflag.values.structured import json_kind  # structures need msgspec, numbers and texts do not
+
         plain = type is None and isinstance(default, dict | builtins.list | tuple)
         kind = json_kind(None if plain else type or default.__class__, unknown_fields=unknown_fields)
         return self.define(name, kind, default, usage, options)

@@ -15,7 +15,6 @@ from wigwag.errors import UsageError
 from wigwag.flags.delta import changed
 from wigwag.flags.digests import Digests
 from wigwag.flags.evaluate import TYPES, Budget, conclude, not_found, tabulate
-from wigwag.flags.explain import Explanation, explain
 from wigwag.flags.findings import layer_problems
 from wigwag.flags.selector import Selector
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from wigwag.flags.evaluate import Table
+    from wigwag.flags.explain import Explanation
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Finding, FlagType, Json, Resolution
     from wigwag.flags.parse import Layer
@@ -208,6 +208,8 @@ class FlagSet:
            │  └─ "gold"
            └─ "on"
         """
+        from wigwag.flags.explain import Explanation, explain
+
         flag = self._by_key.get(key)
         if flag is None:
             return Explanation(key, not_found(key, None, self.reflected))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ def closest(name: str, known: Collection[str]) -> str | None:
     """
     if len(known) > _MOST_CANDIDATES or len(name) > _LONGEST_NAME:
         return None
+    from difflib import get_close_matches
+
     same = next((right for right in known if right.lower() == name.lower()), None)
     return same or next(iter(get_close_matches(name, list(known), n=1)), None)
 

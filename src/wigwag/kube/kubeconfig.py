@@ -18,8 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from wigwag.errors import DocumentError, UsageError
-from wigwag.flags.model import Limits
-from wigwag.flags.yaml import parse_value
+from wigwag.yaml import Bounds, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LARGEST = 8 << 20
 """The largest kubeconfig that is read, in bytes."""
+DEEPEST = 200
+"""The deepest nesting of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +174,7 @@ def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:
 
 def _read(path: str, text: bytes) -> Document:
     try:
-        value = _without_null(parse_value(text, Limits(document_bytes=LARGEST)))
+        value = _without_null(load(text, Bounds(LARGEST, DEEPEST)))
         return msgspec.convert(value or {}, Document)
     except (DocumentError, msgspec.ValidationError) as error:
         raise UsageError(f"{path}: not a kubeconfig: {error}") from None

@@ -25,9 +25,9 @@ from wigwag.wire.rpc import Code, RpcError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from wigwag.kube.hub import Hub
     from wigwag.kube.kinds import Kind
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.kubernetes.place import Place
     from wigwag.sources.source import Source
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from wigwag.kube.hub import Hub
 from wigwag.observe import Registry, set_up_logging
 from wigwag.pipeline.watch import Manners
 from wigwag.proxy.authorize import authorizer
@@ -25,7 +26,6 @@ from wigwag.serve.reflection import reflecting
 from wigwag.serve.relay import Relay
 from wigwag.serve.vitals import vitals
 from wigwag.sources.kinds import documents
-from wigwag.sources.kubernetes.hub import Hub
 from wigwag.sources.notify import Notifier
 from wigwag.version import __version__
 from wigwag.wire.dispatch import early, rpc_handler

@@ -23,9 +23,7 @@ import msgspec
 
 from wigwag import jsontext
 from wigwag.errors import UsageError, WigwagError
-from wigwag.flags.compare import Comparing
 from wigwag.flags.document import reason
-from wigwag.flags.dump import document, dump
 from wigwag.serve.history import History
 from wigwag.serve.local import LOCAL_ONLY, why_not_local
 from wigwag.wire.http import Reply, parsed
@@ -33,6 +31,7 @@ from wigwag.wire.http import Reply, parsed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from wigwag.flags.compare import Comparing
     from wigwag.flags.flagset import FlagSet
     from wigwag.serve.context import Enrichment
     from wigwag.serve.history import Entry
@@ -92,6 +91,8 @@ class Debug:
         return _json(200, {"most": self._history.most, "snapshots": [_told(entry, now) for entry in entries]})
 
     def _flags(self, request: Request) -> Reply:
+        from wigwag.flags.dump import document, dump
+
         snapshot, flags = self._wanted(request)
         form, origin = _parameter(request, "format"), {"snapshot": snapshot.id, "number": snapshot.number}
         if form == "document":
@@ -125,6 +126,8 @@ class Debug:
         before = self._snapshot(_parameter(request, "from") or "previous").select(selector)
         after = self._snapshot(_parameter(request, "to") or "current")
         contexts = [self._enrichment.apply(context, request, after.facts) for context in _contexts(request)]
+        from wigwag.flags.compare import Comparing
+
         comparing = Comparing(before, after.select(selector), contexts, now=self._now(), work=MOST_EVALUATIONS)
         return self._compared(comparing, _parameter(request, "format"))
 

@@ -11,7 +11,6 @@ so it is served to everybody who reaches the port.
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -54,6 +53,8 @@ class Schemas(Struct, frozen=True):
 @cache
 def schemas() -> Schemas:
     """Read the descriptors; once, and not before somebody asks."""
+    from importlib.resources import files
+
     descriptors = (files("wigwag.proto") / "descriptors.binpb").read_bytes()
     by_name: dict[str, File] = {}
     symbols: dict[str, str] = {}

@@ -8,7 +8,6 @@ place. Values are never shown: some of them are secrets.
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -145,6 +144,8 @@ def _known(told: dict[Any, Any], record: type[Struct], where: str, remark: Remar
     for key, value in told.items():
         name = names.get(str(key).lower())
         if name is None:
+            from difflib import get_close_matches
+
             close = get_close_matches(str(key).lower(), names, n=1)
             meant = f"; did you mean {names[close[0]]}?" if close else ""
             remark(f"--sources: {where}.{key} is no field and is read over{meant}")

@@ -15,10 +15,10 @@ from wigwag.sources.uris import visible_place
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from wigwag.kube.hub import Hub
     from wigwag.pipeline.spec import Trouble, Unchanged
     from wigwag.sources.document import AnyDocument
     from wigwag.sources.fields import Fields
-    from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.notify import Notifier
     from wigwag.sources.source import Source
     from wigwag.sources.uris import Place

@@ -26,8 +26,8 @@ from wigwag.wire.client.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from wigwag.kube.hub import Hub
     from wigwag.sources.kind import Documents, SourceKind
-    from wigwag.sources.kubernetes.hub import Hub
     from wigwag.sources.notify import Notifier
     from wigwag.sources.source import Source
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from wigwag.errors import UsageError
 from wigwag.observe import Counter
-from wigwag.telemetry.deliver import Delivery, hush
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +91,7 @@ def equipped(settings: Settings, remark: Callable[[str], object] = log.warning) 
 def _open(telemetry: Telemetry, settings: Settings, registry: Registry) -> None:
     from wigwag.courier import Courier
     from wigwag.telemetry.batches import Batches
+    from wigwag.telemetry.deliver import Delivery, hush
     from wigwag.telemetry.exporters import metric_exporter, span_exporter
     from wigwag.telemetry.push import Push
     from wigwag.telemetry.resource import resource

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wigwag.agent.state.keeper import Held, Keeper
 from wigwag.observe import Gauge
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.spec import Restored, describe
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from wigwag.agent.assemble import Loader
     from wigwag.agent.facts import Value
     from wigwag.agent.state.directory import StateDir
+    from wigwag.agent.state.keeper import Held, Keeper
     from wigwag.flags.flagset import FlagSet
     from wigwag.observe import Registry
     from wigwag.pipeline.clock import Clock
@@ -75,8 +75,13 @@ class LastGood:
         self, directory: str, clock: Clock, wall: Callable[[], float], open: Callable[[str], StateDir]
     ) -> None:
         self._clock, self._wall = clock, wall
-        self._state = open(directory) if directory else None
-        self._keeper = Keeper(self._state, clock, wall) if self._state else None
+        self._state: StateDir | None = None
+        self._keeper: Keeper | None = None
+        if directory:
+            from wigwag.agent.state.keeper import Keeper
+
+            self._state = open(directory)
+            self._keeper = Keeper(self._state, clock, wall)
         self._note: Callable[[], None] = lambda: None
         self._keys: dict[Source, str] = {}
 
@@ -158,6 +163,8 @@ def _held(
     wall: float,
 ) -> dict[str, Held]:
     """Return what each source that has answered says, and until when that was known to hold."""
+    from wigwag.agent.state.keeper import Held
+
     held = {}
     for status in pipeline.statuses():
         age = status.age(now)

@@ -12,8 +12,6 @@ from typing import Any, get_args, get_origin
 
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
 from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind, enum_kind
-from wigwag.dflag.values.structured import json_kind
-from wigwag.dflag.values.worded import worded_kind
 
 _PLAIN: dict[Any, Kind[Any]] = {
     bool: BOOL,
@@ -41,7 +39,12 @@ def kind_of(type: Any) -> Kind[Any]:
         return _PLAIN[type]
     if isinstance(type, _CLASS) and issubclass(type, Enum):
         return enum_kind(type)
-    return _generic(type) or json_kind(None if type in (dict, list, Any) else type)
+    generic = _generic(type)
+    if generic is not None:
+        return generic
+    from wigwag.dflag.values.structured import json_kind  # structures need msgspec, numbers and texts do not
+
+    return json_kind(None if type in (dict, list, Any) else type)
 
 
 _CLASS = type
@@ -62,4 +65,6 @@ def _generic(type: Any) -> Kind[Any] | None:
 def _simple(type: Any) -> bool:
     if type in _PLAIN or (isinstance(type, _CLASS) and issubclass(type, Enum)):
         return True
+    from wigwag.dflag.values.worded import worded_kind
+
     return worded_kind(type) is not None

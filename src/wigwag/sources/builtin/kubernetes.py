@@ -34,7 +34,7 @@ def _objects_watch(source: Source) -> ObjectsWatch:
 
 
 def _watch(source: Source, shared: SharedClients) -> Documents:
-    from wigwag.sources.kubernetes.hub import alone
+    from wigwag.kube.hub import alone
     from wigwag.sources.kubernetes.objects import watch_objects
 
     return watch_objects(_objects_watch(source), alone if shared.hub is None else shared.hub.watch)

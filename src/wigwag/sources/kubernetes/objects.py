@@ -17,7 +17,6 @@ from msgspec import Raw, Struct, field
 
 from wigwag.flags.document import format_of
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.shapes import FlagSpec
 from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from wigwag.kube.decode import Decode, Key
+    from wigwag.kube.hub import Follow
     from wigwag.sources.document import AnyDocument
-    from wigwag.sources.kubernetes.hub import Follow
     from wigwag.sources.kubernetes.place import Place
 
 MOST_OBJECTS = 10_000
@@ -48,8 +47,13 @@ class ObjectsWatch:
     """The largest size of all documents together, in bytes."""
 
 
+class _FlagSpec(Struct, rename="camel"):
+    flag_spec: Raw = Raw(b"")
+    """The document, as the server sent it; empty if there is none."""
+
+
 class _Flag(Struct):
-    spec: FlagSpec | None = None
+    spec: _FlagSpec | None = None
 
 
 class _ConfigMap(Struct):

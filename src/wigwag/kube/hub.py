@@ -10,7 +10,6 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from wigwag.kube.share import Shared
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.watch import closing
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from wigwag.kube.client import Kube
     from wigwag.kube.decode import Decode
     from wigwag.kube.reflector import Item
+    from wigwag.kube.share import Shared
     from wigwag.kube.watchspec import KubeWatch
 
 T = TypeVar("T")
@@ -68,11 +68,12 @@ class Hub:
         """Hold the watches, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                self._group, self._shared = group, Shared(group, self._clock, self._open)
+                self._group = group
                 self._running.set()
                 await asyncio.Event().wait()
         finally:
             self._running.clear()
+            self._shared = None
             if self._kube is not None:
                 self._kube.close()
 
@@ -85,8 +86,12 @@ class Hub:
 
     async def watch(self, spec: KubeWatch, decode: Decode[T], /) -> AsyncIterator[Item[T]]:
         """Watch together with all who want the same, decoded in the same way."""
+        from wigwag.kube.share import Shared  # a process that watches nothing does not need it
+
         await self._running.wait()
-        assert self._shared is not None
+        assert self._group is not None
+        if self._shared is None:
+            self._shared = Shared(self._group, self._clock, self._open)
         async with closing(self._shared.watch(spec, decode)) as items:
             async for item in items:
                 yield item
