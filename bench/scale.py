@@ -45,7 +45,7 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
 from bench.process import rss
 from bench.watch import EVENTS, NAMESPACE, START, Line, agent, control_plane, create
-from wigwag.agent.means import Means
+from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.kube.kinds import FEATURE_FLAG
@@ -81,7 +81,7 @@ class Served:
         self._count, self._news = objects, asyncio.Event()
         self._arrived = self._served = self._gap = self._busy = 0.0
         self._ticking = True
-        self._agent = Agent(options, Means(documents=self._documents, settled=settle))
+        self._agent = Agent(options, AgentDeps(documents=self._documents, settled=settle))
 
     def _documents(self, _: object) -> Any:
         return watch_objects(ObjectsWatch(OBJECTS), self._follow)

@@ -46,7 +46,7 @@ from wigwag.kube.discover import find_cluster
 from wigwag.kube.follow import watch_kube
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.kubernetes.objects import decode_flag
 
@@ -275,7 +275,7 @@ async def list_all() -> dict[str, float]:
         watch_kube(client, KubeWatch(FEATURE_FLAG, NAMESPACE, labels="bench=list"), decode_flag)
     ) as items:
         async for item in items:
-            if isinstance(item, Trouble | Unchanged):
+            if isinstance(item, Unavailable | Unchanged):
                 sys.exit(f"the list failed: {item}")
             size = sum(len(held[""]) for held in item.values()) / 1e6
             found = {"objects": len(item), "seconds": time.perf_counter() - start, "documents": size}
@@ -309,7 +309,7 @@ async def watch_many(count: int) -> None:
     async def follow(number: int) -> None:
         async with closing(watch_kube(clients[number], spec, decode_flag)) as items:
             async for item in items:
-                if not isinstance(item, Trouble | Unchanged):
+                if not isinstance(item, Unavailable | Unchanged):
                     text = next(iter(item.values()))[""]
                     found = re.search(rb'"revision": ?(\d+)', text)
                     revisions[number] = int(found[1]) if found else 0

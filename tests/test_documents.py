@@ -164,3 +164,12 @@ def test_every_option_of_the_agent_is_in_its_table_with_its_variable() -> None:
     for name, field in options.items():
         short, variable, *_ = [cell.strip(" `") for cell in rows[name].split("|")]
         assert (short, variable) == (field.metadata[_KEY].short, f"FLAGD_{field.name.upper()}")
+
+
+def test_the_glossary_names_each_term_once_in_order_and_modules_that_are_there() -> None:
+    rows = [line.split("|")[1:4] for line in (ROOT / "docs" / "glossary.md").read_text().splitlines()[6:]]
+    terms = [term.strip() for term, _, _ in rows]
+    assert terms == sorted(set(terms), key=str.lower)
+    modules = [name for _, _, where in rows for name in re.findall(r"`(\w[\w/]*(?:\.py|/))`", where)]
+    missing = [name for name in modules if not (ROOT / "src" / "wigwag" / name).exists() and not (ROOT / name).exists()]
+    assert missing == []

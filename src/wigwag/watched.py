@@ -215,11 +215,11 @@ class WatchedFile:
 
     async def _follow(self) -> None:
         from wigwag.pipeline.parse import parsed
-        from wigwag.pipeline.watch import Manners, Watch
+        from wigwag.pipeline.watch import Watch, WatchPolicy
         from wigwag.sources import file
 
         spec = file.FileWatch(self.path, _largest(self._options))
-        self._watch = Watch(spec, parsed(file.watch_file, self._parse), self._take, self._turned, Manners())
+        self._watch = Watch(spec, parsed(file.watch_file, self._parse), self._take, self._turned, WatchPolicy())
         await self._watch.run()
 
     def _parse(self, spec: FileWatch, content: bytes) -> FlagSet:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests.agent import seen
 from tests.pipeline.fakes import FakeClock, FakeTimer, settle
-from wigwag.agent.means import Means
+from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
-from wigwag.pipeline.watch import Manners, closing
+from wigwag.pipeline.watch import WatchPolicy, closing
 from wigwag.sources import blob, grpc, http, kinds
 from wigwag.sources.builtin.grpc import grpc_watch
 from wigwag.sources.builtin.http import http_watch
@@ -161,9 +161,9 @@ class Lab:
 
     # what the agent gets
 
-    def means(self) -> Means:
-        manners = Manners(clock=self.clock, random=lambda: self.random())
-        return Means(manners=manners, wall=self.wall, documents=self.documents, serve=self.serve)
+    def deps(self) -> AgentDeps:
+        policy = WatchPolicy(clock=self.clock, random=lambda: self.random())
+        return AgentDeps(policy=policy, wall=self.wall, documents=self.documents, serve=self.serve)
 
     def wall(self) -> float:
         return EPOCH + self.clock.now() + self.jump
@@ -178,12 +178,12 @@ class Lab:
         told = source.settings
         if source.provider == "http":
             limits = Limits(head=self.patience, idle=self.patience, total=self.patience)
-            means = http.Means(tap, self.wall, self.random, environment={}, limits=limits)
-            return http.watch_http(http_watch(source), means)
+            deps = http.HttpDeps(tap, self.wall, self.random, environment={}, limits=limits)
+            return http.watch_http(http_watch(source), deps)
         if source.provider == "grpc":
-            return grpc.watch_grpc(grpc_watch(source), grpc.Means(tap, self.random, self.patience))
+            return grpc.watch_grpc(grpc_watch(source), grpc.GrpcDeps(tap, self.random, self.patience))
         watch = blob.BlobWatch(source.address, told.interval, told.seed, told.most, told.cert_path)
-        return blob.watch_blob(watch, blob.Means(tap, self.wall, self.random, os.environ, 5.0, self.patience))
+        return blob.watch_blob(watch, blob.BlobDeps(tap, self.wall, self.random, os.environ, 5.0, self.patience))
 
     def serve(
         self, handler: Handler, listeners: Sequence[Listener], limits: WireLimits, early: Early | None
@@ -275,7 +275,7 @@ async def laboratory(
     """Run an agent with these elements of `--sources` until the end of the block."""
     lab = Lab(patience=patience, random=random)
     ports: dict[str, Any] = {"port": 0, "management_port": 0, "sync_port": 0, "ofrep_port": 0}
-    lab.agent = Agent(AgentOptions(sources=json.dumps(sources), bind="127.0.0.1", **ports, **options), lab.means())
+    lab.agent = Agent(AgentOptions(sources=json.dumps(sources), bind="127.0.0.1", **ports, **options), lab.deps())
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(lab.agent.run(stop))

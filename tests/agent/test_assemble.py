@@ -10,7 +10,7 @@ import pytest
 from tests.pipeline.fakes import run
 from wigwag.agent.assemble import LARGE, Loader
 from wigwag.agent.state.lastgood import keys_of
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.document import Document
 from wigwag.sources.source import Settings, Source, parse_sources
 
@@ -56,7 +56,7 @@ def test_otherwise_a_document_is_all_there_is() -> None:
 
 def test_the_same_document_again_is_the_same_flags() -> None:
     first, bad, again = loaded(Source("f", "file"), document(a=["a"]), Document(b"["), document(a=["a"]))
-    assert isinstance(bad, Trouble)
+    assert isinstance(bad, Unavailable)
     assert again is first
 
 

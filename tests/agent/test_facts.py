@@ -22,8 +22,8 @@ from wigwag.agent.options import AgentOptions
 from wigwag.agent.podinfo import LONGEST_VALUE, pod_facts, read_map
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Trouble, Wanted
-from wigwag.pipeline.watch import Manners, closing
+from wigwag.pipeline.spec import Unavailable, Wanted
+from wigwag.pipeline.watch import WatchPolicy, closing
 from wigwag.serve.context import Enrichment
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
@@ -123,7 +123,7 @@ def test_without_a_volume_the_environment_is_all_there_is(
         async with closing(watch_facts(source, environment)) as stream:
             found = await anext(aiter(stream))
             if expected is None:
-                assert isinstance(found, Trouble)
+                assert isinstance(found, Unavailable)
                 assert "nothing is known about this pod; mount the downward API" in found.reason
             else:
                 assert isinstance(found, Facts)
@@ -205,7 +205,7 @@ class World:
             watching(self.fake.watch, self.fake.watch),
             assembler(self.clock.now),
             key=content,
-            manners=Manners(clock=self.clock),
+            policy=WatchPolicy(clock=self.clock),
         )
 
     def facts(self) -> Any:
@@ -223,7 +223,7 @@ def test_a_change_of_facts_is_a_new_snapshot_and_trouble_keeps_the_last() -> Non
             assert world.facts() == ONE
             await world.fake.push(WEB, Facts(ONE))
             assert world.pipeline.topic.serial == 1
-            await world.fake.push(WEB, Trouble("down"))
+            await world.fake.push(WEB, Unavailable("down"))
             await world.clock.advance(30)
             assert (world.facts(), world.pipeline.topic.serial) == (ONE, 1)
             status = world.pipeline.statuses()[1]

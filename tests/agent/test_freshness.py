@@ -13,9 +13,9 @@ from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.agent.assemble import assembler
 from wigwag.agent.freshness import Freshness, stale, too_strict
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import UNCHANGED, Restored, Trouble, Wanted
+from wigwag.pipeline.spec import UNCHANGED, Restored, Unavailable, Wanted
 from wigwag.pipeline.status import Status
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.watch import WatchPolicy
 from wigwag.serve.metrics import Metrics
 from wigwag.serve.resolve import AGE, SNAPSHOT, Resolver
 from wigwag.sources.source import Source
@@ -43,7 +43,7 @@ class Bench:
             [Wanted(LOW), Wanted(HIGH)],
             self.fake.watch,
             assembler(lambda: 0.0),
-            manners=Manners(clock=self.clock, random=lambda: 1.0),
+            policy=WatchPolicy(clock=self.clock, random=lambda: 1.0),
             restored=restored,
         )
         self.freshness = Freshness(self.pipeline, self.clock, limit)
@@ -92,7 +92,7 @@ def test_flags_of_a_silent_source_become_stale_and_fresh_again_while_others_do_n
             await bench.fake.push(LOW, flags("low", "a", "b", targeting=RULE))
             await bench.fake.push(HIGH, flags("high", "b"))
             assert bench.reason("a") == ("DEFAULT", {})
-            await bench.fake.push(LOW, Trouble("away"))
+            await bench.fake.push(LOW, Unavailable("away"))
             for _ in range(4):
                 await bench.clock.advance(3)
                 await bench.fake.push(HIGH, UNCHANGED)

@@ -22,7 +22,7 @@ from wigwag.kube.errors import ApiError, Status
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.kubernetes.names import SELF
@@ -217,8 +217,8 @@ def test_the_pods_annotations_lead_to_its_flags_and_a_change_of_them_to_others(t
     async def main() -> None:
         hub = FakeHub()
         async with seen(hub, located(self_source(str(tmp_path / "none")), hub, environment)) as found:
-            await hub.watcher.push(WHO.watch(), Trouble("we may not watch pods"))
-            assert await found.take() == [Trouble("we may not watch pods")]
+            await hub.watcher.push(WHO.watch(), Unavailable("we may not watch pods"))
+            assert await found.take() == [Unavailable("we may not watch pods")]
             await hub.pod()
             (none,) = await found.take()
             assert "this pod has no annotation openfeature.dev/featureflag" in none.reason
@@ -230,8 +230,8 @@ def test_the_pods_annotations_lead_to_its_flags_and_a_change_of_them_to_others(t
             yet, document = await found.take()
             assert "there is no FeatureFlag team/shop yet" in yet.reason
             assert document == Document(A, "json")
-            await hub.watcher.push(WHO.watch(), Trouble("no connection"), UNCHANGED)
-            assert await found.take() == [Trouble("no connection; in force: team/shop")]
+            await hub.watcher.push(WHO.watch(), Unavailable("no connection"), UNCHANGED)
+            assert await found.take() == [Unavailable("no connection; in force: team/shop")]
             await hub.flag("team/shop", UNCHANGED)
             assert await found.take() == [UNCHANGED], "only what follows the flags confirms them"
             await hub.pod()
@@ -256,7 +256,7 @@ def test_a_malformed_reference_neither_stops_the_others_nor_forgets_what_was_nam
         async with seen(hub, located(self_source(""), hub, environment)) as found:
             await hub.pod({ANNOTATION: "one, team-a/shop2/x"})
             await hub.flag("team/one", A)
-            assert await found.take() == [Document(A, "json"), Trouble(f"{said}; in force: team/one")]
+            assert await found.take() == [Document(A, "json"), Unavailable(f"{said}; in force: team/one")]
             await hub.pod({ANNOTATION: "one, two"})
             await hub.flag("team/one", A)
             await hub.flag("team/two", B)
@@ -266,7 +266,7 @@ def test_a_malformed_reference_neither_stops_the_others_nor_forgets_what_was_nam
             await hub.flag("team/one", A)
             await hub.flag("team/two", B)
             *_, trouble = await found.take()
-            assert trouble == Trouble(f"{said}; in force: team/two, team/one"), "two may be what it was"
+            assert trouble == Unavailable(f"{said}; in force: team/two, team/one"), "two may be what it was"
             assert {KubeWatch(FEATURE_FLAG, "team", name) for name in ("one", "two")} <= set(hub.watcher.running())
             await hub.pod({ANNOTATION: "team-a/shop2/x"})
             assert await found.take() == [trouble]
@@ -357,10 +357,10 @@ def test_facts_come_from_the_server_with_the_zone_of_the_node_as_soon_as_it_may_
     async def main() -> None:
         hub = FakeHub()
         async with seen(hub, watch_facts(source, environment, hub)) as found:
-            await hub.watcher.push(WHO.watch(), Trouble("we may not watch pods"))
+            await hub.watcher.push(WHO.watch(), Unavailable("we may not watch pods"))
             known, trouble = await found.take()
             assert known == Facts({"pod": {"name": "shop-1", "namespace": "team", "image": "env"}})
-            assert trouble == Trouble("we may not watch pods")
+            assert trouble == Unavailable("we may not watch pods")
             await hub.pod(labels={"a.b": "c"})
             (facts,) = await found.take()
             assert facts.attributes["pod"]["labels"] == {"a_b": "c"}

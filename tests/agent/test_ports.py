@@ -25,7 +25,7 @@ from tests.agent.test_agent import FLAG
 from tests.agent.test_tenancy import Tenants, secured
 from tests.proxy.process import ProxyProcess
 from tests.wire.test_tls import Authority
-from wigwag.agent.means import Means
+from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.wire.http import Early, Handler, Reply, Request
@@ -146,7 +146,7 @@ def test_an_agent_is_ready_only_when_all_of_its_ports_are_open() -> None:
             assert probe() == 200
             stop.set()
 
-    agent = Agent(AgentOptions(port=0, management_port=0, sync_port=0, ofrep_port=0), Means(serve=watched))
+    agent = Agent(AgentOptions(port=0, management_port=0, sync_port=0, ofrep_port=0), AgentDeps(serve=watched))
     asyncio.run(main())
     assert len(ready) == 4
     assert 200 not in ready

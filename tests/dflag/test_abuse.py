@@ -23,7 +23,7 @@ from tests.dflag.kubelet import Heard, Volume, becomes, until
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.crew import Crew, Step, Strand
+from wigwag.dflag.notifiers import NotifierPool, NotifierQueue, Step
 from wigwag.dflag.values.kinds import Kind
 from wigwag.errors import UsageError
 
@@ -258,15 +258,15 @@ def test_where_no_thread_is_to_be_had_notifiers_wait_for_one(
     def none_left(self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    crew, heard = Crew(), Heard()
-    strand = Strand(lambda step: heard(step.old, step.new))
+    notifiers, heard = NotifierPool(), Heard()
+    queue = NotifierQueue(lambda step: heard(step.old, step.new))
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none_left)
         for number in range(3):
-            crew.submit(strand, Step(number, number + 1))
-        assert not crew.flush(0.0)
+            notifiers.submit(queue, Step(number, number + 1))
+        assert not notifiers.flush(0.0)
     assert caplog.text.count("no thread is to be had") == 1
-    assert crew.flush(PATIENCE)
+    assert notifiers.flush(PATIENCE)
     assert heard.steps == [(0, 1), (1, 2), (2, 3)]
 
 

@@ -21,7 +21,7 @@ from wigwag.dflag.updating.places import Names
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import sleep_until
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.watch import WatchPolicy
 
 
 def run_uvloop(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -183,7 +183,9 @@ def test_pauses_between_failures_grow_until_it_was_well_for_a_while() -> None:
         told.append(clock.now() - 1000.0)
 
     async def main() -> None:
-        task = asyncio.create_task(persist(attempt, failed, Manners(Backoff(first=1.0, most=5.0), clock, lambda: 1.0)))
+        task = asyncio.create_task(
+            persist(attempt, failed, WatchPolicy(Backoff(first=1.0, most=5.0), clock, lambda: 1.0))
+        )
         for _ in range(220):
             await clock.advance(1.0)
         task.cancel()

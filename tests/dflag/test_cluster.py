@@ -20,10 +20,10 @@ from tests.real.processes import until
 from wigwag import dflag
 from wigwag.dflag import ConfigMap, Directory
 from wigwag.dflag.cluster.outside import outside
-from wigwag.dflag.cluster.watch import Judge, decode, look
+from wigwag.dflag.cluster.watch import ConfigMapReader, decode, look
 from wigwag.dflag.updating.places import place_of
 from wigwag.errors import StartError, UsageError
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
 KEY = ("shop", "flags")
 PLACE = ConfigMap(*KEY)
@@ -68,47 +68,47 @@ def test_naming_one_loads_no_network_stack() -> None:
 
 
 def test_an_object_is_its_visible_keys() -> None:
-    judge = Judge(PLACE)
+    judge = ConfigMapReader(PLACE)
     assert judge({KEY: {"a": b"1", ".b": b"2"}}) == {"a": b"1"}
     assert judge(UNCHANGED) is UNCHANGED
-    assert judge(Trouble("no answer")) == Trouble("no answer")
+    assert judge(Unavailable("no answer")) == Unavailable("no answer")
     assert judge(UNCHANGED) is UNCHANGED
 
 
 def test_one_that_is_gone_stays_gone_though_the_server_is_back() -> None:
-    judge = Judge(PLACE)
+    judge = ConfigMapReader(PLACE)
     first = judge({})
-    assert isinstance(first, Trouble)
+    assert isinstance(first, Unavailable)
     assert "create it" in first.reason
     judge({KEY: {"a": b"1"}})
     gone = judge({})
-    assert isinstance(gone, Trouble)
+    assert isinstance(gone, Unavailable)
     assert "any more; what it held stays" in gone.reason
-    assert judge(Trouble("no answer")) == Trouble("no answer")
+    assert judge(Unavailable("no answer")) == Unavailable("no answer")
     assert judge(UNCHANGED) == gone
     assert judge({KEY: {}}) == {}
     assert judge(UNCHANGED) is UNCHANGED
 
 
 def test_one_that_is_optional_is_empty_when_it_is_not_there() -> None:
-    judge = Judge(ConfigMap(*KEY, optional=True))
+    judge = ConfigMapReader(ConfigMap(*KEY, optional=True))
     assert [judge({}), judge({KEY: {"a": b"1"}}), judge({})] == [{}, {"a": b"1"}, {}]
 
 
 def test_one_that_is_too_large_is_not_taken() -> None:
-    judge = Judge(ConfigMap(*KEY, most=3))
+    judge = ConfigMapReader(ConfigMap(*KEY, most=3))
     assert judge({KEY: {"a": b"12", "b": b"3", ".c": b"4"}}) == {"a": b"12", "b": b"3"}
     found = judge({KEY: {"a": b"12", "b": b"34"}})
-    assert found == Trouble("configmap/shop/flags is larger than the limit of 3 bytes or 100000 keys")
+    assert found == Unavailable("configmap/shop/flags is larger than the limit of 3 bytes or 100000 keys")
     assert judge(UNCHANGED) == found
 
 
 def test_one_that_cannot_be_read_is_trouble_until_it_can() -> None:
-    judge = Judge(PLACE)
+    judge = ConfigMapReader(PLACE)
     assert judge({KEY: decode(Raw(b'{"data": {"a": "1"}}'))}) == {"a": b"1"}
     for bad in (b'{"binaryData": {"a": "?"}}', b'{"data": {"a": 1}}', b'{"data": {"a": "\xff"}}', b"[" * 100_000):
         found = judge({KEY: decode(Raw(bad))})
-        assert isinstance(found, Trouble)
+        assert isinstance(found, Unavailable)
         assert found.reason.startswith("it cannot be read, and what it held stays: ")
         assert judge(UNCHANGED) == found
     assert judge({KEY: decode(Raw(b'{"data": {"a": "2"}}'))}) == {"a": b"2"}
@@ -142,7 +142,7 @@ def test_the_watch_tells_of_an_object_that_cannot_be_read(tmp_path: Path) -> Non
             port = server.sockets[0].getsockname()[1]
             return await look(ConfigMap(*KEY, kubeconfig=kubeconfig(tmp_path, port)), patience=20.0)
 
-    assert asyncio.run(main()) == Trouble("it cannot be read, and what it held stays: binaryData is not base64")
+    assert asyncio.run(main()) == Unavailable("it cannot be read, and what it held stays: binaryData is not base64")
 
 
 @pytest.fixture
@@ -165,7 +165,7 @@ def kubeconfig(folder: Path, port: int) -> str:
 
 def test_a_server_that_never_answers_is_not_waited_for_for_ever(silent: str) -> None:
     found = asyncio.run(look(ConfigMap(*KEY, kubeconfig=silent), patience=0.05))
-    assert isinstance(found, Trouble)
+    assert isinstance(found, Unavailable)
     assert "the API server has not answered within 0.05 seconds" in found.reason
 
 

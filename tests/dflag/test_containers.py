@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dflag.test_kinds import is_refused_in_few_words, means
+from tests.dflag.test_kinds import deps, is_refused_in_few_words
 from wigwag import dflag
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
 from wigwag.dflag.values.frozen import freeze
@@ -75,7 +75,7 @@ BAD: list[tuple[Kind[Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "text", "value"), GOOD)
 def test_a_text_is_read_and_written_so_that_it_means_the_same(kind: Kind[Any], text: str, value: Any) -> None:
-    means(kind, text, value)
+    deps(kind, text, value)
 
 
 @pytest.mark.parametrize(("kind", "text"), BAD)

@@ -428,7 +428,7 @@ def test_loops_of_the_parent_are_not_woken_by_the_child() -> None:
 
         def child() -> None:
             rate.set_value(99)
-            assert rate.bell._subscriptions == ()
+            assert rate.event._subscriptions == ()
 
         pid = in_child(child)
         assert ended_well(pid)

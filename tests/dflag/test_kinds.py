@@ -134,7 +134,7 @@ BAD: list[tuple[Kind[Any], str]] = [
 ]
 
 
-def means(kind: Kind[Any], text: str, value: Any) -> None:
+def deps(kind: Kind[Any], text: str, value: Any) -> None:
     """A text is a value, and what is written of that is the value again."""
     found = kind.parse(text)
     assert found == value
@@ -150,7 +150,7 @@ def is_refused_in_few_words(kind: Kind[Any], text: str) -> None:
 
 @pytest.mark.parametrize(("kind", "text", "value"), GOOD)
 def test_a_text_is_read_and_written_so_that_it_means_the_same(kind: Kind[Any], text: str, value: Any) -> None:
-    means(kind, text, value)
+    deps(kind, text, value)
 
 
 @pytest.mark.parametrize(("kind", "text"), BAD)

@@ -13,7 +13,7 @@ import pytest
 from tests.dflag.kubelet import Heard, until
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
-from wigwag.dflag.crew import Crew, Step, Strand
+from wigwag.dflag.notifiers import NotifierPool, NotifierQueue, Step
 from wigwag.errors import UsageError
 
 PATIENCE = 20.0
@@ -103,30 +103,30 @@ def test_one_that_blocks_holds_up_neither_the_setter_nor_the_notifiers_of_others
 
 
 def test_what_waits_has_a_bound_and_the_chain_of_values_does_not_break() -> None:
-    crew, release, heard = Crew(backlog=5), threading.Event(), Heard()
+    notifiers, release, heard = NotifierPool(backlog=5), threading.Event(), Heard()
 
     def call(step: Step) -> None:
         release.wait(PATIENCE)
         heard(step.old, step.new)
 
-    strand = Strand(call)
+    queue = NotifierQueue(call)
     for number in range(100):
-        crew.submit(strand, Step(number, number + 1))
-    assert len(strand.steps) <= 5
+        notifiers.submit(queue, Step(number, number + 1))
+    assert len(queue.steps) <= 5
     release.set()
-    assert crew.flush(PATIENCE)
+    assert notifiers.flush(PATIENCE)
     assert heard.steps[0][0] == 0
     assert heard.steps[-1][1] == 100
     assert all(after[0] == before[1] for before, after in zip(heard.steps, heard.steps[1:], strict=False))
 
 
 def test_threads_go_when_there_is_nothing_to_do() -> None:
-    crew, called = Crew(linger=0.0), Heard()
-    crew.submit(Strand(lambda step: called(step.old, step.new)), Step(0, 1))
-    assert crew.flush(PATIENCE)
-    until(lambda: crew._running == 0)
-    crew.submit(Strand(lambda step: called(step.old, step.new)), Step(1, 2))
-    assert crew.flush(PATIENCE)
+    notifiers, called = NotifierPool(linger=0.0), Heard()
+    notifiers.submit(NotifierQueue(lambda step: called(step.old, step.new)), Step(0, 1))
+    assert notifiers.flush(PATIENCE)
+    until(lambda: notifiers._running == 0)
+    notifiers.submit(NotifierQueue(lambda step: called(step.old, step.new)), Step(1, 2))
+    assert notifiers.flush(PATIENCE)
     assert called.steps == [(0, 1), (1, 2)]
 
 
@@ -227,7 +227,7 @@ def test_an_async_notifier_without_a_loop_is_an_error_and_one_whose_loop_is_gone
 
     run(main)
     found.set("1")
-    assert found.bell._subscriptions == ()
+    assert found.event._subscriptions == ()
 
 
 def test_a_notifier_is_called_in_one_of_three_ways() -> None:
@@ -268,7 +268,7 @@ def test_changes_can_be_waited_for() -> None:
         assert seen == [0, 1, 2]
         gc.collect()
         await settle()
-        assert found.bell._subscriptions == ()
+        assert found.event._subscriptions == ()
 
     run(main)
 

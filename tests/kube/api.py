@@ -17,15 +17,15 @@ from wigwag.kube.config import Cluster, User
 from wigwag.kube.decode import END, Decode, plain
 from wigwag.kube.follow import watch_kube
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.pace import Pace
-from wigwag.kube.requests import Means
+from wigwag.kube.requests import KubeDeps
+from wigwag.kube.timing import WatchTiming
 from wigwag.kube.tls import ClusterTrust
 from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.watch import closing
 
 SPEC = KubeWatch(CONFIG_MAP, "ns")
-QUICK = Pace(backoff=Backoff(first=0.02, most=0.05), quiet=0.05, initial=0.2, hasty=0.02, long=0.0, verify=0.05)
+QUICK = WatchTiming(backoff=Backoff(first=0.02, most=0.05), quiet=0.05, initial=0.2, hasty=0.02, long=0.0, verify=0.05)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -143,15 +143,15 @@ async def cluster(
                 client.close()
 
 
-def kube(url: str, user: User = User(), trust: ClusterTrust = ClusterTrust(), proxy: str = "", **means: Any) -> Kube:  # noqa: B008
-    given: dict[str, Any] = {"environment": {}, "random": lambda: 0.5, **means}
-    return Kube(Cluster(url, trust, user, "ns", proxy), Means(**given))
+def kube(url: str, user: User = User(), trust: ClusterTrust = ClusterTrust(), proxy: str = "", **deps: Any) -> Kube:  # noqa: B008
+    given: dict[str, Any] = {"environment": {}, "random": lambda: 0.5, **deps}
+    return Kube(Cluster(url, trust, user, "ns", proxy), KubeDeps(**given))
 
 
 @asynccontextmanager
 async def followed(
-    client: Kube, spec: KubeWatch = SPEC, decode: Decode[Any] = plain, pace: Pace = QUICK
+    client: Kube, spec: KubeWatch = SPEC, decode: Decode[Any] = plain, timing: WatchTiming = QUICK
 ) -> AsyncIterator[Callable[[], Awaitable[Any]]]:
     """Follow, and yield what returns the next item."""
-    async with closing(watch_kube(client, spec, decode, pace)) as items:
+    async with closing(watch_kube(client, spec, decode, timing)) as items:
         yield items.__anext__

@@ -17,11 +17,11 @@ from wigwag.kube.decode import END, Key, Lines, MalformedError, metadata_only, p
 from wigwag.kube.errors import Status, read_status
 from wigwag.kube.faults import Fault, fault_of, refusal
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.pace import Pace
 from wigwag.kube.reflector import Reflector
 from wigwag.kube.requests import Abilities
+from wigwag.kube.timing import WatchTiming
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 
 SPEC = KubeWatch(CONFIG_MAP, "ns")
 NAMES = "abcdefgh"
@@ -153,7 +153,9 @@ REFUSALS = [Refused(500), Refused(429, retry_after=7.0), Refused(503), Refused(4
 class World:
     """A reflector, the server it asks, and what goes wrong between them."""
 
-    def __init__(self, seed: int, streams: str | None = None, pace: Pace | None = None, restores: bool = False) -> None:
+    def __init__(
+        self, seed: int, streams: str | None = None, timing: WatchTiming | None = None, restores: bool = False
+    ) -> None:
         """`restores`: whether the server's history may go back, now and then."""
         self.random, self.restores = Random(seed), restores
         choice = self.random.choice
@@ -162,7 +164,7 @@ class World:
         )
         self.abilities = Abilities()
         self.reflector: Reflector[dict[str, Any]] = Reflector(
-            self.abilities, pace or Pace(page=choice([2, 3, 500])), self.random.random
+            self.abilities, timing or WatchTiming(page=choice([2, 3, 500])), self.random.random
         )
         self.now = 1000.0
         self.asks: list[Ask] = []
@@ -201,7 +203,7 @@ class World:
     def take(self, items: list[Any]) -> None:
         """Judge what the reflector yields: it must have been true, and not before what was published last."""
         for item in items:
-            if isinstance(item, Trouble):
+            if isinstance(item, Unavailable):
                 self.troubles.append(item.reason)
                 self.trouble = True
                 continue

@@ -29,7 +29,7 @@ from tests.tunnel import Passing
 from tests.wire.served import LOOPS, run
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.kubernetes.objects import decode_flag
 
 loops = pytest.mark.parametrize("loop", LOOPS)
@@ -132,8 +132,10 @@ def test_trouble_is_told_and_over_when_a_watch_stays_open(loop: str) -> None:
         same = listing(5, obj("a", 1))
         async with cluster(*script, compared=[same]) as api, followed(api.kube()) as item:
             assert contents(await item()) == {"ns/a": "a1"}
-            assert await item() == Trouble("the API server answered 500 InternalError to our watch of configmaps ns/*")
-            assert isinstance(await item(), Trouble)
+            assert await item() == Unavailable(
+                "the API server answered 500 InternalError to our watch of configmaps ns/*"
+            )
+            assert isinstance(await item(), Unavailable)
             assert await item() is UNCHANGED
             assert [query["resourceVersion"] for query in api.queries[2:]] == ["5", "5", "5"]
 
@@ -147,7 +149,7 @@ def test_whoever_may_not_watch_is_told_what_to_allow_and_goes_on_when_it_is_allo
         begin = event("ADDED", obj("flags", 1)) + bookmark(5, end=True)
         async with cluster(refusal(403, "Forbidden", said), watch(begin)) as api:
             async with followed(api.kube(), spec) as item:
-                assert await item() == Trouble(
+                assert await item() == Unavailable(
                     "system:serviceaccount:ns:app may not watch featureflags.core.openfeature.dev in the namespace ns; "
                     "allow it with a Role that has the rule {apiGroups: [core.openfeature.dev], "
                     "resources: [featureflags], resourceNames: [flags], verbs: [get, list, watch]}"
@@ -162,7 +164,7 @@ def test_a_kind_that_is_not_installed_is_waited_for() -> None:
     async def main() -> None:
         async with cluster(whole404(), watch(bookmark(5, end=True))) as api:
             async with followed(api.kube(), KubeWatch(FEATURE_FLAG)) as item:
-                assert await item() == Trouble(
+                assert await item() == Unavailable(
                     "the API server has no featureflags in core.openfeature.dev/v1beta1; install what defines them"
                 )
                 assert await item() == {}
@@ -255,7 +257,7 @@ BEGIN = event("ADDED", obj("a", 1)) + bookmark(5, end=True)
 def test_a_silent_watch_of_one_object_is_compared_by_a_get_of_its_metadata(loop: str) -> None:
     async def main() -> None:
         async with cluster(watch(BEGIN), compared=[one(obj("a", 1))]) as api:
-            async with followed(api.kube(), ONE, pace=PROBING) as item:
+            async with followed(api.kube(), ONE, timing=PROBING) as item:
                 assert contents(await item()) == {"ns/a": "a1"}
                 assert await item() is UNCHANGED
                 assert await item() is UNCHANGED
@@ -268,7 +270,7 @@ def test_a_silent_watch_of_one_object_is_compared_by_a_get_of_its_metadata(loop:
 def test_of_several_objects_a_silent_watch_asks_for_one_of_them() -> None:
     async def main() -> None:
         async with cluster(watch(BEGIN), compared=[listing(5, obj("a", 1), token="more")]) as api:
-            async with followed(api.kube(), pace=PROBING) as item:
+            async with followed(api.kube(), timing=PROBING) as item:
                 assert contents(await item()) == {"ns/a": "a1"}
                 assert await item() is UNCHANGED
             assert api.comparisons[0].target == "/api/v1/namespaces/ns/configmaps?limit=1"
@@ -281,9 +283,9 @@ def test_an_object_that_is_not_as_the_watch_has_shown_it_is_listed(answer: bytes
     async def main() -> None:
         begin = event("ADDED", obj("a", 8)) + bookmark(9, end=True)
         again = bookmark(6, end=True)
-        pace = replace(PROBING, settle=0.02)
+        timing = replace(PROBING, settle=0.02)
         async with cluster(watch(begin), watch(again), compared=[answer]) as api:
-            async with followed(api.kube(), ONE, pace=pace) as item:
+            async with followed(api.kube(), ONE, timing=timing) as item:
                 assert contents(await item()) == {"ns/a": "a8"}
                 assert await item() == {}
             assert "resourceVersion" not in api.queries[1], "whatever is the newest"
@@ -294,7 +296,7 @@ def test_an_object_that_is_not_as_the_watch_has_shown_it_is_listed(answer: bytes
 def test_who_may_not_get_the_object_compares_by_a_list() -> None:
     async def main() -> None:
         async with cluster(watch(BEGIN), compared=[refusal(403), listing(5, obj("a", 1))]) as api:
-            async with followed(api.kube(), ONE, pace=PROBING) as item:
+            async with followed(api.kube(), ONE, timing=PROBING) as item:
                 assert contents(await item()) == {"ns/a": "a1"}
                 assert await item() is UNCHANGED
                 assert await item() is UNCHANGED
@@ -328,7 +330,7 @@ def test_events_do_not_wait_for_a_comparison_and_what_is_closed_ends_it(loop: st
             return False
 
         async with cluster(begin, compared=[hang]) as api:
-            async with followed(api.kube(), ONE, pace=replace(PROBING, answer=30.0)) as item:
+            async with followed(api.kube(), ONE, timing=replace(PROBING, answer=30.0)) as item:
                 assert contents(await item()) == {"ns/a": "a1"}
                 assert contents(await item()) == {"ns/a": "a6"}
                 assert comparing() == 1
@@ -345,14 +347,14 @@ def test_a_way_to_the_server_that_passes_nothing_on_any_more_is_noticed_by_the_s
         async with (
             cluster(watch(BEGIN), compared=[one(obj("a", 1))]) as api,
             Passing(api.url) as way,
-            followed(api.kube(url=way.url), ONE, pace=PROBING) as item,
+            followed(api.kube(url=way.url), ONE, timing=PROBING) as item,
         ):
             assert contents(await item()) == {"ns/a": "a1"}
             assert await item() is UNCHANGED
             way.stop()
             while (said := await item()) is UNCHANGED:  # it was under way
                 pass
-            assert isinstance(said, Trouble)
+            assert isinstance(said, Unavailable)
             assert "does not answer in time" in said.reason
             way.go_on()
             while await item() is not UNCHANGED:

@@ -13,10 +13,10 @@ from wigwag.kube.asks import Ask
 from wigwag.kube.decode import Change, Mark, Page, Record
 from wigwag.kube.errors import Status
 from wigwag.kube.faults import Fault, refusal
-from wigwag.kube.pace import Pace
 from wigwag.kube.reflector import Reflector
 from wigwag.kube.requests import Abilities
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.kube.timing import WatchTiming
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
 SCHEDULES, BATCHES = 3000, 12
 HOUR = 3600.0
@@ -89,9 +89,9 @@ def status(code: int, reason: str = "", message: str = "", retry_after: float = 
 class Driven:
     """A reflector whose time and answers the test chooses. Chance is a coin that always falls on the middle."""
 
-    def __init__(self, streams: bool = False, chance: float = 0.5, **pace: Any) -> None:
+    def __init__(self, streams: bool = False, chance: float = 0.5, **timing: Any) -> None:
         self.abilities = Abilities(streams)
-        self.reflector = Reflector[dict[str, Any]](self.abilities, Pace(**pace), lambda: chance)
+        self.reflector = Reflector[dict[str, Any]](self.abilities, WatchTiming(**timing), lambda: chance)
         self.now = 0.0
         self.asks: list[Ask] = []
 
@@ -180,7 +180,7 @@ def test_a_server_that_does_not_offer_that_is_listed_and_not_asked_for_it_again(
     assert driven.failed(status(code)) == []
     asked = driven.ask()
     assert (driven.now, asked.query()) == (0.0, (("limit", "500"), ("resourceVersion", "0")))
-    other = Reflector[Any](driven.abilities, Pace(), lambda: 0.5)
+    other = Reflector[Any](driven.abilities, WatchTiming(), lambda: 0.5)
     assert other.next(0.0).how == "list"
 
 
@@ -273,7 +273,7 @@ def test_a_list_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     for _ in range(4):
         driven.ask()
         said += driven.reflector.listed(page(10, token="on and on"), driven.now)
-    assert [type(each) for each in said] == [Trouble]
+    assert [type(each) for each in said] == [Unavailable]
     assert driven.ask().token == ""
 
 
@@ -297,7 +297,7 @@ def test_a_beginning_that_ends_before_it_is_whole_is_no_answer() -> None:
     driven.opened()
     driven.heard(there("a", 3))
     [said] = driven.ended(after=60.0)
-    assert isinstance(said, Trouble)
+    assert isinstance(said, Unavailable)
     assert driven.ask().how == "stream"
 
 
@@ -540,8 +540,8 @@ def test_a_connection_that_dies_without_a_word_is_found_within_half_a_minute(fir
         driven.heard(Mark(str(10 + number)), after=60.0)
     began = driven.now
     driven.check()
-    driven.now += Pace().answer
-    assert driven.reflector.check_failed(Fault("does not answer"), driven.now) == [Trouble("does not answer")]
+    driven.now += WatchTiming().answer
+    assert driven.reflector.check_failed(Fault("does not answer"), driven.now) == [Unavailable("does not answer")]
     assert not driven.reflector.open
     assert driven.now - began < 30.0
     assert driven.ask().how == "watch"
@@ -678,7 +678,7 @@ def test_a_server_that_cannot_be_compared_with_is_told_and_followed(code: int) -
     driven.listed(obj("a", 8), version=30)
     driven.check()
     [said] = driven.reflector.check_failed(status(code), driven.now)
-    assert isinstance(said, Trouble)
+    assert isinstance(said, Unavailable)
     assert driven.reflector.open
     assert driven.heard(Mark("31"), after=1.0) == []
     assert state(driven.heard(there("a", 32))) == {"a": "a32"}
@@ -806,7 +806,7 @@ def test_a_stream_that_tells_only_what_is_known_and_ends_at_once_has_failed() ->
     driven.opened()
     driven.heard(there("a", 1))
     [said] = driven.ended(after=0.1)
-    assert isinstance(said, Trouble)
+    assert isinstance(said, Unavailable)
 
 
 # trouble
@@ -817,7 +817,7 @@ def test_what_came_before_an_error_is_published_before_it_is_told() -> None:
     driven.listed(obj("a", 1), version=10)
     value, said = driven.heard(there("a", 11), status(500), there("a", 12))
     assert contents(value) == {"a": "a11"}
-    assert isinstance(said, Trouble)
+    assert isinstance(said, Unavailable)
 
 
 def test_a_connection_that_breaks_once_is_no_trouble_and_one_that_stays_away_is() -> None:
@@ -825,7 +825,7 @@ def test_a_connection_that_breaks_once_is_no_trouble_and_one_that_stays_away_is(
     driven.listed(obj("a", 1), version=10)
     assert driven.failed(REFUSED, after=60.0) == []
     driven.ask()
-    assert driven.failed(Fault("no connection: refused")) == [Trouble("no connection: refused")]
+    assert driven.failed(Fault("no connection: refused")) == [Unavailable("no connection: refused")]
     driven.opened()
     opened = driven.now
     assert driven.check().how == "compare"
@@ -836,7 +836,7 @@ def test_a_connection_that_breaks_once_is_no_trouble_and_one_that_stays_away_is(
 def test_before_anything_is_known_every_failure_is_told() -> None:
     driven = Driven(streams=True)
     driven.opened()
-    assert driven.failed(REFUSED) == [Trouble("no connection")]
+    assert driven.failed(REFUSED) == [Unavailable("no connection")]
 
 
 @pytest.mark.parametrize("code", [401, 403, 404, 408, 429, 503])
@@ -848,7 +848,7 @@ def test_a_refused_watch_is_asked_for_again_and_is_no_reason_for_a_list(code: in
         asked = driven.ask()
         assert (asked.how, asked.version) == ("watch", "10")
         [said] = driven.failed(status(code))
-        assert isinstance(said, Trouble)
+        assert isinstance(said, Unavailable)
 
 
 def test_a_server_that_fails_again_and_again_from_a_version_is_listed() -> None:

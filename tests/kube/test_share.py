@@ -14,7 +14,7 @@ from wigwag.kube.decode import plain
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.kube.share import Shared
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.kubernetes.objects import decode_flag
 
@@ -88,9 +88,9 @@ def test_a_slow_reader_ends_with_the_newest_value_and_not_with_what_was_said_las
         async with hub() as made, made.subscribe() as reader:
             await made.push(ONE)
             assert await anext(reader) == ONE
-            await made.push(TWO, UNCHANGED, Trouble("gone"), Trouble("still gone"))
+            await made.push(TWO, UNCHANGED, Unavailable("gone"), Unavailable("still gone"))
             assert await anext(reader) == TWO
-            assert await anext(reader) == Trouble("still gone")
+            assert await anext(reader) == Unavailable("still gone")
             await made.push(UNCHANGED)
             assert await anext(reader) is UNCHANGED
 
@@ -100,10 +100,10 @@ def test_a_slow_reader_ends_with_the_newest_value_and_not_with_what_was_said_las
 def test_who_comes_while_there_is_trouble_gets_the_last_value_and_the_trouble() -> None:
     async def main() -> None:
         async with hub() as made, made.subscribe() as first:
-            await made.push(ONE, Trouble("gone"))
+            await made.push(ONE, Unavailable("gone"))
             assert await anext(first) == ONE
             async with made.subscribe() as second:
-                assert [await anext(second), await anext(second)] == [ONE, Trouble("gone")]
+                assert [await anext(second), await anext(second)] == [ONE, Unavailable("gone")]
 
     run(main)
 
@@ -111,8 +111,8 @@ def test_who_comes_while_there_is_trouble_gets_the_last_value_and_the_trouble() 
 def test_trouble_before_there_is_a_value_is_told() -> None:
     async def main() -> None:
         async with hub() as made, made.subscribe() as reader:
-            await made.push(Trouble("forbidden"))
-            assert await anext(reader) == Trouble("forbidden")
+            await made.push(Unavailable("forbidden"))
+            assert await anext(reader) == Unavailable("forbidden")
             await made.push({})
             assert await anext(reader) == {}
 

@@ -12,8 +12,8 @@ from tests.pipeline.fakes import FakeClock, FakeWatcher, run, running, settle
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.limit import Burst, Composite, Interval, unlimited
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Trouble, Wanted
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.spec import Unavailable, Wanted
+from wigwag.pipeline.watch import WatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ steps = st.one_of(
     st.tuples(st.just("value"), names, values),
     st.tuples(st.just("value"), names, values),
     st.tuples(
-        st.just("fault"), names, st.sampled_from([OSError("x"), Trouble("y"), StopAsyncIteration, ValueError("z")])
+        st.just("fault"), names, st.sampled_from([OSError("x"), Unavailable("y"), StopAsyncIteration, ValueError("z")])
     ),
     st.tuples(st.just("time"), st.sampled_from([0.01, 0.25, 1.0, 6.0, 200.0]), st.none()),
     st.tuples(st.just("want"), st.sets(st.sampled_from(list(INITIAL)), min_size=1), st.none()),
@@ -57,7 +57,7 @@ class World:
             self.fake.watch,
             dict,
             self.derive,
-            manners=Manners(Backoff(0.1, 8.0), self.clock, lambda: 0.5, LIMITS[limit]),
+            policy=WatchPolicy(Backoff(0.1, 8.0), self.clock, lambda: 0.5, LIMITS[limit]),
         )
 
     async def derive(self, picture: dict[str, Any]) -> list[Wanted[str]]:
@@ -125,7 +125,7 @@ def test_faults_leave_no_trace_in_the_pictures(schedule: list[tuple[str, Any]]) 
     async def main() -> None:
         fake, clock = FakeWatcher(), FakeClock()
         pipeline: Pipeline[str, int, dict[str, int]] = Pipeline(
-            [Wanted("a"), Wanted("b")], fake.watch, dict, manners=Manners(clock=clock, random=lambda: 0.5)
+            [Wanted("a"), Wanted("b")], fake.watch, dict, policy=WatchPolicy(clock=clock, random=lambda: 0.5)
         )
         model: dict[str, int] = {}
         async with running(pipeline):

@@ -11,8 +11,8 @@ from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.limit import Composite, Interval, unlimited
 from wigwag.pipeline.publish import History
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Restored, Trouble, Wanted
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.spec import Restored, Unavailable, Wanted
+from wigwag.pipeline.watch import WatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ class Bench:
         self.pipeline: Pipeline[Any, Any, Any] = Pipeline(
             [want if isinstance(want, Wanted) else Wanted(want) for want in wanted],
             self.fake.watch,
-            manners=Manners(backoff, self.clock, lambda: 1.0, limit),
+            policy=WatchPolicy(backoff, self.clock, lambda: 1.0, limit),
             **options,
         )
         self.push = self.fake.push
@@ -116,7 +116,7 @@ def test_trouble_is_not_an_answer() -> None:
     async def main() -> None:
         bench = Bench("a")
         async with running(bench.pipeline):
-            await bench.push("a", Trouble("not yet"))
+            await bench.push("a", Unavailable("not yet"))
             assert bench.serial == 0
             await bench.push("a", 1)
             assert bench.picture == {"a": 1}
@@ -449,7 +449,7 @@ def test_restored_values_make_the_first_picture_at_once_and_go_one_by_one() -> N
         bench = Bench("a", "b", restored={"a": Restored(1, 30.0), "b": Restored(2, 5.0), "gone": Restored(3, 1.0)})
         async with running(bench.pipeline):
             assert bench.picture == {"a": 1, "b": 2}
-            await bench.push("a", Trouble("away"))
+            await bench.push("a", Unavailable("away"))
             await bench.clock.advance(10)
             first, second = bench.pipeline.statuses()
             assert (first.restored, first.age(bench.clock.now()), first.state) == (True, 40.0, "failing")

@@ -12,8 +12,8 @@ from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import LoopClock, sleep_until
 from wigwag.pipeline.parse import parsed
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Watcher
-from wigwag.pipeline.watch import Manners, Watches
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Watcher
+from wigwag.pipeline.watch import Watches, WatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class Bench:
         self.turned = 0
         self.watcher = watcher or self.fake.watch
         backoff = Backoff(first=1.0, most=8.0)
-        self.manners = Manners(backoff, self.clock, random=lambda: 1.0)
+        self.policy = WatchPolicy(backoff, self.clock, random=lambda: 1.0)
         self.watches: Watches[str, Any]
 
     def turn(self) -> None:
@@ -38,7 +38,7 @@ class Bench:
     async def watching(self, *specs: str) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as group:
             self.watches = Watches(
-                group, self.watcher, lambda spec, value: self.got.append((spec, value)), self.turn, self.manners
+                group, self.watcher, lambda spec, value: self.got.append((spec, value)), self.turn, self.policy
             )
             self.watches.want(specs)
             await settle()
@@ -76,7 +76,7 @@ def test_a_watcher_that_ends_is_started_again_too() -> None:
     run(main)
 
 
-@pytest.mark.parametrize(("item", "pause"), [("value", 1), (UNCHANGED, 1), (Trouble("not yet"), 8)])
+@pytest.mark.parametrize(("item", "pause"), [("value", 1), (UNCHANGED, 1), (Unavailable("not yet"), 8)])
 def test_only_a_watcher_that_delivered_data_ends_the_row_of_failures(item: Any, pause: float) -> None:
     async def main() -> None:
         bench = Bench()
@@ -130,7 +130,7 @@ def test_trouble_changes_the_status_and_nothing_else() -> None:
     async def main() -> None:
         bench = Bench()
         async with bench.watching("a"):
-            await bench.fake.push("a", 1, Trouble("not there"))
+            await bench.fake.push("a", 1, Unavailable("not there"))
             (status,) = bench.watches.statuses()
             assert (status.state, status.error, status.restarts) == ("failing", "not there", 0)
             await bench.fake.push("a", 1)
@@ -145,7 +145,7 @@ def test_only_changes_of_state_or_error_ring() -> None:
     async def main() -> None:
         bench = Bench()
         async with bench.watching("a"):
-            await bench.fake.push("a", 1, 2, 3, Trouble("x"), Trouble("x"), Trouble("y"), 4)
+            await bench.fake.push("a", 1, 2, 3, Unavailable("x"), Unavailable("x"), Unavailable("y"), 4)
             assert bench.turned == 4
 
     run(main)
@@ -253,7 +253,7 @@ def test_a_document_that_cannot_be_parsed_is_trouble_of_its_own_watch_only() -> 
         bench.watcher = parsed(bench.fake.watch, lambda spec, text: int(text))
         async with bench.watching("a", "b"):
             await bench.fake.push("a", "1", "x")
-            await bench.fake.push("b", "2", Trouble("away"))
+            await bench.fake.push("b", "2", Unavailable("away"))
             assert bench.got == [("a", 1), ("b", 2)]
             one, two = bench.watches.statuses()
             assert (one.state, two.error) == ("failing", "away")
@@ -281,7 +281,7 @@ def test_what_is_unchanged_is_fresh_again_and_ends_trouble_without_being_deliver
         async with bench.watching("a"):
             await bench.fake.push("a", UNCHANGED)
             assert bench.watches.statuses()[0].state == "starting"  # nothing was said that could still hold
-            await bench.fake.push("a", 1, Trouble("away"))
+            await bench.fake.push("a", 1, Unavailable("away"))
             await bench.clock.advance(10)
             assert bench.watches.statuses()[0].age(bench.clock.now()) == 10
             await bench.fake.push("a", UNCHANGED)

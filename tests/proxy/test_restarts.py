@@ -17,7 +17,7 @@ from tests.proxy.process import ProxyProcess, document
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.document import Document
 from wigwag.sources.grpc import GrpcWatch, watch_grpc
 
@@ -40,9 +40,9 @@ class Agent:
     """A pipeline with one gRPC source."""
 
     def __init__(self, spec: GrpcWatch, changed: Callable[[], None]) -> None:
-        manners = Manners(Counted(noted=self._failed))
+        policy = WatchPolicy(Counted(noted=self._failed))
         self.pipeline: Pipeline[GrpcWatch, Document, Mapping[GrpcWatch, Document]] = Pipeline(
-            [Wanted(spec)], watch_grpc, dict, manners=manners
+            [Wanted(spec)], watch_grpc, dict, policy=policy
         )
         self.failures: list[int] = []
         self.content = b""

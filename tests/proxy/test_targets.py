@@ -11,8 +11,8 @@ import pytest
 
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.observe import Registry
-from wigwag.pipeline.spec import UNCHANGED, Trouble
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
+from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.options import ProxyOptions
 from wigwag.proxy.report import Report
 from wigwag.proxy.targets import Targets
@@ -40,7 +40,7 @@ class House:
         self.targets = Targets(
             ProxyOptions(**options),
             self.watcher.watch,
-            Manners(clock=self.clock, random=lambda: 1.0),
+            WatchPolicy(clock=self.clock, random=lambda: 1.0),
         )
         self.report = Report(self.targets, self.clock.now)
 
@@ -136,7 +136,7 @@ def test_a_target_that_is_not_there_yet_is_silent_until_it_is() -> None:
     async def main() -> None:
         async with opened() as house:
             board, _ = await house.join(A)
-            await house.watcher.push(A, Trouble("no such file"))
+            await house.watcher.push(A, Unavailable("no such file"))
             assert (board.serial, board.error) == (0, None)
             await house.watcher.push(A, document("one"))
             assert said(board) == "one"
@@ -144,7 +144,9 @@ def test_a_target_that_is_not_there_yet_is_silent_until_it_is() -> None:
     run(main)
 
 
-@pytest.mark.parametrize("trouble", [Trouble("gone"), OSError("broken"), Document(b'{"flags": {'), StopAsyncIteration])
+@pytest.mark.parametrize(
+    "trouble", [Unavailable("gone"), OSError("broken"), Document(b'{"flags": {'), StopAsyncIteration]
+)
 def test_an_outage_keeps_streams_open_with_the_last_good_document(trouble: object) -> None:
     async def main() -> None:
         async with opened() as house:

@@ -18,10 +18,10 @@ from tests.agent.process import AgentProcess
 from tests.real import programs
 from tests.real.consul import Consul, ConsulCluster, ConsulServer
 from tests.real.processes import until
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.access import Access
-from wigwag.sources.consul.follow import Means
+from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
 from wigwag.sources.consul.service import Health, ServiceWatch, watch_service
 from wigwag.sources.document import Document, Merged
@@ -59,12 +59,12 @@ class Stream:
 
 @asynccontextmanager
 async def watching(watch: Any, spec: Any) -> AsyncIterator[Stream]:
-    async with asyncio.timeout(TIMEOUT), closing(watch(spec, Means(environment={}))) as stream:
+    async with asyncio.timeout(TIMEOUT), closing(watch(spec, ConsulDeps(environment={}))) as stream:
         yield Stream(aiter(stream))
 
 
 def trouble(*words: str) -> Callable[[Any], bool]:
-    return lambda item: isinstance(item, Trouble) and all(word in item.reason for word in words)
+    return lambda item: isinstance(item, Unavailable) and all(word in item.reason for word in words)
 
 
 def is_document(content: bytes) -> Callable[[Any], bool]:
@@ -156,9 +156,9 @@ def test_a_consul_that_is_killed_and_comes_back_empty_takes_nothing_away(private
             await stream.until(trouble("no connection"))
             server.server.start()
             passed = await stream.until(trouble("there is no such key"))
-            assert all(isinstance(item, Trouble) for item in passed)
+            assert all(isinstance(item, Unavailable) for item in passed)
             consul.put("flags", "new")
-            assert (await stream.until(lambda item: not isinstance(item, Trouble)))[-1] == Document(b"new")
+            assert (await stream.until(lambda item: not isinstance(item, Unavailable)))[-1] == Document(b"new")
 
     asyncio.run(main())
 

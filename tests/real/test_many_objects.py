@@ -19,7 +19,7 @@ from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Merged
 from wigwag.sources.kubernetes.objects import ObjectsWatch, watch_objects
-from wigwag.sources.kubernetes.place import Place
+from wigwag.sources.kubernetes.place import ObjectsAddress
 from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source
 
@@ -45,7 +45,7 @@ def test_one_change_among_hundreds_parses_one_object(
 
     async def main() -> tuple[wigwag.FlagSet, wigwag.FlagSet]:
         source, loader, found = Source("many", "kubernetes"), Loader("v2", strict=False), list[wigwag.FlagSet]()
-        place = Place(FEATURE_FLAG, namespace.name)
+        place = ObjectsAddress(FEATURE_FLAG, namespace.name)
         async with asyncio.timeout(30), closing(watch_objects(ObjectsWatch(place), alone, Merger(counting))) as items:
             async for item in items:
                 if not isinstance(item, Merged):

@@ -15,11 +15,11 @@ from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.watching import Counting, Watching, kubeconfig
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.pace import Pace
 from wigwag.kube.requests import Request
+from wigwag.kube.timing import WatchTiming
 from wigwag.kube.watchspec import KubeWatch
 from wigwag.pipeline.backoff import Backoff
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.kubernetes.objects import decode_flag
 
 GROUP = "core.openfeature.dev"
@@ -126,7 +126,7 @@ def test_a_list_in_pages_and_metadata_alone(namespace: Namespace, tmp_path: Path
     for number in range(8):
         namespace.apply(config_map(f"map-{number}", n=str(number)))
     path, spec = kubeconfig(namespace.cluster.access, tmp_path), KubeWatch(CONFIG_MAP, namespace.name)
-    with Watching(path, spec, pace=Pace(page=3), streams=False) as seen:
+    with Watching(path, spec, timing=WatchTiming(page=3), streams=False) as seen:
         seen.until(lambda: len(seen.names()) >= 8, "the objects")
         assert data(seen)["map-7"] == {"n": "7"}
         assert not any("managedFields" in each["metadata"] for each in (seen.value or {}).values())
@@ -199,9 +199,9 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(private_plane: New
 def test_a_server_that_falls_silent_is_found_out_and_followed_again(private_plane: NewPlane, tmp_path: Path) -> None:
     plane = private_plane()
     namespace = plane.cluster.add_namespace("silent")
-    short = Pace(shortest=3.0, longest=3.0, margin=1.0)
+    short = WatchTiming(shortest=3.0, longest=3.0, margin=1.0)
     with Watching(
-        kubeconfig(plane.cluster.access, tmp_path), KubeWatch(CONFIG_MAP, namespace.name), pace=short
+        kubeconfig(plane.cluster.access, tmp_path), KubeWatch(CONFIG_MAP, namespace.name), timing=short
     ) as seen:
         seen.until(seen.live, "the answer")
         plane.apiserver.pause()
@@ -218,8 +218,8 @@ def test_history_that_is_gone_leads_to_one_list_that_shows_what_went(private_pla
     namespace = plane.cluster.add_namespace("compacted")
     for name in "abc":
         namespace.apply(config_map(name, n="1"))
-    path, slow = kubeconfig(plane.cluster.access, tmp_path), Pace(backoff=Backoff(first=12.0, most=12.0))
-    with Watching(path, KubeWatch(CONFIG_MAP, namespace.name), pace=slow, random=lambda: 1.0) as seen:
+    path, slow = kubeconfig(plane.cluster.access, tmp_path), WatchTiming(backoff=Backoff(first=12.0, most=12.0))
+    with Watching(path, KubeWatch(CONFIG_MAP, namespace.name), timing=slow, random=lambda: 1.0) as seen:
         seen.until(lambda: set("abc") <= seen.names(), "the objects")
         values = len(seen.values)
         plane.apiserver.restart()  # the watch breaks, and comes back in twelve seconds
@@ -251,7 +251,7 @@ def test_pages_that_are_forgotten_while_they_are_read_are_asked_for_in_one_piece
             plane.compact()
 
     path = kubeconfig(plane.cluster.access, tmp_path)
-    seen = Watching(path, KubeWatch(CONFIG_MAP, "pages"), pace=Pace(page=3), streams=False)
+    seen = Watching(path, KubeWatch(CONFIG_MAP, "pages"), timing=WatchTiming(page=3), streams=False)
     seen.kube.before = forget
     with seen:
         seen.until(lambda: len(seen.names()) >= 8, "the objects")
@@ -267,8 +267,8 @@ def test_a_kind_that_is_installed_later_is_found_and_without_streams_lists_are_u
 ) -> None:
     plane = private_plane(definitions=(), flags=["--feature-gates=WatchList=false"])
     path = kubeconfig(plane.cluster.access, tmp_path)
-    pace = Pace(backoff=Backoff(first=0.5, most=1.0))
-    with Watching(path, KubeWatch(FEATURE_FLAG), decode_flag, pace) as seen:
+    timing = WatchTiming(backoff=Backoff(first=0.5, most=1.0))
+    with Watching(path, KubeWatch(FEATURE_FLAG), decode_flag, timing) as seen:
         seen.until(lambda: seen.troubles, "the missing kind")
         assert seen.troubles[0] == f"the API server has no featureflags in {V1BETA1}; install what defines them"
         plane.cluster.install(DEFINITIONS)
@@ -277,7 +277,7 @@ def test_a_kind_that_is_installed_later_is_found_and_without_streams_lists_are_u
         namespace.feature_flag("flags", flags("on"))
         seen.until(lambda: seen.names() == {"flags"}, "the flag")
         assert not seen.kube.abilities.streams
-        assert not isinstance(seen.last, Trouble)
+        assert not isinstance(seen.last, Unavailable)
         plane.cluster.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/featureflags.{GROUP}")
         known = len(seen.troubles)
         seen.until(lambda: len(seen.troubles) > known, "the kind being gone")

@@ -18,13 +18,13 @@ from tests.real.processes import until
 from tests.real.tap import Tap
 from tests.real.watching import Watching, kubeconfig
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.pace import Pace
+from wigwag.kube.timing import WatchTiming
 from wigwag.kube.watchspec import KubeWatch
 
 NewPlane = Callable[..., ControlPlane]
 Kubeconfig = Callable[[Access], Path]
 NewTap = Callable[[Access], Tap]
-QUICK = Pace(probe=2.0, answer=1.0, verify=0.5)
+QUICK = WatchTiming(probe=2.0, answer=1.0, verify=0.5)
 
 
 class Seen(NamedTuple):
@@ -89,7 +89,7 @@ def test_a_set_is_what_the_restored_server_has_though_it_has_passed_our_version(
     copy = plane.back_up()
     spec = KubeWatch(CONFIG_MAP, "team")
     path = kubeconfig(plane.cluster.access, tmp_path)
-    with Watching(path, spec, pace=QUICK) as seen:
+    with Watching(path, spec, timing=QUICK) as seen:
         write(namespace, "a", "new")
         write(namespace, "c", "new")
         namespace.cluster.delete(namespace.path("v1", "ConfigMap", "b"))
@@ -117,7 +117,7 @@ def test_an_api_server_that_was_not_restarted_after_a_restore_is_told_of(
     write(namespace, "a", "old")
     copy = plane.back_up()
     path = kubeconfig(plane.cluster.access, tmp_path)
-    with Watching(path, KubeWatch(CONFIG_MAP, "team", "a"), pace=QUICK) as seen:
+    with Watching(path, KubeWatch(CONFIG_MAP, "team", "a"), timing=QUICK) as seen:
         write(namespace, "a", "new")
         seen.until(lambda: contents(seen) == {"a": "new"}, "the change")
         plane.restore(copy)
@@ -135,7 +135,7 @@ def test_a_connection_that_dies_without_a_word_in_its_first_seconds_is_noticed(
     """Every kernel on the way still acknowledges, so that keep-alive finds nothing: it has to be asked."""
     write(namespace, "a", "1")
     tap = tapped(namespace.cluster.access)
-    with Watching(kubeconfig(tap.access, tmp_path), KubeWatch(CONFIG_MAP, namespace.name, "a"), pace=QUICK) as seen:
+    with Watching(kubeconfig(tap.access, tmp_path), KubeWatch(CONFIG_MAP, namespace.name, "a"), timing=QUICK) as seen:
         seen.until(lambda: contents(seen) == {"a": "1"}, "the object")
         tap.hold()
         began = time.monotonic()
@@ -152,9 +152,9 @@ def test_a_connection_that_dies_without_a_word_in_its_first_seconds_is_noticed(
 def test_a_quiet_watch_is_compared_and_nothing_is_listed_for_that(namespace: Namespace, tmp_path: Path) -> None:
     write(namespace, "a", "1")
     write(namespace, "b", "1")
-    path, pace = kubeconfig(namespace.cluster.access, tmp_path), Pace(probe=0.2, compare=1.0, page=1)
+    path, timing = kubeconfig(namespace.cluster.access, tmp_path), WatchTiming(probe=0.2, compare=1.0, page=1)
     for name in ("a", ""):
-        with Watching(path, KubeWatch(CONFIG_MAP, namespace.name, name), pace=pace) as seen:
+        with Watching(path, KubeWatch(CONFIG_MAP, namespace.name, name), timing=timing) as seen:
             seen.until(lambda seen=seen: len(seen.kube.compared) > 12, "comparisons")  # type: ignore[misc]
             write(namespace, "a", "2" if name else "3")
             seen.until(lambda seen=seen: contents(seen)["a"] in "23", "the change")  # type: ignore[misc]

@@ -17,10 +17,10 @@ from wigwag.kube.decode import Decode, plain
 from wigwag.kube.discover import find_cluster
 from wigwag.kube.errors import ApiError
 from wigwag.kube.follow import watch_kube
-from wigwag.kube.pace import Pace
-from wigwag.kube.requests import STREAM, Means, Request
+from wigwag.kube.requests import STREAM, KubeDeps, Request
+from wigwag.kube.timing import WatchTiming
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.wire.client.client import Incoming
 from wigwag.wire.client.http1 import Limits
@@ -29,8 +29,8 @@ from wigwag.wire.client.http1 import Limits
 class Counting(Kube):
     """Remembers what it asked, and how that was answered; comparisons with the server apart."""
 
-    def __init__(self, path: Path, **means: Any) -> None:
-        super().__init__(find_cluster({}, str(path)), Means(environment={}, **means))
+    def __init__(self, path: Path, **deps: Any) -> None:
+        super().__init__(find_cluster({}, str(path)), KubeDeps(environment={}, **deps))
         self.asked: list[tuple[Request, int]] = []
         self.compared: list[Request] = []
         self.before: Callable[[Request], object] = lambda _: None
@@ -76,13 +76,13 @@ class Watching:
         path: Path,
         spec: KubeWatch,
         decode: Decode[Any] = plain,
-        pace: Pace = Pace(),  # noqa: B008
+        timing: WatchTiming = WatchTiming(),  # noqa: B008
         streams: bool = True,
-        **means: Any,
+        **deps: Any,
     ) -> None:
-        self.kube = Counting(path, **means)
+        self.kube = Counting(path, **deps)
         self.kube.abilities.streams = streams
-        self._spec, self._decode, self._pace = spec, decode, pace
+        self._spec, self._decode, self._timing = spec, decode, timing
         self.values: list[Mapping[Any, Any]] = []
         self.troubles: list[str] = []
         self.last: Any = None
@@ -101,9 +101,9 @@ class Watching:
         self.kube.close()
 
     async def _follow(self) -> None:
-        async with closing(watch_kube(self.kube, self._spec, self._decode, self._pace)) as items:
+        async with closing(watch_kube(self.kube, self._spec, self._decode, self._timing)) as items:
             async for item in items:
-                if isinstance(item, Trouble):
+                if isinstance(item, Unavailable):
                     self.troubles.append(item.reason)
                 elif not isinstance(item, Unchanged):
                     self.values.append(item)
@@ -139,7 +139,7 @@ class Watching:
 
     def live(self) -> bool:
         """Tell whether there is a value and no trouble."""
-        return bool(self.values) and not isinstance(self.last, Trouble)
+        return bool(self.values) and not isinstance(self.last, Unavailable)
 
 
 def kubeconfig(access: Access, folder: Path, name: str = "kubeconfig") -> Path:

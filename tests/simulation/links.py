@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Link:
         if self._inbox is not None:
             self._inbox.put_nowait(what)
 
-    async def documents(self) -> AsyncIterator[Document | Trouble | Any]:
+    async def documents(self) -> AsyncIterator[Document | Unavailable | Any]:
         """Be watched."""
         inbox = self._inbox = asyncio.Queue()
         self._sent, self.away_since = None, None
@@ -92,7 +92,7 @@ class Link:
             return None
         if what == "trouble":
             upstream.failed("away")
-            return Trouble("away")
+            return Unavailable("away")
         if what in _ERRORS:
             error, told = _ERRORS[what]
             upstream.failed(told)

@@ -40,7 +40,7 @@ class Visibility:
             self._error(source, upstream)
             if (stale := self._stale(upstream)) is not None:
                 assert source["stale"] == stale, f"P3: {upstream.name}: stale is {source['stale']}"
-            self._pace(link.away_since, link.begun, upstream)
+            self._timing(link.away_since, link.begun, upstream)
 
     def _age(self, age: float | None, upstream: Upstream) -> None:
         if upstream.confirmed is None:
@@ -57,7 +57,7 @@ class Visibility:
         error = last if upstream.state == "failing" else None
         assert source["error"] == error, f"P3: {upstream.name}: the error is {source['error']!r}"
 
-    def _pace(self, away: float | None, begun: float, upstream: Upstream) -> None:
+    def _timing(self, away: float | None, begun: float, upstream: Upstream) -> None:
         """A source that failed is tried again, not too late and not too often."""
         now = self._world.loop.time()
         late = away is not None and now - away > LONGEST_PAUSE + 0.1

@@ -1,6 +1,6 @@
 """The world of one schedule: an agent that lives and dies, its sources, its disk, its clients, and the model beside it.
 
-The agent is the product's own `Agent`. What it gets from us is what a machine would give it: see `Means`.
+The agent is the product's own `Agent`. What it gets from us is what a machine would give it: see `AgentDeps`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tests.simulation.loop import VirtualLoop, settle
 from tests.simulation.model import GRACE, State, Upstream, numbers
 from tests.simulation.subscribers import Subscriber
 from tests.simulation.surfaces import Surfaces
-from wigwag.agent.means import Means
+from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.flags.flagset import FlagSet
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.watch import WatchPolicy
 from wigwag.wire.limits import WireLimits
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ class Life:
         self.was_ready = False
         self.grace = GRACE
         self.whole_since: float | None = None
-        means = Means(
-            manners=Manners(random=world.luck.random),
+        deps = AgentDeps(
+            policy=WatchPolicy(random=world.luck.random),
             wall=world.wall,
             documents=world.documents,
             state=world.disk.open,
             serve=self.serve,  # type: ignore[arg-type]  # what an agent wants of a server
         )
-        self.agent = Agent(world.options, means)
+        self.agent = Agent(world.options, deps)
         self.task = asyncio.ensure_future(self.agent.run(self.stop))
 
     @asynccontextmanager

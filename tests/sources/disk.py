@@ -15,7 +15,7 @@ from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.spec import UNCHANGED
 from wigwag.sources.directory import DirectoryWatch, watch_directory
 from wigwag.sources.file import FileWatch, watch_file
-from wigwag.sources.follow import Means
+from wigwag.sources.follow import FollowDeps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -106,12 +106,12 @@ class Reader:
 async def reading(path: Path, *, deaf: bool = False, wall: float = float("inf"), **spec: Any) -> AsyncIterator[Reader]:
     """Follow a file, or a directory if the path ends with `.d`, on a clock that stands still."""
     clock = FakeClock()
-    means = Means(clock, lambda: wall, deaf)
+    deps = FollowDeps(clock, lambda: wall, deaf)
     directory = path.name.endswith(".d")
     stream: AsyncIterator[Any] = (
-        watch_directory(DirectoryWatch(str(path), **spec), means)
+        watch_directory(DirectoryWatch(str(path), **spec), deps)
         if directory
-        else watch_file(FileWatch(str(path), **spec), means)
+        else watch_file(FileWatch(str(path), **spec), deps)
     )
     async with reading_stream(stream, clock) as reader:
         yield reader

@@ -25,7 +25,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.watch import closing
-from wigwag.sources.http import HttpWatch, Means, watch_http
+from wigwag.sources.http import HttpDeps, HttpWatch, watch_http
 from wigwag.wire.client.addresses import Address
 
 FLAGS = b'{"flags":{}}'
@@ -299,11 +299,11 @@ class Watched:
 
 
 @asynccontextmanager
-async def watching(url: str, means: dict[str, Any] | None = None, **spec: Any) -> AsyncIterator[Watched]:
+async def watching(url: str, deps: dict[str, Any] | None = None, **spec: Any) -> AsyncIterator[Watched]:
     """Watch a URL. Chance is a coin that always falls on the middle."""
     watched = Watched(FakeClock())
-    given: dict[str, Any] = {"environment": {}, "random": lambda: 0.5, "resolve": names(), **(means or {})}
-    stream = watch_http(HttpWatch(url, **spec), Means(clock=watched.clock, wall=watched.wall, **given))
+    given: dict[str, Any] = {"environment": {}, "random": lambda: 0.5, "resolve": names(), **(deps or {})}
+    stream = watch_http(HttpWatch(url, **spec), HttpDeps(clock=watched.clock, wall=watched.wall, **given))
 
     async def read() -> None:
         async with closing(stream) as items:

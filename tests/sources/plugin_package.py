@@ -9,7 +9,7 @@ import asyncio, os
 from pathlib import Path
 
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
 from wigwag.sources.kind import SourceKind
 
@@ -22,7 +22,7 @@ async def watch(source, shared):
         try:
             content = path.read_bytes()
         except OSError as error:
-            yield Trouble(f"no key {path.name}: {error.strerror}")
+            yield Unavailable(f"no key {path.name}: {error.strerror}")
         else:
             yield UNCHANGED if content == last else Document(content, "json")
             last = content

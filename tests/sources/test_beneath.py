@@ -10,7 +10,7 @@ import pytest
 
 from tests.pipeline.fakes import run
 from tests.sources.disk import reading
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.beneath import open_beneath
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_turned_into_a_link_out_is_not_read(tmp_path: Path) -> No
             await reader.clock.advance(1.1)
             await reader.clock.advance(1.1)
             trouble = await reader.next()
-            assert isinstance(trouble, Trouble)
+            assert isinstance(trouble, Unavailable)
             assert "leads out" in trouble.reason
 
     run(main)

@@ -16,8 +16,8 @@ import pytest
 from tests.clients.js_packages import announce, installed
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.blob_stores import AWS, Scripted, Store, answer, azure, gcs, s3
-from wigwag.pipeline.spec import UNCHANGED, Trouble
-from wigwag.sources.blob import BlobWatch, Means, told, watch_blob
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
+from wigwag.sources.blob import BlobDeps, BlobWatch, told, watch_blob
 from wigwag.sources.document import Document
 
 FIRST, SECOND = b'{"flags": {}}', b'{"flags": {}, "metadata": {}}'
@@ -54,8 +54,8 @@ class Followed:
 
     def __init__(self, url: str, environment: dict[str, str], **settings: Any) -> None:
         self.clock = FakeClock()
-        means = Means(self.clock, self.clock.now, lambda: 1.0, environment, connect=5.0, total=5.0)
-        self._stream = watch_blob(BlobWatch(url, **settings), means)
+        deps = BlobDeps(self.clock, self.clock.now, lambda: 1.0, environment, connect=5.0, total=5.0)
+        self._stream = watch_blob(BlobWatch(url, **settings), deps)
         self.pause = 0.0
 
     async def next(self) -> Any:
@@ -96,7 +96,7 @@ class TestEveryStore:
         async def test() -> None:
             async with following(store.blob("later.yaml"), store.environment) as blob:
                 found = await blob.next()
-                assert isinstance(found, Trouble)
+                assert isinstance(found, Unavailable)
                 assert found.reason.startswith(f"{store.url}/later.yaml: there is no such object; check its name (404")
                 store.put("later.yaml", FIRST, "text/plain")
                 assert await blob.next() == Document(FIRST, "yaml")
@@ -117,7 +117,9 @@ class TestEveryStore:
             store.put("large.json", b"x" * 3000, "application/json")
             async with following(store.blob("large.json"), store.environment, most=2999) as blob:
                 found = await blob.next()
-                assert found == Trouble(f"{store.url}/large.json: larger than the limit of 2999 bytes; raise maxBytes")
+                assert found == Unavailable(
+                    f"{store.url}/large.json: larger than the limit of 2999 bytes; raise maxBytes"
+                )
                 store.put("large.json", FIRST, "application/json")
                 assert await blob.next() == Document(FIRST, "json")
 
@@ -186,7 +188,7 @@ class TestFaults:
                 pauses = []
                 for _ in range(10):
                     found = await blob.next()
-                    assert found == Trouble("s3://flags/a.json: cannot connect (Connection refused)")
+                    assert found == Unavailable("s3://flags/a.json: cannot connect (Connection refused)")
                     pauses.append(blob.pause)
                 assert pauses == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0]
                 scripted.start()
@@ -235,10 +237,10 @@ class TestFaults:
             scripted.start()
             scripted.fault = drip
             clock = FakeClock()
-            means = Means(clock, clock.now, lambda: 1.0, {}, connect=5.0, total=0.2)
-            stream = watch_blob(BlobWatch(f"s3://flags/a.json{scripted.query}"), means)
+            deps = BlobDeps(clock, clock.now, lambda: 1.0, {}, connect=5.0, total=0.2)
+            stream = watch_blob(BlobWatch(f"s3://flags/a.json{scripted.query}"), deps)
             found = await anext(stream)
-            assert isinstance(found, Trouble)
+            assert isinstance(found, Unavailable)
             assert "took too long" in found.reason or "broke off" in found.reason
             await done.wait()  # the connection is closed
             await stream.aclose()  # type: ignore[attr-defined]
@@ -270,7 +272,7 @@ class TestFaults:
         async def test() -> None:
             async with following(f"s3://flags/a.json{scripted.query}", ca_path=str(tmp_path / "no.pem")) as blob:
                 found = await blob.next()
-                assert found == Trouble(f"s3://flags/a.json: {tmp_path / 'no.pem'}: No such file or directory")
+                assert found == Unavailable(f"s3://flags/a.json: {tmp_path / 'no.pem'}: No such file or directory")
 
         run(test)
 

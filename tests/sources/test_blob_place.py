@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.sources.blob_place import Place, locate
+from wigwag.sources.blob_place import BlobAddress, locate
 
 ACCOUNT = {"AZURE_STORAGE_ACCOUNT": "acme"}
 CONNECTION = "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=a2V5==;EndpointSuffix=core.example"
@@ -58,7 +58,7 @@ class TestS3:
 
 class TestGoogle:
     def test_the_usual_place(self) -> None:
-        assert locate("gs://b/a/o", {}) == Place("gs", "b", "a/o", {}, insecure=False, unused=())
+        assert locate("gs://b/a/o", {}) == BlobAddress("gs", "b", "a/o", {}, insecure=False, unused=())
 
     def test_an_emulator(self) -> None:
         expected = {"base_url": "http://localhost:4443", "skip_signature": True}

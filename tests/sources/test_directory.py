@@ -10,10 +10,10 @@ import pytest
 
 from tests.pipeline.fakes import run
 from tests.sources.disk import Mount, reading, replace, unprivileged
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.directory import DirectoryWatch, watch_directory
-from wigwag.sources.follow import Means, Pace
+from wigwag.sources.follow import FollowDeps, FollowTiming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +78,7 @@ def test_a_missing_directory_is_trouble_until_it_comes(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "mnt" / "conf.d"
         async with reading(path) as reader:
-            assert await reader.next() == Trouble(f"FileNotFoundError: {path}: No such file or directory")
+            assert await reader.next() == Unavailable(f"FileNotFoundError: {path}: No such file or directory")
             path.parent.mkdir()
             mount = Mount(path)
             assert await reader.next() == {}
@@ -197,10 +197,10 @@ def test_of_200_random_swaps_every_content_seen_is_of_one_generation_and_the_las
                 mount.write(content)
 
         seen: list[int] = []
-        spec = DirectoryWatch(str(mount.path), pace=Pace(poll=0.01, blind=0.0001))
-        async with closing(watch_directory(spec, Means(deaf=deaf))) as stream, asyncio.TaskGroup() as group:
+        spec = DirectoryWatch(str(mount.path), timing=FollowTiming(poll=0.01, blind=0.0001))
+        async with closing(watch_directory(spec, FollowDeps(deaf=deaf))) as stream, asyncio.TaskGroup() as group:
             async for content in stream:
-                assert not isinstance(content, Trouble), content
+                assert not isinstance(content, Unavailable), content
                 if content is UNCHANGED:
                     continue
                 if not seen:

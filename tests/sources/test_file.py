@@ -11,15 +11,15 @@ from pathlib import Path
 from tests.pipeline.fakes import run
 from tests.sources.disk import Mount, reading, replace, unprivileged
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Trouble, Wanted
+from wigwag.pipeline.spec import Unavailable, Wanted
 from wigwag.sources.file import FileWatch, watch_file
-from wigwag.sources.follow import Pace
+from wigwag.sources.follow import FollowTiming
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 
 
-def missing(path: Path) -> Trouble:
-    return Trouble(f"FileNotFoundError: {path}: No such file or directory")
+def missing(path: Path) -> Unavailable:
+    return Unavailable(f"FileNotFoundError: {path}: No such file or directory")
 
 
 def test_it_yields_the_content_at_once_and_every_change(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_unchanged_content_is_not_yielded_again(tmp_path: Path) -> None:
             assert await reader.nothing()
             await reader.clock.advance(60)
             assert await reader.nothing()
-            assert reader.confirmed >= 60 // Pace().poll - 1  # but known to hold
+            assert reader.confirmed >= 60 // FollowTiming().poll - 1  # but known to hold
             path.write_bytes(b"2")
             assert await reader.next() == b"2"
 
@@ -309,7 +309,7 @@ def test_a_file_without_permission_is_trouble_until_it_has_it() -> None:
             path.write_bytes(b"1")
             path.chmod(0)
             async with reading(path) as reader:
-                assert await reader.next() == Trouble(f"PermissionError: {path}: Permission denied")
+                assert await reader.next() == Unavailable(f"PermissionError: {path}: Permission denied")
                 path.chmod(0o600)
                 await reader.clock.advance(0.02)
                 assert await reader.next() == b"1"
@@ -371,7 +371,7 @@ def test_where_no_watch_can_be_had_it_looks_by_itself(tmp_path: Path) -> None:
             try:
                 stream = reading(path)
                 reader = await stream.__aenter__()
-                assert isinstance(await reader.next(), Trouble)  # nor for the file
+                assert isinstance(await reader.next(), Unavailable)  # nor for the file
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         await reader.clock.advance(1.0)

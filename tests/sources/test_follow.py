@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.pipeline.fakes import FakeClock, run
 from tests.sources.disk import Reader, reading_stream
-from wigwag.sources.follow import Mark, Means, Pace, follow
+from wigwag.sources.follow import FollowDeps, FollowTiming, Mark, follow
 from wigwag.sources.lookup import Lookup, chain
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class FakeTarget:
 def following(target: FakeTarget) -> AbstractAsyncContextManager[Reader]:
     """Follow a target on clocks that stand still."""
     clock = FakeClock()
-    return reading_stream(follow(target, Pace(), Means(clock, lambda: 100.0)), clock)
+    return reading_stream(follow(target, FollowTiming(), FollowDeps(clock, lambda: 100.0)), clock)
 
 
 def test_what_was_disturbed_while_it_was_read_is_read_again(tmp_path: Path) -> None:

@@ -20,16 +20,16 @@ from tests.sources.grpc_server import NEW, OLD, document, one
 from tests.wire.client.server import GRPC, Script, Scripted, bytes_only, scripted
 from wigwag.errors import UsageError
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Trouble, Wanted, describe
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.spec import Unavailable, Wanted, describe
+from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.document import Document
-from wigwag.sources.grpc import GrpcWatch, Means, check, watch_grpc
+from wigwag.sources.grpc import GrpcDeps, GrpcWatch, check, watch_grpc
 from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS
 from wigwag.wire.envelope import wrap
 from wigwag.wire.protobuf import fields, integer, text
 from wigwag.wire.rpc import Code, RpcError
 
-WAITING = Trouble("the server is connected, but has not sent a document yet")
+WAITING = Unavailable("the server is connected, but has not sent a document yet")
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -51,9 +51,9 @@ async def listening(script: Script, path: Path) -> AsyncIterator[str]:
 async def following(script: Script, path: Path, **options: Any) -> AsyncIterator[Reader]:
     """Follow a scripted server on a clock that stands still."""
     clock = FakeClock()
-    means = Means(clock, lambda: 0.5)
+    deps = GrpcDeps(clock, lambda: 0.5)
     async with listening(script, path) as target:
-        stream = watch_grpc(GrpcWatch(target, **options), means)
+        stream = watch_grpc(GrpcWatch(target, **options), deps)
         async with reading_stream(stream, clock) as reader:
             yield reader
 
@@ -62,7 +62,7 @@ async def raised(script: Script, path: Path, **options: Any) -> RpcError:
     """Return what following a scripted server ends with."""
     async with listening(script, path) as target:
         with pytest.raises(RpcError) as caught:
-            async for _ in watch_grpc(GrpcWatch(target, **options), Means(FakeClock(), lambda: 0.5, 5.0)):
+            async for _ in watch_grpc(GrpcWatch(target, **options), GrpcDeps(FakeClock(), lambda: 0.5, 5.0)):
                 pass
     return caught.value
 
@@ -540,11 +540,11 @@ def test_too_large_a_document_is_refused_by_its_size_and_the_flags_stay(tmp_path
 
     async def main() -> None:
         clock = FakeClock()
-        means = Means(clock, lambda: 0.5)
+        deps = GrpcDeps(clock, lambda: 0.5)
         async with listening(script, tmp_path) as target:
             spec = GrpcWatch(target)
             pipeline: Pipeline[GrpcWatch, Document, dict[GrpcWatch, Document]] = Pipeline(
-                [Wanted(spec)], lambda each: watch_grpc(each, means), dict, manners=Manners(clock=clock)
+                [Wanted(spec)], lambda each: watch_grpc(each, deps), dict, policy=WatchPolicy(clock=clock)
             )
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(pipeline.run())
@@ -573,11 +573,11 @@ def test_the_rate_of_requests_to_a_server_that_fails_is_bounded(tmp_path: Path) 
 
     async def main() -> None:
         clock = FakeClock()
-        means = Means(clock, lambda: 0.5)
+        deps = GrpcDeps(clock, lambda: 0.5)
         async with listening(script, tmp_path) as target:
-            manners = Manners(clock=clock, random=lambda: 1.0)
+            policy = WatchPolicy(clock=clock, random=lambda: 1.0)
             pipeline: Pipeline[GrpcWatch, Document, object] = Pipeline(
-                [Wanted(GrpcWatch(target))], lambda each: watch_grpc(each, means), dict, manners=manners
+                [Wanted(GrpcWatch(target))], lambda each: watch_grpc(each, deps), dict, policy=policy
             )
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(pipeline.run())
@@ -713,7 +713,7 @@ def test_a_token_file_that_holds_no_token_is_named_and_not_quoted(
         token.write_text(content)
 
     async def main() -> None:
-        async for _ in watch_grpc(GrpcWatch("127.0.0.1:1", token_file=str(token)), Means(FakeClock())):
+        async for _ in watch_grpc(GrpcWatch("127.0.0.1:1", token_file=str(token)), GrpcDeps(FakeClock())):
             pass
 
     with pytest.raises(UsageError) as caught:

@@ -15,7 +15,7 @@ from tests.pipeline.fakes import run
 from tests.sources.faulty import FLAGS, Asked, Server, answer, serving, watching, whole
 from tests.wire.served import run as run_on
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.http import HttpWatch, bounds, format_of, watch_http
@@ -147,7 +147,7 @@ def test_credentials_in_the_url_are_sent_as_basic_authorisation_and_never_shown(
                 trouble = await watched.next()
                 assert server.asked[0].headers["authorization"] == "Basic bWU6c0BjcmV0"
                 assert server.asked[0].target == "/flags?sig=s%40cret"
-                assert trouble == Trouble(
+                assert trouble == Unavailable(
                     f"RefusedError: {server.url}?sig=***: the server answered 401 where a document is expected; "
                     "check its credentials"
                 )

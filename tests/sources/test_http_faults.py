@@ -35,7 +35,7 @@ from tests.sources.faulty import (
     silence,
     watching,
 )
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
 from wigwag.wire.client.addresses import Address
 from wigwag.wire.client.http1 import Limits
@@ -85,7 +85,7 @@ FAULTS: dict[str, tuple[Behaviour, str]] = {
 
 async def trouble(watched: Watched, said: str) -> None:
     found = await watched.on()
-    assert isinstance(found, Trouble)
+    assert isinstance(found, Unavailable)
     assert said in found.reason
     assert "localhost" in found.reason or "169.254" in found.reason
 
@@ -95,10 +95,10 @@ def test_a_fault_is_told_and_survived(name: str) -> None:
     behaviour, said = FAULTS[name]
 
     async def main() -> None:
-        means: dict[str, Any] = {"limits": HASTY if name in SLOW else Limits()}
+        deps: dict[str, Any] = {"limits": HASTY if name in SLOW else Limits()}
         async with (
             serving(answer(ETag='"1"')) as server,
-            watching(server.url, means, most=65536) as watched,
+            watching(server.url, deps, most=65536) as watched,
         ):
             assert await watched.next() == Document(FLAGS)
             server.behaviour = behaviour
@@ -192,7 +192,7 @@ def test_after_a_minute_of_refusals_the_server_is_found_again() -> None:
                 began = watched.clock.now()
                 await watched.next()
                 while watched.clock.now() < began + 60:
-                    assert isinstance(await watched.on(), Trouble)
+                    assert isinstance(await watched.on(), Unavailable)
                 assert watched.paused[0] < 1
                 async with serving(answer(), held=held):
                     assert await watched.on() == Document(FLAGS)

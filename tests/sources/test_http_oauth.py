@@ -13,7 +13,7 @@ from bench.process import replace
 from tests.pipeline.fakes import run
 from tests.sources.faulty import FLAGS, Asked, Server, answer, redirect, serving, watching, whole
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
 from wigwag.sources.oauth import OAuth
 
@@ -146,7 +146,7 @@ def test_a_folder_without_its_files_is_trouble_until_they_are_there(tmp_path: Pa
         async with serving(grant()) as login, serving(answer()) as source:
             oauth = OAuth(token_url=login.url, folder=str(tmp_path))
             async with watching(source.url, oauth=oauth) as watched:
-                assert await watched.next() == Trouble(
+                assert await watched.next() == Unavailable(
                     f"UsageError: {tmp_path}/client-id: No such file or directory; "
                     "the folder of oauth needs the files client-id and client-secret"
                 )

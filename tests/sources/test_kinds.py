@@ -15,7 +15,7 @@ from tests.agent.process import AgentProcess
 from tests.pipeline.fakes import run
 from tests.sources.blob_stores import AWS, Scripted, answer
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.document import Document
 from wigwag.sources.kinds import documents, prepare
 from wigwag.sources.source import Settings, Source, parse_sources
@@ -45,8 +45,8 @@ def test_a_file_is_what_its_name_says(tmp_path: Path, name: str, kind: Any) -> N
 def test_a_file_that_is_too_large_or_missing_is_trouble(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(EMPTY)
     found = run(lambda: first(Source(str(tmp_path / "a.json"), "file", settings=Settings(most=5))))
-    assert isinstance(found, Trouble)
-    assert isinstance(run(lambda: first(Source(str(tmp_path / "b.json"), "file"))), Trouble)
+    assert isinstance(found, Unavailable)
+    assert isinstance(run(lambda: first(Source(str(tmp_path / "b.json"), "file"))), Unavailable)
 
 
 def test_the_demo_is_a_document() -> None:

@@ -22,7 +22,7 @@ from wigwag.kube.decode import read_page
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.kinds import documents, heartbeat, prepare
@@ -34,11 +34,11 @@ from wigwag.sources.kubernetes.objects import (
     decode_flag,
     watch_objects,
 )
-from wigwag.sources.kubernetes.place import Place, read_place
+from wigwag.sources.kubernetes.place import ObjectsAddress, read_place
 from wigwag.sources.source import Source, parse_sources
 
-ONE = Place(FEATURE_FLAG, "team", "shop")
-SEVERAL = Place(FEATURE_FLAG, "team", labels="app=shop")
+ONE = ObjectsAddress(FEATURE_FLAG, "team", "shop")
+SEVERAL = ObjectsAddress(FEATURE_FLAG, "team", labels="app=shop")
 EVERYTHING = "a==b, !c,d!=e,x.y/f notin (g, h),i"
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 
@@ -62,26 +62,26 @@ class TestPlace:
         [
             ("team/shop", ONE),
             ("core.openfeature.dev/team/shop", ONE),
-            ("configmap/shop", Place(FEATURE_FLAG, "configmap", "shop")),
+            ("configmap/shop", ObjectsAddress(FEATURE_FLAG, "configmap", "shop")),
             ("team?labels=app=shop", SEVERAL),
             ("core.openfeature.dev/team?labels=app%3Dshop", SEVERAL),
-            ("team?labels=", Place(FEATURE_FLAG, "team")),
-            ("team?labels=a=b&labels=c!=d", Place(FEATURE_FLAG, "team", labels="a=b,c!=d")),
-            (f"team?labels={EVERYTHING}", Place(FEATURE_FLAG, "team", labels=EVERYTHING)),
+            ("team?labels=", ObjectsAddress(FEATURE_FLAG, "team")),
+            ("team?labels=a=b&labels=c!=d", ObjectsAddress(FEATURE_FLAG, "team", labels="a=b,c!=d")),
+            (f"team?labels={EVERYTHING}", ObjectsAddress(FEATURE_FLAG, "team", labels=EVERYTHING)),
         ],
     )  # fmt: skip
-    def test_of_feature_flags(self, name: str, expected: Place) -> None:
+    def test_of_feature_flags(self, name: str, expected: ObjectsAddress) -> None:
         assert read_place(name) == expected
 
     @pytest.mark.parametrize(
         ("name", "expected"),
         [
-            ("team/shop", Place(CONFIG_MAP, "team", "shop")),
-            ("configmap/team/shop", Place(CONFIG_MAP, "team", "shop")),
-            ("configmap/team/shop/flags.yaml", Place(CONFIG_MAP, "team", "shop", "flags.yaml")),
+            ("team/shop", ObjectsAddress(CONFIG_MAP, "team", "shop")),
+            ("configmap/team/shop", ObjectsAddress(CONFIG_MAP, "team", "shop")),
+            ("configmap/team/shop/flags.yaml", ObjectsAddress(CONFIG_MAP, "team", "shop", "flags.yaml")),
         ],
     )
-    def test_of_a_config_map(self, name: str, expected: Place) -> None:
+    def test_of_a_config_map(self, name: str, expected: ObjectsAddress) -> None:
         assert read_place(name, "configmap") == expected
 
     @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ class TestOne:
         seen = yields(
             ObjectsWatch(ONE), {}, UNCHANGED, held(shop=A), UNCHANGED, held(shop=B), {}, UNCHANGED, held(shop=A)
         )
-        yet = Trouble("there is no FeatureFlag team/shop yet; create it, or check the name")
-        gone = Trouble("there is no FeatureFlag team/shop any more; its last flags stay in force until it is back")
+        yet = Unavailable("there is no FeatureFlag team/shop yet; create it, or check the name")
+        gone = Unavailable("there is no FeatureFlag team/shop any more; its last flags stay in force until it is back")
         assert seen == [
             yet, yet, Document(A, "json"), UNCHANGED, Document(B, "json"), gone, gone, Document(A, "json")
         ]  # fmt: skip
@@ -186,14 +186,14 @@ class TestOne:
 
     def test_with_the_policy_remove_one_that_is_gone_counts_as_empty_and_is_told(self) -> None:
         spec = ObjectsWatch(ONE, remove=True)
-        missing = Trouble("there is no FeatureFlag team/shop; by onDelete=remove that counts as no flags")
+        missing = Unavailable("there is no FeatureFlag team/shop; by onDelete=remove that counts as no flags")
         seen = yields(spec, {}, held(shop=A), {}, UNCHANGED, held(shop=A))
         assert seen == [NOTHING, missing, Document(A, "json"), NOTHING, missing, missing, Document(A, "json")]
         assert len(wigwag.load(NOTHING.content)) == 0
 
     @pytest.mark.parametrize("remove", [True, False])
     def test_a_failure_is_never_an_absence(self, remove: bool) -> None:
-        failure = Trouble("no connection")
+        failure = Unavailable("no connection")
         seen = yields(ObjectsWatch(ONE, remove), failure, held(shop=A), failure, UNCHANGED)
         assert seen == [failure, Document(A, "json"), failure, UNCHANGED]
 
@@ -201,10 +201,10 @@ class TestOne:
         seen = yields(
             ObjectsWatch(ONE, most=len(A)), held(shop=A), held(shop=b""), held(shop=A + b" "), UNCHANGED, held(shop=A)
         )
-        large = Trouble(f"FeatureFlag team/shop: larger than the limit of {len(A)} bytes; raise maxBytes")
+        large = Unavailable(f"FeatureFlag team/shop: larger than the limit of {len(A)} bytes; raise maxBytes")
         assert seen == [
             Document(A, "json"),
-            Trouble("FeatureFlag team/shop holds no document; write its flags into it"),
+            Unavailable("FeatureFlag team/shop holds no document; write its flags into it"),
             large,
             large,
             UNCHANGED,
@@ -257,7 +257,7 @@ class TestSeveral:
         assert json.loads(found.content)["flags"]["x"]["variants"] == {"\t": 1}
 
     def test_none_at_all_is_a_state(self) -> None:
-        spec = ObjectsWatch(Place(FEATURE_FLAG, "team"))
+        spec = ObjectsWatch(ObjectsAddress(FEATURE_FLAG, "team"))
         yet, _, gone = yields(spec, {}, held(a=A), {})
         assert "there is no FeatureFlag in team yet" in yet.reason
         assert "any more; its last flags stay" in gone.reason
@@ -278,7 +278,7 @@ class TestSeveral:
 
 
 class TestConfigMap:
-    ALL, KEY = Place(CONFIG_MAP, "team", "shop"), Place(CONFIG_MAP, "team", "shop", "a.yaml")
+    ALL, KEY = ObjectsAddress(CONFIG_MAP, "team", "shop"), ObjectsAddress(CONFIG_MAP, "team", "shop", "a.yaml")
 
     def test_one_key_is_the_document_in_the_format_of_its_name(self) -> None:
         content = b"flags: {x: {variants: {on: 1}}}"
@@ -289,7 +289,7 @@ class TestConfigMap:
             config_map(a_yaml=content, b=b"2"),
         )
         assert seen == [
-            Trouble("there is no key a.yaml in ConfigMap team/shop yet; create it, or check the name"),
+            Unavailable("there is no key a.yaml in ConfigMap team/shop yet; create it, or check the name"),
             Document(content, "yaml"),
             UNCHANGED,
         ]
@@ -330,7 +330,8 @@ class TestHub:
             async with cluster(watch(event("ADDED", about) + bookmark(5, end=True))) as api:
                 hub = Hub(connect=api.kube)
                 streams = [
-                    watch_objects(ObjectsWatch(Place(CONFIG_MAP, "team", "shop", key)), hub.watch) for key in "ab"
+                    watch_objects(ObjectsWatch(ObjectsAddress(CONFIG_MAP, "team", "shop", key)), hub.watch)
+                    for key in "ab"
                 ]
                 async with running(hub):
                     assert [await anext(stream) for stream in streams] == [Document(b"1"), Document(b"2")]

@@ -15,7 +15,7 @@ import pytest
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.disk import reading_stream
 from wigwag.sources.file import FileWatch, watch_file
-from wigwag.sources.follow import Means
+from wigwag.sources.follow import FollowDeps
 from wigwag.sources.notify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, Inotify, Notice, Notifier
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_who_follows_many_files_takes_one_instance(tmp_path: Path) -> None:
             for number in range(20):
                 path = tmp_path / f"{number}.json"
                 path.write_bytes(b"old")
-                stream = watch_file(FileWatch(str(path)), Means(clock, lambda: float("inf"), notifier=notifier))
+                stream = watch_file(FileWatch(str(path)), FollowDeps(clock, lambda: float("inf"), notifier=notifier))
                 readers.append(await stack.enter_async_context(reading_stream(stream, clock)))
                 assert await readers[-1].next() == b"old"
             assert instances() == before + 1
@@ -140,7 +140,7 @@ def test_without_an_instance_files_are_polled_once_a_second(tmp_path: Path, capl
         async with AsyncExitStack() as stack:
             readers = []
             for _ in range(10):
-                stream = watch_file(FileWatch(str(path)), Means(clock, lambda: float("inf"), notifier=notifier))
+                stream = watch_file(FileWatch(str(path)), FollowDeps(clock, lambda: float("inf"), notifier=notifier))
                 readers.append(await stack.enter_async_context(reading_stream(stream, clock)))
                 assert await readers[-1].next() == b"old"
             used = tries[0]
@@ -165,7 +165,7 @@ def test_an_instance_that_is_free_later_is_taken(tmp_path: Path) -> None:
         clock, path = FakeClock(), tmp_path / "f"
         path.write_bytes(b"old")
         notifier = Notifier(refusing(errno.EMFILE, [1]))
-        stream = watch_file(FileWatch(str(path)), Means(clock, lambda: float("inf"), notifier=notifier))
+        stream = watch_file(FileWatch(str(path)), FollowDeps(clock, lambda: float("inf"), notifier=notifier))
         async with reading_stream(stream, clock) as reader:
             assert await reader.next() == b"old"
             path.write_bytes(b"new")

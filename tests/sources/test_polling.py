@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 from tests.pipeline.fakes import FakeClock, run
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.polling import Answer, Times, format_of_media, poll
 
-BAD, GOOD = (Trouble("no"), None), (Document(b"{}"), None)
+BAD, GOOD = (Unavailable("no"), None), (Document(b"{}"), None)
 
 
 def pauses(*answers: tuple[Answer, float | None], interval: float = 10.0, seed: str = "") -> list[float]:
@@ -59,7 +59,7 @@ def test_trouble_is_asked_about_soon_and_then_less_often_until_it_is_over() -> N
 
 
 def test_a_remote_that_asks_to_be_left_alone_is_within_reason() -> None:
-    assert pauses((Trouble("busy"), 120.0), (Trouble("busy"), 9e9), BAD) == [120.5, 301.0, 2.0]
+    assert pauses((Unavailable("busy"), 120.0), (Unavailable("busy"), 9e9), BAD) == [120.5, 301.0, 2.0]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from wigwag.flags.lint import lint_documents
 from wigwag.flags.model import Limits
 from wigwag.kube.hub import Hub
 from wigwag.pipeline.clock import Clock, LoopClock
-from wigwag.pipeline.spec import Trouble, describe
+from wigwag.pipeline.spec import Unavailable, describe
 from wigwag.pipeline.watch import first
 from wigwag.sources.document import Document, Merged
 from wigwag.sources.kinds import prepare
@@ -92,7 +92,7 @@ async def _first(source: Source, hub: Hub, patience: float) -> AnyDocument | Fac
     """Return the first document or facts of a source, or why there are none."""
     try:
         async with asyncio.timeout(patience):
-            item: AnyDocument | Facts | Trouble | None
+            item: AnyDocument | Facts | Unavailable | None
             if source.provider in FACTS:
                 item = await first(watch_facts(source, hub=hub))
             else:
@@ -103,7 +103,7 @@ async def _first(source: Source, hub: Hub, patience: float) -> AnyDocument | Fac
         return describe(error)
     if item is None:
         return "it ended without an answer"
-    return item.reason if isinstance(item, Trouble) else item
+    return item.reason if isinstance(item, Unavailable) else item
 
 
 def _judged(source: Source, document: AnyDocument, options: AgentOptions, seconds: float) -> Reached:

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from wigwag.agent.podinfo import attribute, pod_facts
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.source import Settings, Source
 from wigwag.wire.client.shown import shown
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wigwag.pipeline.spec import Watcher
     from wigwag.sources.consul.service import ServiceWatch
 
-    Stream: TypeAlias = AsyncIterator["Facts | Trouble | Unchanged"]
+    Stream: TypeAlias = AsyncIterator["Facts | Unavailable | Unchanged"]
     Value: TypeAlias = "FlagSet | Facts"
 
 POD, SERVICE = "pod", "consul-service"
@@ -118,7 +118,7 @@ async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) 
                 async for news in told:
                     yield news
         advice = f"mount the downward API at {source.address}, or set POD_NAME, POD_NAMESPACE, NODE_NAME"
-        yield Facts({"pod": known}) if known else Trouble(f"nothing is known about this pod; {advice}")
+        yield Facts({"pod": known}) if known else Unavailable(f"nothing is known about this pod; {advice}")
         await asyncio.Event().wait()
     async with closing(watch_directory(DirectoryWatch(source.address, _LARGEST))) as stream:
         async for item in stream:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from wigwag.agent.podinfo import read_map
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
 from wigwag.sources.document import AnyDocument, Document, Merged
@@ -160,16 +160,16 @@ class _Located:
         """`problem`: what is wrong with the annotations, beside what they name."""
         self._merger, self._news = merger, False
         self._found: dict[str, AnyDocument | None] = dict.fromkeys(names)
-        self._troubles: dict[str, Trouble] = self._of_annotations(problem)
-        self._problem: Trouble | None = None
+        self._troubles: dict[str, Unavailable] = self._of_annotations(problem)
+        self._problem: Unavailable | None = None
         """What is wrong with the last document."""
 
-    def take(self, name: str, item: Any) -> list[AnyDocument | Trouble | Unchanged]:
+    def take(self, name: str, item: Any) -> list[AnyDocument | Unavailable | Unchanged]:
         """Take in what one of the streams yields; return what is to be told."""
         if not name:
-            return self._annotated(item.reason if isinstance(item, Trouble) else item.problem)
+            return self._annotated(item.reason if isinstance(item, Unavailable) else item.problem)
         self._troubles.pop(name, None)
-        if isinstance(item, Trouble):
+        if isinstance(item, Unavailable):
             self._troubles[name] = item
         elif isinstance(item, Document | Merged):
             self._found[name], self._news = item, True
@@ -177,22 +177,22 @@ class _Located:
             return []  # its first word is still to come
         return self._whole() if self._news else [self._trouble or UNCHANGED]
 
-    def _annotated(self, problem: str) -> list[AnyDocument | Trouble | Unchanged]:
+    def _annotated(self, problem: str) -> list[AnyDocument | Unavailable | Unchanged]:
         """Take in what is wrong with the annotations. That all is well with them does not confirm any flag."""
         self._troubles.pop("", None)
         self._troubles = self._of_annotations(problem) | self._troubles
         return [self._troubles[""]] if problem else []
 
-    def _of_annotations(self, problem: str) -> dict[str, Trouble]:
+    def _of_annotations(self, problem: str) -> dict[str, Unavailable]:
         """Return what is wrong with the annotations; what is followed all the same is in force."""
         stays = f"; in force: {', '.join(self._found)}" if self._found else ""
-        return {"": Trouble(problem + stays)} if problem else {}
+        return {"": Unavailable(problem + stays)} if problem else {}
 
     @property
-    def _trouble(self) -> Trouble | None:
+    def _trouble(self) -> Unavailable | None:
         return next(iter(self._troubles.values()), self._problem)
 
-    def _whole(self) -> list[AnyDocument | Trouble | Unchanged]:
+    def _whole(self) -> list[AnyDocument | Unavailable | Unchanged]:
         """Return the document, and what is wrong all the same."""
         self._news = False
         here = {name: document for name, document in self._found.items() if document is not None}
@@ -200,7 +200,7 @@ class _Located:
             document: AnyDocument = next(iter(here.values()))
         else:
             document, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
-            self._problem = Trouble(problem) if problem else None
+            self._problem = Unavailable(problem) if problem else None
         return [document] if self._trouble is None else [document, self._trouble]
 
 
@@ -233,28 +233,28 @@ async def _together(hub: Hub, streams: Mapping[str, AsyncIterator[Any]]) -> Asyn
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _named(source: Source, hub: Hub, environment: Mapping[str, str]) -> AsyncIterator[References | Trouble]:
+async def _named(source: Source, hub: Hub, environment: Mapping[str, str]) -> AsyncIterator[References | Unavailable]:
     """Yield what the pod's annotations name, from the downward API's volume or from the API server.
 
     What was read before still holds when the server says that nothing has changed, so it is yielded again.
     """
-    last: References | Trouble | None = None
+    last: References | Unavailable | None = None
     mounted = Path(source.settings.address, "annotations").exists()  # noqa: ASYNC240 - once, and local
     stream = _from_volume(source.settings.address, environment) if mounted else _from_server(hub, environment)
     async with closing(stream) as items:
         async for item in items:
-            if isinstance(item, Trouble):
+            if isinstance(item, Unavailable):
                 yield item
                 continue
             try:
                 last = last if isinstance(item, Unchanged) else references(*item)
             except UsageError as error:
-                last = Trouble(str(error))
+                last = Unavailable(str(error))
             if last is not None:
                 yield last
 
 
-async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIterator[Told | Trouble | Unchanged]:
+async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIterator[Told | Unavailable | Unchanged]:
     from wigwag.agent.ownpod import namespace_of
     from wigwag.sources.directory import DirectoryWatch, watch_directory
 
@@ -268,13 +268,13 @@ async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIter
             yield read_map(texts.get("annotations", "")), namespace
 
 
-async def _from_server(hub: Hub, environment: Mapping[str, str]) -> AsyncIterator[Told | Trouble | Unchanged]:
+async def _from_server(hub: Hub, environment: Mapping[str, str]) -> AsyncIterator[Told | Unavailable | Unchanged]:
     from wigwag.agent.ownpod import identify, watch_pod
 
     who = identify(environment)
     async with closing(watch_pod(hub, who)) as items:
         async for item in items:
-            if isinstance(item, Trouble | Unchanged):
+            if isinstance(item, Unavailable | Unchanged):
                 yield item
             else:
                 yield item.metadata.annotations or {}, who.namespace

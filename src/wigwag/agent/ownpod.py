@@ -21,7 +21,7 @@ from wigwag.errors import UsageError, WigwagError
 from wigwag.kube.discover import find_cluster, in_a_pod
 from wigwag.kube.kinds import NODE, POD
 from wigwag.kube.watchspec import KubeWatch
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
@@ -92,22 +92,22 @@ def identify(environment: Mapping[str, str]) -> Identity:
     return Identity(namespace_of(environment), name)
 
 
-async def watch_pod(hub: Hub, who: Identity) -> AsyncIterator[Pod | Trouble | Unchanged]:
+async def watch_pod(hub: Hub, who: Identity) -> AsyncIterator[Pod | Unavailable | Unchanged]:
     """Yield the pod when it changes, that it has not, or why that cannot be told at present."""
-    missing: Trouble | None = None
+    missing: Unavailable | None = None
     async with closing(hub.watch(who.watch(), decode_pod)) as items:
         async for item in items:
-            if isinstance(item, Trouble):
+            if isinstance(item, Unavailable):
                 yield item
             elif isinstance(item, Unchanged):
                 yield missing or item
             else:
                 pods = tuple(item.values())
-                missing = None if pods else Trouble(f"there is no pod {who.namespace}/{who.name}; {ADVICE}")
+                missing = None if pods else Unavailable(f"there is no pod {who.namespace}/{who.name}; {ADVICE}")
                 yield missing or pods[0]
 
 
-async def watch_facts_of(hub: Hub, who: Identity) -> AsyncIterator[dict[str, Any] | Trouble | Unchanged]:
+async def watch_facts_of(hub: Hub, who: Identity) -> AsyncIterator[dict[str, Any] | Unavailable | Unchanged]:
     """Yield what is known about the pod, with the zone of its node as soon as that can be told."""
     pod: Pod | None = None
     zones = Zones(hub)
@@ -115,7 +115,7 @@ async def watch_facts_of(hub: Hub, who: Identity) -> AsyncIterator[dict[str, Any
         async for item in items:
             if isinstance(item, Pod):
                 pod = item
-            elif isinstance(item, Trouble) or zones.known or pod is None:
+            elif isinstance(item, Unavailable) or zones.known or pod is None:
                 yield item
                 continue
             yield described(pod, zone_of(pod) or await zones.of(pod.spec.node_name))

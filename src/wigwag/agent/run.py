@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from wigwag import library
 from wigwag.agent.assemble import Loader, assembler, content
+from wigwag.agent.deps import AgentDeps
 from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.locate import agent_sources, documents
-from wigwag.agent.means import Means
 from wigwag.agent.ports import DATA_PORTS, Parts, ports
 from wigwag.agent.report import Report
 from wigwag.agent.state.lastgood import LastGood
@@ -75,22 +75,22 @@ def run_agent(options: AgentOptions) -> int:
     set_up_logging(options.log_format, debug=options.debug)
     logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
     raise_open_files(needed(DATA_PORTS, options.max_connections, RESERVED_FILES))
-    return run_until_told(lambda stop: Agent(options, Means(settled=settle)).run(stop))
+    return run_until_told(lambda stop: Agent(options, AgentDeps(settled=settle)).run(stop))
 
 
 class Agent:
     """The agent, assembled from its options. `addresses` says where each port is once it is started."""
 
-    def __init__(self, options: AgentOptions, means: Means | None = None) -> None:
-        self._options, self._means = options, means or Means()
+    def __init__(self, options: AgentOptions, deps: AgentDeps | None = None) -> None:
+        self._options, self._deps = options, deps or AgentDeps()
         self.sources = agent_sources(options)
         prepare(self.sources, log.warning)
         for remark in too_strict(self.sources, options.stale_after):
             log.warning("%s", remark)
-        means, manners = self._means, self._means.manners
-        self._clock, self._hub, notifier = manners.clock, Hub(manners.clock), Notifier()
+        deps, policy = self._deps, self._deps.policy
+        self._clock, self._hub, notifier = policy.clock, Hub(policy.clock), Notifier()
         self._loader = loader = Loader(options.fractional, strict=options.strict)
-        self.last_good = LastGood(options.state_dir, manners.clock, means.wall, means.state)
+        self.last_good = LastGood(options.state_dir, policy.clock, deps.wall, deps.state)
         restored = self.last_good.restore(self.sources, loader)
         loader.flags |= {source: found.value for source, found in restored.items()}
         # What is there already need not wait for a source that is new.
@@ -106,32 +106,32 @@ class Agent:
             ],
             watching(
                 loader.watcher(
-                    means.documents or partial(documents, hub=self._hub, notifier=notifier), self.telemetry.loading
+                    deps.documents or partial(documents, hub=self._hub, notifier=notifier), self.telemetry.loading
                 ),
-                means.facts or partial(watch_facts, hub=self._hub),
+                deps.facts or partial(watch_facts, hub=self._hub),
             ),
-            assembler(means.wall, required),
+            assembler(deps.wall, required),
             key=content,
-            manners=manners,
+            policy=policy,
             restored=restored,
         )
         self.feed = Feed(Snapshot(library.load({"flags": {}}), extent="none"), history=History(options.snapshots))
         self.pipeline.topic.listen(self.feed.advance)
-        self.freshness = Freshness(self.pipeline, manners.clock, options.stale_after)
+        self.freshness = Freshness(self.pipeline, policy.clock, options.stale_after)
         self.report = Report(
             self.pipeline,
             self.feed,
-            manners.clock.now,
+            policy.clock.now,
             self.freshness,
             required=required,
             only_fresh=options.readiness == "fresh",
-            settled=means.settled,
+            settled=deps.settled,
         )
         self.report.register(self.metrics.registry)
         self.last_good.register(self.metrics.registry)
         self.tenancy = Tenancy(options, self.metrics.registry, notifier)
         most, per_address = options.max_connections, options.max_connections_per_address
-        self.capacity = divide(means.open_files(), DATA_PORTS, most, RESERVED_FILES, per_address)
+        self.capacity = divide(deps.open_files(), DATA_PORTS, most, RESERVED_FILES, per_address)
         self.servers: dict[str, Server] = {}
         self.shared = Shared()
         self.metrics.registry.add(*connection_metrics(self.servers), *self.shared.instruments())
@@ -163,7 +163,7 @@ class Agent:
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with AsyncExitStack() as stack:
-            opens = self._means.serve or partial(serve, shared=self.shared)
+            opens = self._deps.serve or partial(serve, shared=self.shared)
             parts = Parts(
                 self.sources,
                 self.feed,

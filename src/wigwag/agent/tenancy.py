@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from wigwag.agent.options import AgentOptions
     from wigwag.observe import Registry
-    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.pipeline.spec import Unavailable, Unchanged
     from wigwag.serve.access import Access, Policy
     from wigwag.serve.tokens import Draft, Rules
     from wigwag.sources.notify import Notifier
@@ -205,11 +205,11 @@ async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
     return [Wanted(file, grace=TOKEN_GRACE_SECONDS) for file in loaded.files]
 
 
-def _contents(file: AccessFile, notifier: Notifier | None) -> AsyncIterator[bytes | Trouble | Unchanged]:
+def _contents(file: AccessFile, notifier: Notifier | None) -> AsyncIterator[bytes | Unavailable | Unchanged]:
     from wigwag.sources.file import FileWatch, watch_file
-    from wigwag.sources.follow import Means
+    from wigwag.sources.follow import FollowDeps
 
-    return watch_file(FileWatch(file.path, file.most), Means(notifier=notifier))
+    return watch_file(FileWatch(file.path, file.most), FollowDeps(notifier=notifier))
 
 
 def _read(file: AccessFile, content: bytes) -> Value:

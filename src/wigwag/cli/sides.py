@@ -122,12 +122,12 @@ async def _read_once(uri: str) -> Side:
 
 
 async def _first(source: Source) -> Side:
-    from wigwag.pipeline.spec import Trouble
+    from wigwag.pipeline.spec import Unavailable
     from wigwag.pipeline.watch import first
     from wigwag.sources.kinds import documents
 
-    item: AnyDocument | Trouble | None = await first(documents(source))
-    if item is None or isinstance(item, Trouble):
+    item: AnyDocument | Unavailable | None = await first(documents(source))
+    if item is None or isinstance(item, Unavailable):
         raise UsageError(f"cannot read {source.name}: {item.reason if item else 'it has no document'}")
     return Side(source.name, item.content, item.format)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from wigwag.dflag.notify import Bell
+from wigwag.dflag.notify import ChangeEvent
 from wigwag.dflag.origin import HIDDEN, Held, Origin, Slot
 from wigwag.dflag.snapshot import pinned_for
 from wigwag.dflag.values import validators
@@ -54,8 +54,8 @@ class DynFlag(Generic[T]):
         "_held",
         "_home",
         "_value",
-        "bell",
         "default",
+        "event",
         "kind",
         "layers",
         "names",
@@ -66,7 +66,7 @@ class DynFlag(Generic[T]):
     def __init__(self, home: FlagSet, kind: Kind[T], default: T, usage: str, traits: Traits[T], name: str = "") -> None:
         self._home, self.kind, self.usage, self.traits = home, kind, usage, traits
         self.names: tuple[str, ...] = (name,)
-        self.bell = Bell(name, lambda: self._home.crew, self._failed, traits.secret)
+        self.event = ChangeEvent(name, lambda: self._home.notifiers, self._failed, traits.secret)
         self.default = self._checked_default(default)
         self._value = self.default
         self._held = Held(self.default, _DEFAULT, 0, 0.0, secret=traits.secret)
@@ -177,7 +177,7 @@ class DynFlag(Generic[T]):
 
         With `always`, also when it is set to a value that equals the old one.
         """
-        return self.bell.add(callback, how, loop, always)
+        return self.event.add(callback, how, loop, always)
 
     def changes(self) -> AsyncIterator[T]:
         """Yield the value of now, and then each that follows; one that comes too fast for the reader may be skipped."""
@@ -213,7 +213,7 @@ class DynFlag(Generic[T]):
     def bind(self, home: FlagSet, names: Sequence[str]) -> None:
         """Belong to a set, under more names. For the use of the set."""
         self.names = (*filter(None, self.names), *names)
-        self._home, self.bell.name = home, self.name
+        self._home, self.event.name = home, self.name
 
     @property
     def home(self) -> FlagSet:

@@ -204,14 +204,14 @@ class FlagSet(Home, Definitions):
         loop: AbstractEventLoop | None = None,
     ) -> Subscription:
         """Have a function called once for each generation, with the snapshots before and after it."""
-        return self._bell.add(callback, how, loop, always=False)
+        return self._event.add(callback, how, loop, always=False)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until the notifiers that threads call have been called; tell whether that came in time."""
         fork.catch_up()
         with self._store.lock:  # a commit whose values can be seen already has told the crew when this is free
             pass
-        return self.crew.flush(timeout)
+        return self.notifiers.flush(timeout)
 
     def __repr__(self) -> str:
         many = "" if len(self) == 1 else "s"

@@ -13,9 +13,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.dflag import fork
-from wigwag.dflag.crew import Crew
 from wigwag.dflag.expiry import Expiry, Ttl, seconds
-from wigwag.dflag.notify import Bell
+from wigwag.dflag.notifiers import NotifierPool
+from wigwag.dflag.notify import ChangeEvent
 from wigwag.dflag.origin import PRECEDENCE, Origin, Slot, ranked
 from wigwag.dflag.store import Put, Store
 from wigwag.errors import FlagError
@@ -46,11 +46,11 @@ class Home:
         """
         self.name, self.precedence, self._clock = name, ranked(precedence), clock
         self._flags: dict[str, DynFlag[Any]] = {}
-        self._bell = Bell(f"flags {name}", lambda: self.crew, self.count_fault)
-        self._store = Store(self._bell, self.precedence, wall)
+        self._event = ChangeEvent(f"flags {name}", lambda: self.notifiers, self.count_fault)
+        self._store = Store(self._event, self.precedence, wall)
         self._expiry = Expiry(self.expire, clock)
         self._overrides = count(1)
-        self.crew = Crew()
+        self.notifiers = NotifierPool()
         """The threads that call notifiers."""
         self.notifier_errors = 0
         """How often a notifier has raised."""
@@ -149,8 +149,8 @@ class Home:
         with self._store.lock:
             self.notifier_errors += 1
 
-    def _bells(self) -> list[Bell]:
-        return [self._bell, *(flag.bell for flag in self)]
+    def _events(self) -> list[ChangeEvent]:
+        return [self._event, *(flag.event for flag in self)]
 
     def before_fork(self) -> None:
         self._store.before_fork()
@@ -159,15 +159,15 @@ class Home:
         self._store.after_fork_in_parent()
 
     def after_fork_in_child(self) -> None:
-        self.crew.reset()
+        self.notifiers.reset()
         self._expiry.renew()
         self._store.renew()
-        for bell in self._bells():
-            bell.renew()
+        for event in self._events():
+            event.renew()
 
     def go_on_in_child(self) -> None:
         self._store.go_on_in_child()
-        for bell in self._bells():
-            bell.resume()
+        for event in self._events():
+            event.resume()
         if any(True for _ in self._mortal()):
             self.expire()

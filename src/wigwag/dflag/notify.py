@@ -17,7 +17,7 @@ from collections import deque
 from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from wigwag.dflag.crew import BACKLOG, Crew, Step, Strand, push
+from wigwag.dflag.notifiers import BACKLOG, NotifierPool, NotifierQueue, Step, push
 from wigwag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,14 +32,14 @@ log = logging.getLogger("wigwag.dflag")
 class Subscription:
     """One notifier. `cancel` it to hear no more; as a context manager, it does so at the end of the block."""
 
-    def __init__(self, bell: Bell, callback: Callable[[Any, Any], object], how: How, always: bool) -> None:
-        self._bell, self.callback, self.how, self.always = bell, callback, how, always
+    def __init__(self, event: ChangeEvent, callback: Callable[[Any, Any], object], how: How, always: bool) -> None:
+        self._event, self.callback, self.how, self.always = event, callback, how, always
         self.errors = 0
         """How often it has raised."""
 
     def cancel(self) -> None:
         """Hear no more. What waits to be called already may still be."""
-        self._bell.remove(self)
+        self._event.remove(self)
 
     def __enter__(self) -> Self:
         return self
@@ -65,17 +65,19 @@ class Subscription:
     def failed(self, error: BaseException) -> None:
         """Log and count a failure; of a secret flag, without words that may hold its value."""
         self.errors += 1
-        self._bell.failed()
+        self._event.failed()
         name = getattr(self.callback, "__qualname__", repr(self.callback))
-        told = None if self._bell.secret else error
-        log.error("%s: the notifier %s raised %s", self._bell.name, name, type(error).__name__, exc_info=told)
+        told = None if self._event.secret else error
+        log.error("%s: the notifier %s raised %s", self._event.name, name, type(error).__name__, exc_info=told)
 
 
 class AsyncSubscription(Subscription):
     """One notifier in an event loop, with what waits for it."""
 
-    def __init__(self, bell: Bell, callback: Callable[[Any, Any], Any], always: bool, loop: AbstractEventLoop) -> None:
-        super().__init__(bell, callback, "async", always)
+    def __init__(
+        self, event: ChangeEvent, callback: Callable[[Any, Any], Any], always: bool, loop: AbstractEventLoop
+    ) -> None:
+        super().__init__(event, callback, "async", always)
         self._loop, self._steps, self._guard = loop, deque[Step](), Lock()
         self._task: Task[None] | None = None
 
@@ -97,7 +99,7 @@ class AsyncSubscription(Subscription):
 
     def _wake(self) -> None:
         if self._task is None and self._steps:
-            self._task = self._loop.create_task(self._run(), name=f"dflag notifier of {self._bell.name}")
+            self._task = self._loop.create_task(self._run(), name=f"dflag notifier of {self._event.name}")
 
     async def _run(self) -> None:
         try:
@@ -120,13 +122,15 @@ class AsyncSubscription(Subscription):
             self.failed(error)
 
 
-class Bell:
+class ChangeEvent:
     """The notifiers of a flag, or of a flag set. They are replaced and never changed, so ringing needs no lock."""
 
-    def __init__(self, name: str, crew: Callable[[], Crew], failed: Callable[[], None], secret: bool = False) -> None:
+    def __init__(
+        self, name: str, notifiers: Callable[[], NotifierPool], failed: Callable[[], None], secret: bool = False
+    ) -> None:
         self.name, self.secret, self.failed = name, secret, failed
-        self._crew = crew
-        self._strand = Strand(self._call)
+        self._notifiers = notifiers
+        self._queue = NotifierQueue(self._call)
         self._subscriptions: tuple[Subscription, ...] = ()
         self._guard = Lock()
 
@@ -158,7 +162,7 @@ class Bell:
         """Have the threads and loops call theirs, and tell whether there is anything left for `call`."""
         sorts = {each.how for each in self._subscriptions if each.always or not step.equal}
         if "thread" in sorts:
-            self._crew().submit(self._strand, step)
+            self._notifiers().submit(self._queue, step)
         for each in self._subscriptions:
             if isinstance(each, AsyncSubscription):
                 each.send(step)
@@ -183,7 +187,7 @@ class Bell:
 
     def resume(self) -> None:
         """Go on there with what waited."""
-        self._crew().resume(self._strand)
+        self._notifiers().resume(self._queue)
 
     def _call(self, step: Step) -> None:
         for each in self._subscriptions:

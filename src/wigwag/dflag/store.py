@@ -24,14 +24,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wigwag.dflag import news
 from wigwag.dflag.checks import Check, newly_broken, refusal
-from wigwag.dflag.crew import Step
 from wigwag.dflag.fork import catch_up
+from wigwag.dflag.notifiers import Step
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
 from wigwag.dflag.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
-    from wigwag.dflag.notify import Bell
+    from wigwag.dflag.notify import ChangeEvent
 
 _PATIENCE = 1.0
 """Seconds that a fork waits for a commit to end; one that takes longer is in a validator of the user."""
@@ -54,7 +54,7 @@ class _Change(NamedTuple):
     snapshot: Snapshot
     layers: Mapping[DynFlag[Any], Mapping[Slot, Held[Any]]]
     chosen: Mapping[DynFlag[Any], Held[Any]]
-    steps: deque[tuple[Bell, Step]]
+    steps: deque[tuple[ChangeEvent, Step]]
     """What is still to be told."""
     news: Sequence[news.News]
     broken: Sequence[str]
@@ -72,14 +72,14 @@ _depth = _Depth()
 class Store:
     """The values of a flag set."""
 
-    def __init__(self, bell: Bell, precedence: Sequence[Origin], wall: Callable[[], float]) -> None:
-        self._bell, self._precedence, self._wall = bell, precedence, wall
+    def __init__(self, event: ChangeEvent, precedence: Sequence[Origin], wall: Callable[[], float]) -> None:
+        self._event, self._precedence, self._wall = event, precedence, wall
         self._snapshot: Snapshot | None = Snapshot(0, {}, {})
         self._generation = 0
         self._flags: Mapping[str, DynFlag[Any]] = {}
         self._checks: tuple[Check, ...] = ()
         self._change: _Change | None = None
-        self._pending: deque[tuple[Bell, Step]] = deque()
+        self._pending: deque[tuple[ChangeEvent, Step]] = deque()
         self._posted = self._told = 0
         self._teller: int | None = None
         self.renew()
@@ -161,14 +161,14 @@ class Store:
         if not touched:
             return None
         chosen = {flag: strongest(layers.values(), self._precedence) for flag, layers in touched.items()}
-        steps = deque((flag.bell, _step(flag, held)) for flag, held in chosen.items())
+        steps = deque((flag.event, _step(flag, held)) for flag, held in chosen.items())
         told = _news(puts, chosen, steps) if news.wanted() else ()
         before = self.snapshot()
         after = before.replacing(number, {flag.name: held for flag, held in chosen.items()})
         broken = newly_broken(self._checks, before, after)
         if broken and not must:
             raise refusal((flag.name for flag in chosen), broken)
-        steps.append((self._bell, Step(before, after)))
+        steps.append((self._event, Step(before, after)))
         return _Change(after, touched, chosen, steps, told, broken)
 
     def _make(self, change: _Change) -> None:
@@ -177,9 +177,9 @@ class Store:
         for flag, held in change.chosen.items():
             flag.become(change.layers[flag], held)
         while change.steps:
-            bell, step = change.steps[0]
-            if bell.post(step):
-                self._pending.append((bell, step))
+            event, step = change.steps[0]
+            if event.post(step):
+                self._pending.append((event, step))
                 self._posted += 1
             change.steps.popleft()
         self._change = None
@@ -221,7 +221,7 @@ class Store:
         if interrupt is not None:
             raise interrupt
 
-    def _next(self, turn: threading.Condition) -> tuple[Bell, Step] | None:
+    def _next(self, turn: threading.Condition) -> tuple[ChangeEvent, Step] | None:
         with turn:
             if self._pending:
                 return self._pending[0]
@@ -259,7 +259,7 @@ def _step(flag: DynFlag[Any], held: Held[Any]) -> Step:
 
 
 def _news(
-    puts: Iterable[Put], chosen: Mapping[DynFlag[Any], Held[Any]], steps: Iterable[tuple[Bell, Step]]
+    puts: Iterable[Put], chosen: Mapping[DynFlag[Any], Held[Any]], steps: Iterable[tuple[ChangeEvent, Step]]
 ) -> list[news.News]:
     levels = news.level_of(puts)
     changed = zip(chosen.items(), steps, strict=True)

@@ -123,8 +123,8 @@ class Kube(Requests):
 
     async def _read(self, request: Request) -> Reply:
         """Ask, and if the server is busy or gone, ask again soon."""
-        means = self.means
-        retry = Retry(Backoff(first=0.4, most=PATIENCE), means.random)
+        deps = self.deps
+        retry = Retry(Backoff(first=0.4, most=PATIENCE), deps.random)
         for _ in range(READS - 1):
             try:
                 return await self.fetch(request)
@@ -134,7 +134,7 @@ class Kube(Requests):
                     raise
             except (UnreachableError, BrokenError):
                 asked = 0.0
-            await sleep_until(means.clock, retry.next(means.clock.now(), asked))
+            await sleep_until(deps.clock, retry.next(deps.clock.now(), asked))
         return await self.fetch(request)
 
     def _object(self, reply: Reply) -> Object:

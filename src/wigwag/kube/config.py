@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from wigwag.errors import UsageError
-from wigwag.kube.kubeconfig import ClusterEntry, ExecEntry, Found, Kubeconfig, Place, UserEntry
+from wigwag.kube.kubeconfig import ClusterEntry, ExecEntry, Kubeconfig, KubeconfigEntry, Located, UserEntry
 from wigwag.kube.tls import ClusterTrust
 from wigwag.wire.client.url import parse_url
 
@@ -85,7 +85,7 @@ def choose(config: Kubeconfig, context: str = "") -> Cluster:
     chosen = _find(config.contexts, name, "context", "the kubeconfig")
     about, place = chosen.entry, f"{chosen.place.file}: {chosen.place.entry}"
     cluster = _find(config.clusters, about.cluster, "cluster", place)
-    user = _find(config.users, about.user, "user", place) if about.user else Found(UserEntry(), chosen.place)
+    user = _find(config.users, about.user, "user", place) if about.user else Located(UserEntry(), chosen.place)
     trust, proves = _trust(cluster, user), _user(cluster, user)
     try:
         return Cluster(cluster.entry.server.rstrip("/"), trust, proves, about.namespace, cluster.entry.proxy_url)
@@ -93,13 +93,13 @@ def choose(config: Kubeconfig, context: str = "") -> Cluster:
         raise cluster.place.wrong(str(error)) from None
 
 
-def _find(entries: Mapping[str, Found[T]], name: str, what: str, place: str) -> Found[T]:
+def _find(entries: Mapping[str, Located[T]], name: str, what: str, place: str) -> Located[T]:
     if name not in entries:
         raise UsageError(f"{place} has no {what} {name!r}; check the name, and KUBECONFIG")
     return entries[name]
 
 
-def _trust(cluster: Found[ClusterEntry], user: Found[UserEntry]) -> ClusterTrust:
+def _trust(cluster: Located[ClusterEntry], user: Located[UserEntry]) -> ClusterTrust:
     about, here, own, there = cluster.entry, cluster.place, user.entry, user.place
     if about.insecure_skip_tls_verify and (about.certificate_authority or about.certificate_authority_data):
         raise here.wrong("certificate-authority and insecure-skip-tls-verify exclude each other; leave one out")
@@ -117,7 +117,7 @@ def _trust(cluster: Found[ClusterEntry], user: Found[UserEntry]) -> ClusterTrust
     )
 
 
-def _user(cluster: Found[ClusterEntry], user: Found[UserEntry]) -> User:
+def _user(cluster: Located[ClusterEntry], user: Located[UserEntry]) -> User:
     own, there = user.entry, user.place
     if own.auth_provider is not None:
         raise there.wrong("auth-provider is no longer supported by Kubernetes; use the plugin (exec) of your provider")
@@ -132,7 +132,7 @@ def _user(cluster: Found[ClusterEntry], user: Found[UserEntry]) -> User:
     )
 
 
-def _plugin(entry: ExecEntry, cluster: ClusterEntry, there: Place) -> Plugin:
+def _plugin(entry: ExecEntry, cluster: ClusterEntry, there: KubeconfigEntry) -> Plugin:
     if entry.api_version not in VERSIONS:
         raise there.wrong(f"exec: apiVersion must be {VERSIONS[0]} or v1beta1; update what wrote this kubeconfig")
     if not entry.command:

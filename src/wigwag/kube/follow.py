@@ -18,9 +18,9 @@ from wigwag.errors import WigwagError
 from wigwag.kube.decode import Lines, MalformedError, Page, metadata_only, read_object, read_page
 from wigwag.kube.errors import ApiError, Status
 from wigwag.kube.faults import FORBIDDEN, MISSING, fault_of, refusal
-from wigwag.kube.pace import Pace
 from wigwag.kube.reflector import Reflector
 from wigwag.kube.requests import JSON, STREAM, Request
+from wigwag.kube.timing import WatchTiming
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.watch import closing
 from wigwag.wire.client.http1 import Limits
@@ -45,12 +45,12 @@ async def watch_kube(
     kube: Requests,
     spec: KubeWatch,
     decode: Decode[T],
-    pace: Pace = Pace(),  # noqa: B008 - a frozen value
+    timing: WatchTiming = WatchTiming(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Item[T]]:
     """Yield all objects when one changes, that none has, or why that cannot be told at present."""
-    clock = kube.means.clock
-    reflector = Reflector[T](kube.abilities, pace, kube.means.random, str(spec))
-    follower = Follower(kube, spec, decode, reflector, pace)
+    clock = kube.deps.clock
+    reflector = Reflector[T](kube.abilities, timing, kube.deps.random, str(spec))
+    follower = Follower(kube, spec, decode, reflector, timing)
     while True:
         ask = reflector.next(clock.now())
         await sleep_until(clock, ask.when)
@@ -62,9 +62,11 @@ async def watch_kube(
 class Follower(Generic[T]):
     """Makes the requests of one watch."""
 
-    def __init__(self, kube: Requests, spec: KubeWatch, decode: Decode[T], reflector: Reflector[T], pace: Pace) -> None:
-        self._kube, self._spec, self._decode, self._reflector, self._pace = kube, spec, decode, reflector, pace
-        self._now = kube.means.clock.now
+    def __init__(
+        self, kube: Requests, spec: KubeWatch, decode: Decode[T], reflector: Reflector[T], timing: WatchTiming
+    ) -> None:
+        self._kube, self._spec, self._decode, self._reflector, self._timing = kube, spec, decode, reflector, timing
+        self._now = kube.deps.clock.now
         self._may_get = bool(spec.name)
         """Whether the one object that is watched can be asked for by its name."""
 
@@ -117,7 +119,7 @@ class Follower(Generic[T]):
 
     async def _compare(self, ask: Ask) -> Page[None] | Fault:
         """Ask for metadata: of the one object that is watched, or of a page of them."""
-        spec, patience = self._spec, self._pace.answer
+        spec, patience = self._spec, self._timing.answer
         limits = Limits(patience, patience, patience, 2.0 * patience, body_bytes=LARGEST_PAGE)
         single = ask.how == "probe" and self._may_get
         accept = _PARTIAL.format("" if single else "List")

@@ -31,7 +31,7 @@ DEEPEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KubeconfigEntry:
     """An entry of a file, for errors and relative paths."""
 
     file: str
@@ -134,11 +134,11 @@ class Document(Struct, rename="kebab"):
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[T]):
+class Located(Generic[T]):
     """An entry, and where it is."""
 
     entry: T
-    place: Place
+    place: KubeconfigEntry
 
 
 @dataclass(slots=True)
@@ -146,22 +146,22 @@ class Kubeconfig:
     """All files together."""
 
     current: str = ""
-    clusters: dict[str, Found[ClusterEntry]] = field(default_factory=dict)
-    users: dict[str, Found[UserEntry]] = field(default_factory=dict)
-    contexts: dict[str, Found[ContextEntry]] = field(default_factory=dict)
+    clusters: dict[str, Located[ClusterEntry]] = field(default_factory=dict)
+    users: dict[str, Located[UserEntry]] = field(default_factory=dict)
+    contexts: dict[str, Located[ContextEntry]] = field(default_factory=dict)
 
     def add(self, path: str, text: bytes) -> None:
         """Read one more file; what is there already stays."""
         read = _read(path, text)
         self.current = self.current or read.current_context
         for cluster in read.clusters:
-            place = Place(path, f"cluster {cluster.name!r}")
-            self.clusters.setdefault(cluster.name, Found(cluster.cluster, place))
+            place = KubeconfigEntry(path, f"cluster {cluster.name!r}")
+            self.clusters.setdefault(cluster.name, Located(cluster.cluster, place))
         for user in read.users:
-            self.users.setdefault(user.name, Found(user.user, Place(path, f"user {user.name!r}")))
+            self.users.setdefault(user.name, Located(user.user, KubeconfigEntry(path, f"user {user.name!r}")))
         for context in read.contexts:
-            place = Place(path, f"context {context.name!r}")
-            self.contexts.setdefault(context.name, Found(context.context, place))
+            place = KubeconfigEntry(path, f"context {context.name!r}")
+            self.contexts.setdefault(context.name, Located(context.context, place))
 
 
 def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 from wigwag.kube.asks import ANY, NEWEST, Ask, Listing, Stream
 from wigwag.kube.decode import Change, Mark
 from wigwag.kube.faults import Fault
-from wigwag.kube.pace import Pace
 from wigwag.kube.store import Store, latest, newer
+from wigwag.kube.timing import WatchTiming
 from wigwag.kube.verify import Verifier
 from wigwag.pipeline.backoff import Retry
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from wigwag.kube.requests import Abilities
 
 T = TypeVar("T")
-Item: TypeAlias = "Mapping[Key, T] | Trouble | Unchanged"
+Item: TypeAlias = "Mapping[Key, T] | Unavailable | Unchanged"
 Heard: TypeAlias = "Change[T] | Mark | Fault"
 AT_ONCE = 4
 """How many times in a row something else is asked at once."""
@@ -60,16 +60,18 @@ log = logging.getLogger(__name__)
 class Reflector(Generic[T]):
     """One watch."""
 
-    def __init__(self, abilities: Abilities, pace: Pace, random: Callable[[], float], title: str = "watch") -> None:
+    def __init__(
+        self, abilities: Abilities, timing: WatchTiming, random: Callable[[], float], title: str = "watch"
+    ) -> None:
         """`abilities`: of the server; what is learnt here holds for its other watches too. `title`: for the log."""
-        self._abilities, self._pace, self._random, self._title = abilities, pace, random, title
-        self._retry = Retry(pace.backoff, random)
+        self._abilities, self._timing, self._random, self._title = abilities, timing, random, title
+        self._retry = Retry(timing.backoff, random)
         self._store = Store[T]()
-        self._verifier = Verifier(self._store, pace, random)
+        self._verifier = Verifier(self._store, timing, random)
         self._uncertain = False
         """Whether the next watch may be at a server that has lost history."""
         self._stage: Literal["list", "watch"] = "list"
-        self._from, self._version, self._limit = ANY, NEWEST, pace.page
+        self._from, self._version, self._limit = ANY, NEWEST, timing.page
         self._listing: Listing[T] | None = None
         self._stream: Stream[T] | None = None
         self._ask = Ask("list", 0.0)
@@ -79,8 +81,8 @@ class Reflector(Generic[T]):
 
     def next(self, now: float) -> Ask:
         """Return what to ask."""
-        pace, when = self._pace, max(now, self._when)
-        seconds = int(pace.shortest + (pace.longest - pace.shortest) * self._random())
+        timing, when = self._timing, max(now, self._when)
+        seconds = int(timing.shortest + (timing.longest - timing.shortest) * self._random())
         if self._stage == "watch" and self._uncertain and not self._verifier.allowed:
             self._relist(NEWEST)
         if self._stage == "watch":
@@ -100,18 +102,18 @@ class Reflector(Generic[T]):
     @property
     def wake(self) -> float:
         """When `waited` has something to do."""
-        stream, pace = self._stream, self._pace
+        stream, timing = self._stream, self._timing
         if stream is None:
             return -math.inf
-        ends = [stream.opened + stream.seconds + pace.margin]
+        ends = [stream.opened + stream.seconds + timing.margin]
         if stream.initial is not None:
-            ends.append(stream.heard + pace.initial)
+            ends.append(stream.heard + timing.initial)
         else:
             ends.append(self._verifier.due(stream.heard))
             if not stream.confirmed and not self._verifier.doubt:
-                ends.append(stream.opened + pace.quiet)
+                ends.append(stream.opened + timing.quiet)
         if self._bookmarks:
-            ends.append(stream.heard + pace.silence)
+            ends.append(stream.heard + timing.silence)
         return min(ends)
 
     def listed(self, page: Page[T], now: float) -> list[Item[T]]:
@@ -123,7 +125,7 @@ class Reflector(Generic[T]):
             return self.failed(Fault("the list does not end; narrow the watch down with a selector"), now)
         if listing.token:
             return []
-        self._listing, self._limit = None, self._pace.page
+        self._listing, self._limit = None, self._timing.page
         return self._replace(listing.records.values(), listing.version, now)
 
     def opened(self, now: float) -> None:
@@ -154,18 +156,18 @@ class Reflector(Generic[T]):
 
     def waited(self, now: float) -> list[Item[T]]:
         """Nothing has come until `wake`."""
-        stream, pace = self._stream, self._pace
+        stream, timing = self._stream, self._timing
         if stream is None or now < self.wake:
             return []
-        if now >= stream.opened + stream.seconds + pace.margin:
+        if now >= stream.opened + stream.seconds + timing.margin:
             return self.failed(Fault("the watch did not end when it should; the connection seems to be dead"), now)
-        if stream.initial is not None and now >= stream.heard + pace.initial:
+        if stream.initial is not None and now >= stream.heard + timing.initial:
             return self._not_offered(now)
-        if self._bookmarks and now >= stream.heard + pace.silence:
+        if self._bookmarks and now >= stream.heard + timing.silence:
             self._audit(now)
             return self.failed(Fault("no sign of life from the server; the connection seems to be dead"), now)
         items: list[Item[T]] = []
-        if not stream.confirmed and not self._verifier.doubt and now >= stream.opened + pace.quiet:
+        if not stream.confirmed and not self._verifier.doubt and now >= stream.opened + timing.quiet:
             stream.confirmed = True
             self._retry.succeeded()
             items.append(UNCHANGED)
@@ -193,28 +195,28 @@ class Reflector(Generic[T]):
             return []
         log.debug("%s: cannot be compared with the server: %s", self._title, fault.text)
         if not fault.code:
-            return self.failed(fault, now) or [Trouble(fault.text)]
+            return self.failed(fault, now) or [Unavailable(fault.text)]
         self._verifier.failed(now, fault.retry_after)
         if fault.code == _FORBIDDEN:
             return self._cannot_check(fault, now)
         if fault.code == _BUSY or fault.expired:
             return []
         self._verifier.doubt = True
-        return [Trouble(fault.text)]
+        return [Unavailable(fault.text)]
 
     def ended(self, now: float) -> list[Item[T]]:
         """The server has ended the stream in good order."""
-        stream, pace = self._stream, self._pace
+        stream, timing = self._stream, self._timing
         if stream is None:
             return []
         lived = now - stream.opened
-        if stream.initial is not None or (lived < pace.hasty and not stream.told):
+        if stream.initial is not None or (lived < timing.hasty and not stream.told):
             return self.failed(Fault("the watch ended too soon; see what is between us and the API server"), now)
         self._stream, self._uncertain = None, self._verifier.doubt or lived < stream.seconds - 1
         log.debug("%s: the watch ended after %.0f s", self._title, lived)
         self._lived(lived)
         self._audit(now)
-        self._when = now if lived >= pace.long else self._retry.next(now)
+        self._when = now if lived >= timing.long else self._retry.next(now)
         return [] if self._uncertain else [UNCHANGED]
 
     def failed(self, fault: Fault, now: float) -> list[Item[T]]:
@@ -230,7 +232,7 @@ class Reflector(Generic[T]):
         broke = stream is not None and not fault.code
         first = broke and self._published and not self._retry.failures
         self._when = self._retry.next(now, fault.retry_after)
-        return [] if first and not self._retry.limited else [Trouble(fault.text)]
+        return [] if first and not self._retry.limited else [Unavailable(fault.text)]
 
     def _turn(self, fault: Fault) -> bool:
         """Decide what is asked instead of what failed; False if it is the same, or nothing that is worth a hurry."""
@@ -293,7 +295,7 @@ class Reflector(Generic[T]):
             log.warning("%s: %s; all of it is listed again", self._title, fault.text)
             return self.failed(fault, now)
         self._verifier.doubt = True
-        return [Trouble(fault.text)]
+        return [Unavailable(fault.text)]
 
     def _cannot_check(self, fault: Fault, now: float) -> list[Item[T]]:
         """An account that may watch but not list cannot compare. What is in doubt is asked for as a whole."""
@@ -310,12 +312,12 @@ class Reflector(Generic[T]):
         self._stage, self._from, self._listing, self._server_failures = "list", version, None, 0
 
     def _lived(self, seconds: float) -> None:
-        if seconds >= self._pace.long:
+        if seconds >= self._timing.long:
             self._at_once = self._server_failures = 0
 
     def _audit(self, now: float) -> None:
         """After a long silence, have the next request tell whether we still see what the server has."""
-        if now - self._sign >= self._pace.audit:
+        if now - self._sign >= self._timing.audit:
             self._relist(self._version)
 
     def _begin(self, stream: Stream[T], event: Change[T] | Mark, now: float) -> list[Item[T]]:

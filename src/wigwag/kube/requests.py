@@ -62,7 +62,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class KubeDeps:
     """Where time, chance, addresses, proxies and plugins come from."""
 
     clock: Clock = LoopClock()
@@ -98,15 +98,15 @@ class Requests:
     def __init__(
         self,
         cluster: Cluster,
-        means: Means = Means(),  # noqa: B008 - a frozen value
+        deps: KubeDeps = KubeDeps(),  # noqa: B008 - a frozen value
         limits: Limits = Limits(total=60.0, body_bytes=LARGEST),  # noqa: B008 - a frozen value
         agent: str = f"wigwag/{__version__}",
     ) -> None:
-        self.means, self.limits, self.abilities = means, limits, Abilities()
+        self.deps, self.limits, self.abilities = deps, limits, Abilities()
         self._base, self._agent = parse_url(cluster.server), agent
-        self._credentials = Credentials(cluster, means.environment, means.wall, means.run)
+        self._credentials = Credentials(cluster, deps.environment, deps.wall, deps.run)
         one = OneProxy(proxy=parse_url(cluster.proxy)) if cluster.proxy else None
-        self._proxies = one or Proxies.of(means.environment)
+        self._proxies = one or Proxies.of(deps.environment)
         self._client: tuple[ClusterTrust, Client] | None = None
 
     @property
@@ -166,7 +166,7 @@ class Requests:
         """Return the client for a trust; the one before goes, with the connections that were opened in its name."""
         if self._client is None or self._client[0] != trust:
             self.close()
-            made = Client(trust=trust, proxies=self._proxies, limits=self.limits, resolve=self.means.resolve)
+            made = Client(trust=trust, proxies=self._proxies, limits=self.limits, resolve=self.deps.resolve)
             self._client = trust, made
         return self._client[1]
 

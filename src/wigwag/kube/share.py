@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wigwag.pipeline.publish import Topic
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ class Level(Generic[T]):
     value: Mapping[Key, T] | None = None
     edition: int = 0
     """How many values there have been."""
-    trouble: Trouble | None = None
+    trouble: Unavailable | None = None
     error: BaseException | None = None
     """Why it is over, if it is."""
 
     def after(self, item: Item[T]) -> Level[T]:
         """Return how it is doing after one more item."""
-        if isinstance(item, Trouble):
+        if isinstance(item, Unavailable):
             return replace(self, trouble=item)
         if isinstance(item, Unchanged):
             return replace(self, trouble=None)

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.kube.decode import Key, Page
-    from wigwag.kube.pace import Pace
     from wigwag.kube.store import Identity, Store
+    from wigwag.kube.timing import WatchTiming
 
 T = TypeVar("T")
 
@@ -54,8 +54,8 @@ T = TypeVar("T")
 class Verifier(Generic[T]):
     """Compares one store with the server."""
 
-    def __init__(self, store: Store[T], pace: Pace, random: Callable[[], float]) -> None:
-        self._store, self._pace, self._random = store, pace, random
+    def __init__(self, store: Store[T], timing: WatchTiming, random: Callable[[], float]) -> None:
+        self._store, self._timing, self._random = store, timing, random
         self.doubt = False
         """Whether the store may not be what the server has: until that is known, nothing confirms it."""
         self.allowed = True
@@ -79,7 +79,7 @@ class Verifier(Generic[T]):
         """A watch is open, and nothing is under way."""
         self.doubt, self._asked, self._again, self._listing = doubt, None, False, Listing()
         self._pending, self._settled = {}, math.inf
-        self._next = now + (self._pace.verify * self._random() if doubt else self._draw())
+        self._next = now + (self._timing.verify * self._random() if doubt else self._draw())
         if self._whole == math.inf:
             self._plan_whole(now)
 
@@ -119,7 +119,7 @@ class Verifier(Generic[T]):
             self._known = version
         whole = bool(self._listing.token) or self.doubt or now >= self._whole
         how = self._by if self._suspects and not self._listing.token else "compare" if whole else "probe"
-        limit = self._pace.page if how == "compare" else 1
+        limit = self._timing.page if how == "compare" else 1
         self._asked, self._again = Ask(how, now, limit=limit, token=self._listing.token), False
         self._gap = self._draw()
         return self._asked
@@ -176,7 +176,7 @@ class Verifier(Generic[T]):
         if missed:
             return self._missed(missed)
         self._pending = {key: (version, self._store.identity(key)) for key, version in found.items()}
-        self._settled = now + self._pace.settle
+        self._settled = now + self._timing.settle
         return None
 
     def _missed(self, found: dict[Key, str]) -> Fault:
@@ -191,7 +191,7 @@ class Verifier(Generic[T]):
         return Fault(text, ahead=True)
 
     def _plan_whole(self, now: float) -> None:
-        self._whole = now + self._pace.compare * (2.0 + 2.0 * self._random()) / 3.0
+        self._whole = now + self._timing.compare * (2.0 + 2.0 * self._random()) / 3.0
 
     def _draw(self) -> float:
-        return self._pace.probe * (0.75 + 0.25 * self._random())
+        return self._timing.probe * (0.75 + 0.25 * self._random())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
-from wigwag.pipeline.spec import UNCHANGED, S, Trouble, Unchanged, V
+from wigwag.pipeline.spec import UNCHANGED, S, Unavailable, Unchanged, V
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
@@ -24,28 +24,28 @@ T = TypeVar("T")
 def parsed(
     watcher: Watcher[S, V], parse: Callable[[S, V], T], large: Callable[[S, V], bool] = lambda spec, value: False
 ) -> Watcher[S, T]:
-    """Return a watcher that yields what `parse` makes of the values of another; a `ValueError` becomes `Trouble`.
+    """Return a watcher that yields what `parse` makes of the values of another; a `ValueError` becomes `Unavailable`.
 
     What is `large` is parsed in a thread: it takes long enough for others to notice.
     """
 
-    async def watch(spec: S) -> AsyncIterator[T | Trouble | Unchanged]:
-        bad: Trouble | None = None
+    async def watch(spec: S) -> AsyncIterator[T | Unavailable | Unchanged]:
+        bad: Unavailable | None = None
         async with closing(watcher(spec)) as stream:
             async for item in stream:
                 if item is UNCHANGED:
                     yield bad or item
-                elif isinstance(item, Trouble):
+                elif isinstance(item, Unavailable):
                     yield item
                 else:
                     found = await asyncio.to_thread(attempt, spec, item) if large(spec, item) else attempt(spec, item)
-                    bad = found if isinstance(found, Trouble) else None
+                    bad = found if isinstance(found, Unavailable) else None
                     yield found
 
-    def attempt(spec: S, value: V) -> T | Trouble:
+    def attempt(spec: S, value: V) -> T | Unavailable:
         try:
             return parse(spec, value)
         except ValueError as error:
-            return Trouble.of(error)
+            return Unavailable.of(error)
 
     return watch

@@ -25,7 +25,7 @@ from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.publish import Topic
 from wigwag.pipeline.spec import S, V, describe
 from wigwag.pipeline.status import Report
-from wigwag.pipeline.watch import Manners, Watches
+from wigwag.pipeline.watch import Watches, WatchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -64,7 +64,7 @@ class Pipeline(Generic[S, V, P]):
         derive: Callable[[P], Awaitable[Iterable[Wanted[S]]]] | None = None,
         key: Callable[[P], object] = lambda picture: picture,
         topic: Topic[P] | None = None,
-        manners: Manners | None = None,
+        policy: WatchPolicy | None = None,
         restored: Mapping[S, Restored[V]] | None = None,
     ) -> None:
         """`key` gives what pictures are compared by: one with an equal key is not published again.
@@ -74,13 +74,13 @@ class Pipeline(Generic[S, V, P]):
         self._initial = tuple(wanted)
         self._derived: tuple[Wanted[S], ...] = ()
         self._watcher, self._assemble, self._derive, self._key = watcher, assemble, derive, key
-        self._manners = manners or Manners()
-        self._limit = self._manners.limit()
+        self._policy = policy or WatchPolicy()
+        self._limit = self._policy.limit()
         self._restored = restored or {}
         self._aggregate = Aggregate[S, V]()
         self._watches: Watches[S, V] | None = None
         self._ended: tuple[Status[S], ...] = ()
-        self._complete, self._retry = False, Retry(self._manners.backoff, self._manners.random)
+        self._complete, self._retry = False, Retry(self._policy.backoff, self._policy.random)
         self._error: str | None = None
         self._alarm: Timer | None = None
         self.topic = topic or Topic[P]()
@@ -93,7 +93,7 @@ class Pipeline(Generic[S, V, P]):
             async with asyncio.TaskGroup() as group:
                 ages = {spec: found.age for spec, found in self._restored.items()}
                 self._watches = Watches(
-                    group, self._watcher, self._aggregate.put, lambda: self.turns.set(None), self._manners, ages
+                    group, self._watcher, self._aggregate.put, lambda: self.turns.set(None), self._policy, ages
                 )
                 self._adopt()
                 for spec, found in self._restored.items():
@@ -143,7 +143,7 @@ class Pipeline(Generic[S, V, P]):
 
     async def _permission(self) -> None:
         """Wait until the limiter allows a turn. What it forbids is put off and taken together with what follows."""
-        clock = self._manners.clock
+        clock = self._policy.clock
         while (pause := self._limit(clock.now())) > 0:
             await sleep_until(clock, clock.now() + pause)
 
@@ -181,10 +181,10 @@ class Pipeline(Generic[S, V, P]):
             self._ring(self._retry.next(self._now()))
 
     def _now(self) -> float:
-        return self._manners.clock.now()
+        return self._policy.clock.now()
 
     def _ring(self, when: float | None) -> None:
         """Have at most one time at which to look again though nothing has come."""
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = None if when is None else self._manners.clock.call_at(when, self._aggregate.touch)
+        self._alarm = None if when is None else self._policy.clock.call_at(when, self._aggregate.touch)

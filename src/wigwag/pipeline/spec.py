@@ -5,9 +5,9 @@ spec goes. A watcher is an async generator of *whole* values, so one that comes 
 older. It may raise or end whenever it likes: starting it again is not its business.
 
 The hard case is a watcher that has nothing to show but must not be started again, because it is what will notice the
-recovery: a file that does not exist yet. It yields `Trouble`. That changes nothing but the status; in particular it is
-never taken for an empty answer. One that has looked and found what it found before yields `UNCHANGED`: then its value
-is as fresh as if it had come again, and nobody has to compare it.
+recovery: a file that does not exist yet. It yields `Unavailable`. That changes nothing but the status; in particular,
+it is never taken for an empty answer. A watcher that has looked and seen the same as before yields `UNCHANGED`: its
+value is then as fresh as if it had come again, and nobody has to compare it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Wanted(Generic[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class Unavailable:
     """Instead of a value: why there is none at present, while the watcher goes on looking."""
 
     reason: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Trouble:
+    def of(cls, error: BaseException) -> Unavailable:
         """Put an error into words."""
         return cls(describe(error))
 
@@ -81,7 +81,7 @@ def describe(error: BaseException) -> str:
     return f"{name}: {error}".removesuffix(": ")
 
 
-Watcher: TypeAlias = Callable[[S], AsyncIterator[V | Trouble | Unchanged]]
+Watcher: TypeAlias = Callable[[S], AsyncIterator[V | Unavailable | Unchanged]]
 
 
 def cause(error: BaseException) -> BaseException:

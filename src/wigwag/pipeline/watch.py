@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.limit import Limiter, unlimited
-from wigwag.pipeline.spec import UNCHANGED, S, Trouble, Unchanged, V, describe
+from wigwag.pipeline.spec import UNCHANGED, S, Unavailable, Unchanged, V, describe
 from wigwag.pipeline.status import Status
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Manners:
+class WatchPolicy:
     """How to behave towards what is watched, and where time and chance come from."""
 
     backoff: Backoff = field(default_factory=Backoff)
@@ -55,7 +55,7 @@ async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
             await close()
 
 
-async def first(items: AsyncIterator[V | Trouble | Unchanged]) -> V | Trouble | None:
+async def first(items: AsyncIterator[V | Unavailable | Unchanged]) -> V | Unavailable | None:
     """Return the first value or trouble of a watcher, and close it; None if it ends before."""
     async with closing(items) as stream:
         async for item in stream:
@@ -80,17 +80,17 @@ class Watch(Generic[S, V]):
         watcher: Watcher[S, V],
         deliver: Callable[[S, V], None],
         turned: Callable[[], None],
-        manners: Manners,
+        policy: WatchPolicy,
         age: float | None = None,
     ) -> None:
-        self._watcher, self._deliver, self._turned, self._manners = watcher, deliver, turned, manners
-        self._retry = Retry(manners.backoff, manners.random)
-        now = manners.clock.now()
+        self._watcher, self._deliver, self._turned, self._policy = watcher, deliver, turned, policy
+        self._retry = Retry(policy.backoff, policy.random)
+        now = policy.clock.now()
         self.status = Status(spec, now, confirmed=None if age is None else now - age)
 
     async def run(self) -> None:
         """Watch until cancelled."""
-        clock = self._manners.clock
+        clock = self._policy.clock
         try:
             while True:
                 reason = await self._attempt()
@@ -114,11 +114,11 @@ class Watch(Generic[S, V]):
         obey()
         return reason
 
-    def _take(self, item: V | Trouble | Unchanged) -> None:
-        if isinstance(item, Trouble):
+    def _take(self, item: V | Unavailable | Unchanged) -> None:
+        if isinstance(item, Unavailable):
             self._suffer(item.reason)
             return
-        now = self._manners.clock.now()
+        now = self._policy.clock.now()
         self._retry.succeeded()
         if item is UNCHANGED:
             self._become(self.status.same(now))
@@ -129,7 +129,7 @@ class Watch(Generic[S, V]):
     def _suffer(self, reason: str) -> None:
         if self.status.state != "failing" or self.status.error != reason:
             log.warning("%s: %s", self.status.spec, reason)
-        self._become(self.status.bad(reason, self._manners.clock.now()))
+        self._become(self.status.bad(reason, self._policy.clock.now()))
 
     def _become(self, status: Status[S]) -> None:
         before, self.status = self.status, status
@@ -146,12 +146,12 @@ class Watches(Generic[S, V]):
         watcher: Watcher[S, V],
         deliver: Callable[[S, V], None],
         turned: Callable[[], None],
-        manners: Manners,
+        policy: WatchPolicy,
         ages: Mapping[S, float] | None = None,
     ) -> None:
         """`ages` has how old the values are that some watches begin with."""
         self._group, self._watcher, self._deliver = group, watcher, deliver
-        self._turned, self._manners, self._ages = turned, manners, ages or {}
+        self._turned, self._policy, self._ages = turned, policy, ages or {}
         self._running: dict[S, tuple[Watch[S, V], asyncio.Task[None]]] = {}
 
     def want(self, specs: Iterable[S]) -> None:
@@ -167,5 +167,5 @@ class Watches(Generic[S, V]):
         return tuple(watch.status for watch, _ in self._running.values())
 
     def _start(self, spec: S) -> tuple[Watch[S, V], asyncio.Task[None]]:
-        watch = Watch(spec, self._watcher, self._deliver, self._turned, self._manners, self._ages.get(spec))
+        watch = Watch(spec, self._watcher, self._deliver, self._turned, self._policy, self._ages.get(spec))
         return watch, self._group.create_task(watch.run(), name=f"watch {spec}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wigwag.kube.hub import Hub
     from wigwag.kube.kinds import Kind
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.sources.kubernetes.place import Place
+    from wigwag.sources.kubernetes.place import ObjectsAddress
     from wigwag.sources.source import Source
 
 ALLOWED_SECONDS, REFUSED_SECONDS = 60.0, 5.0
@@ -80,7 +80,7 @@ class Review:
         self._reviews, self._clock, self._most, self._audience = reviews, clock, most, audience
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._users: dict[bytes, tuple[float, User | None]] = {}
-        self._rights: dict[tuple[bytes, Place], tuple[float, bool]] = {}
+        self._rights: dict[tuple[bytes, ObjectsAddress], tuple[float, bool]] = {}
         self._asking: dict[object, asyncio.Future[Any]] = {}
 
     async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> None:
@@ -155,7 +155,7 @@ class Review:
             return None
         return msgspec.convert(status.get("user") or {}, User)
 
-    async def _may(self, user: User, place: Place) -> bool:
+    async def _may(self, user: User, place: ObjectsAddress) -> bool:
         wanted = {
             "verb": "get" if place.name else "list",
             "group": place.kind.group,

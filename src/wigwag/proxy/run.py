@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.kube.hub import Hub
 from wigwag.observe import Registry, set_up_logging
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.authorize import authorizer
 from wigwag.proxy.permissions import Permissions
 from wigwag.proxy.report import Report
@@ -52,10 +52,10 @@ log = logging.getLogger("wigwag.proxy")
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ProxyDeps:
     """What a proxy takes from the machine it runs on; by default, the real ones."""
 
-    manners: Manners = field(default_factory=Manners)
+    policy: WatchPolicy = field(default_factory=WatchPolicy)
     documents: Callable[[Source], Documents] | None = None
     """None: those of the sources themselves."""
     authorize: Callable[[ProxyOptions, Hub], Reviewer | None] = authorizer
@@ -83,17 +83,17 @@ def reserved_files(options: ProxyOptions) -> int:
 class Proxy:
     """The proxy, assembled from its options. `addresses` says where each port is once it is started."""
 
-    def __init__(self, options: ProxyOptions, means: Means | None = None) -> None:
-        means = means or Means()
-        self._options, self._over, self._hub = options, asyncio.Event(), Hub(means.manners.clock)
+    def __init__(self, options: ProxyOptions, deps: ProxyDeps | None = None) -> None:
+        deps = deps or ProxyDeps()
+        self._options, self._over, self._hub = options, asyncio.Event(), Hub(deps.policy.clock)
         self.targets = Targets(
-            options, means.documents or partial(documents, hub=self._hub, notifier=Notifier()), means.manners
+            options, deps.documents or partial(documents, hub=self._hub, notifier=Notifier()), deps.policy
         )
-        self.report = Report(self.targets, means.manners.clock.now, everybody=options.debug_endpoints)
+        self.report = Report(self.targets, deps.policy.clock.now, everybody=options.debug_endpoints)
         self.registry = Registry(vitals())
         self.report.register(self.registry)
-        review = means.authorize(options, self._hub)
-        self._permissions = None if review is None else self._reviewed(review, means.manners)
+        review = deps.authorize(options, self._hub)
+        self._permissions = None if review is None else self._reviewed(review, deps.policy)
         self._relay = Relay(
             lru_cache(options.max_targets)(Selectors.of(options).read),  # a thousand pods name the same few
             self.targets.join,
@@ -101,7 +101,7 @@ class Proxy:
             lambda reason: self.targets.refusals.add((reason,)),
         )
         self.capacity = divide(
-            means.open_files(),
+            deps.open_files(),
             1,
             most_connections(options),
             reserved_files(options),
@@ -114,9 +114,9 @@ class Proxy:
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
 
-    def _reviewed(self, review: Reviewer, manners: Manners) -> Permissions:
+    def _reviewed(self, review: Reviewer, policy: WatchPolicy) -> Permissions:
         revoked = partial(self.targets.refusals.add, ("revoked",))
-        return Permissions(review, self._options.auth_review, revoked, manners.clock, manners.random)
+        return Permissions(review, self._options.auth_review, revoked, policy.clock, policy.random)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain."""

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from wigwag.pipeline.clock import Timer
-    from wigwag.pipeline.watch import Manners
+    from wigwag.pipeline.watch import WatchPolicy
     from wigwag.proxy.documents import Passed
     from wigwag.proxy.options import ProxyOptions
     from wigwag.serve.relay import Encode
@@ -75,9 +75,9 @@ class Target:
 class Targets:
     """All targets. `refusals` counts who could not be let in."""
 
-    def __init__(self, options: ProxyOptions, documents: Callable[[Source], Documents], manners: Manners) -> None:
+    def __init__(self, options: ProxyOptions, documents: Callable[[Source], Documents], policy: WatchPolicy) -> None:
         self._most, self._most_subscribers, self._linger = options.max_targets, options.max_subscribers, options.linger
-        self._clock = manners.clock
+        self._clock = policy.clock
         self._targets: dict[Source, Target] = {}
         self._lingering: dict[Target, Timer] = {}
         self._changed = asyncio.Event()
@@ -88,7 +88,7 @@ class Targets:
             (),
             parsed(documents, check),  # type: ignore[misc]  # mypy takes the union of documents for object
             _passed_through,
-            manners=manners,
+            policy=policy,
         )
 
     def __len__(self) -> int:

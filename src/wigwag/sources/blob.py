@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from wigwag.flags.document import format_of
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.blob_place import locate
 from wigwag.sources.document import Document
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from obstore import GetResult
     from obstore.store import AzureStore, GCSStore, S3Store
 
-    from wigwag.sources.blob_place import Place
+    from wigwag.sources.blob_place import BlobAddress
 
     Store = S3Store | GCSStore | AzureStore
 
@@ -80,7 +80,7 @@ class BlobWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Means(Times):
+class BlobDeps(Times):
     """Where time, chance and what is known about the stores come from."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -92,10 +92,10 @@ class Means(Times):
 
 async def watch_blob(
     spec: BlobWatch,
-    means: Means = Means(),  # noqa: B008 - a frozen value
+    deps: BlobDeps = BlobDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Answer]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    async with closing(poll(Asker(spec, means).ask, spec.interval, spec.seed, means)) as answers:
+    async with closing(poll(Asker(spec, deps).ask, spec.interval, spec.seed, deps)) as answers:
         async for answer in answers:
             yield answer
 
@@ -103,9 +103,9 @@ async def watch_blob(
 class Asker:
     """Asks for one object, and remembers what came last."""
 
-    def __init__(self, spec: BlobWatch, means: Means) -> None:
-        self._spec, self._means = spec, means
-        self._place = locate(spec.url, means.environment)
+    def __init__(self, spec: BlobWatch, deps: BlobDeps) -> None:
+        self._spec, self._deps = spec, deps
+        self._place = locate(spec.url, deps.environment)
         self._store: Store | None = None
         self._tag: str | None = None
         self._digest = b""
@@ -120,12 +120,12 @@ class Asker:
             return UNCHANGED, None
         except (BaseError, OSError) as error:
             self._store = None
-            return Trouble(f"{self._spec}: {told(error)}"), None
+            return Unavailable(f"{self._spec}: {told(error)}"), None
 
     async def _fetch(self) -> Answer:
         from obstore import get_async
 
-        self._store = self._store or store(self._place, self._means, self._spec.ca_path)
+        self._store = self._store or store(self._place, self._deps, self._spec.ca_path)
         found = await get_async(
             self._store, self._place.name, options={"if_none_match": self._tag} if self._tag else {}
         )
@@ -133,7 +133,7 @@ class Asker:
             return UNCHANGED  # a store that does not know the question has answered it nevertheless
         content = await self._content(found)
         if content is None:
-            return Trouble(f"{self._spec}: larger than the limit of {self._spec.most} bytes; raise maxBytes")
+            return Unavailable(f"{self._spec}: larger than the limit of {self._spec.most} bytes; raise maxBytes")
         media = found.attributes.get("Content-Type", "")
         document = Document(content, format_of(self._place.name) or format_of_media(media))
         digest = sha256(repr(document.format).encode() + content).digest()
@@ -154,26 +154,26 @@ class Asker:
         return b"".join(chunks)
 
 
-def store(place: Place, means: Means, ca_path: str) -> Store:
+def store(place: BlobAddress, deps: BlobDeps, ca_path: str) -> Store:
     """Make a client of the store. It gets no second try and a limited time."""
     from obstore.store import AzureStore, GCSStore, S3Store
 
     kinds: dict[str, Callable[..., Store]] = {"s3": S3Store, "gs": GCSStore, "azblob": AzureStore}
     client: dict[str, Any] = {
-        "connect_timeout": timedelta(seconds=means.connect),
-        "timeout": timedelta(seconds=means.total),
+        "connect_timeout": timedelta(seconds=deps.connect),
+        "timeout": timedelta(seconds=deps.total),
         "user_agent": f"wigwag/{__version__}",
     }
     if place.insecure:
         client["allow_http"] = True
-    authority = ca_path or (means.environment.get("AWS_CA_BUNDLE", "") if place.scheme == "s3" else "")
+    authority = ca_path or (deps.environment.get("AWS_CA_BUNDLE", "") if place.scheme == "s3" else "")
     if authority:
         client["root_certificate"] = read(authority, _LARGEST_BUNDLE)
     return kinds[place.scheme](
         place.bucket,
         config=place.config,
         client_options=client,
-        retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=means.total)},
+        retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=deps.total)},
     )
 
 

@@ -30,7 +30,7 @@ _IDLE = {
 _PROFILE = "; profiles are not read: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
 
 
-class Place(NamedTuple):
+class BlobAddress(NamedTuple):
     """Where a blob is, in obstore's words."""
 
     scheme: str
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """Options of the URL that have no effect, and what to do about it."""
 
 
-def locate(url: str, environment: Mapping[str, str]) -> Place:
+def locate(url: str, environment: Mapping[str, str]) -> BlobAddress:
     """Read the URL of a blob.
 
     >>> locate("s3://flags/team/a.json?region=eu-west-1&use_path_style=true", {})[:4]
@@ -59,7 +59,7 @@ def locate(url: str, environment: Mapping[str, str]) -> Place:
     idle = _IDLE[parts.scheme].split()
     unused = tuple((name, _PROFILE if name == "profile" else "") for name in query if name not in idle)
     endpoint = str(config.get("endpoint", config.get("base_url", "")))
-    return Place(parts.scheme, parts.netloc, name, config, endpoint.startswith("http:"), unused)
+    return BlobAddress(parts.scheme, parts.netloc, name, config, endpoint.startswith("http:"), unused)
 
 
 def _s3(query: Query, environment: Mapping[str, str]) -> Options:

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from wigwag.sources.follow import SWAPPED, Mark, Means, Pace, follow
+from wigwag.sources.follow import SWAPPED, FollowDeps, FollowTiming, Mark, follow
 from wigwag.sources.lookup import EVERY, Lookup, chain
 from wigwag.sources.read import FLAGS, read, too_large
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.pipeline.spec import Unavailable, Unchanged
 
 T = TypeVar("T")
 _ATTEMPTS = 100
@@ -36,7 +36,7 @@ class DirectoryWatch:
     path: str
     most: int = 64 << 20
     """The largest size of all files together that is read, in bytes."""
-    pace: Pace = Pace()
+    timing: FollowTiming = FollowTiming()
 
     def __str__(self) -> str:
         return f"directory:{self.path}"
@@ -44,10 +44,10 @@ class DirectoryWatch:
 
 def watch_directory(
     spec: DirectoryWatch,
-    means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[dict[str, bytes] | Trouble | Unchanged]:
+    deps: FollowDeps = FollowDeps(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[dict[str, bytes] | Unavailable | Unchanged]:
     """Yield the contents whenever one of them changes, all of one generation."""
-    return follow(_Directory(str(Path(spec.path).absolute()), spec.most), spec.pace, means)
+    return follow(_Directory(str(Path(spec.path).absolute()), spec.most), spec.timing, deps)
 
 
 def lookups_of(path: str) -> tuple[Lookup, ...]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from wigwag.sources.kind import SourceKind
-    from wigwag.sources.uris import Place
+    from wigwag.sources.uris import UriAddress
 
     Remark = Callable[[str], object]
 
@@ -96,7 +96,7 @@ class Element(Struct, frozen=True):
         """Make an error that names a field of this element."""
         return UsageError(f"--sources: {self.where}{member}: {why}")
 
-    def check(self, kind: SourceKind, place: Place, remark: Remark) -> None:
+    def check(self, kind: SourceKind, place: UriAddress, remark: Remark) -> None:
         """See that the fields make sense together, for a source of this kind."""
         for member, why in _contradictions(self.fields, kind, place):
             raise self.refuse(f".{member}", why)
@@ -163,7 +163,7 @@ def _placed(message: str, where: str) -> str:
     return f"{where}{path}: {said[:1].lower()}{said[1:]}{f'; it is {remedy}' if remedy else ''}"
 
 
-def _contradictions(told: Fields, kind: SourceKind, place: Place) -> Iterator[tuple[str, str]]:
+def _contradictions(told: Fields, kind: SourceKind, place: UriAddress) -> Iterator[tuple[str, str]]:
     """Return the fields that cannot be meant so, and why."""
     if told.required is not None and told.optional is not None and told.required == told.optional:
         yield "optional", "says the opposite of required; leave one of them out"

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wigwag.sources.beneath import open_beneath
-from wigwag.sources.follow import Mark, Means, Pace, follow
+from wigwag.sources.follow import FollowDeps, FollowTiming, Mark, follow
 from wigwag.sources.lookup import Lookup, chain
 from wigwag.sources.read import read, read_handle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.pipeline.spec import Unavailable, Unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class FileWatch:
     path: str
     most: int = 64 << 20
     """The largest size that is read, in bytes."""
-    pace: Pace = Pace()
+    timing: FollowTiming = FollowTiming()
     root: str = ""
     """The directory that the file must be in, links followed, as an absolute path without links; empty: any."""
 
@@ -37,9 +37,9 @@ class FileWatch:
         return f"file:{self.path}"
 
 
-def watch_file(spec: FileWatch, means: Means = Means()) -> AsyncIterator[bytes | Trouble | Unchanged]:  # noqa: B008 - a frozen value
+def watch_file(spec: FileWatch, deps: FollowDeps = FollowDeps()) -> AsyncIterator[bytes | Unavailable | Unchanged]:  # noqa: B008 - a frozen value
     """Yield the content whenever it changes."""
-    return follow(_File(str(Path(spec.path).absolute()), spec.most, spec.root), spec.pace, means)
+    return follow(_File(str(Path(spec.path).absolute()), spec.most, spec.root), spec.timing, deps)
 
 
 class _File:

@@ -8,7 +8,7 @@ meanwhile, and it is not so young that its writer may still be at it. Where a di
 ConfigMap), what is read is whole by construction, and a newer one is simply read next.
 
 Beneath it all lies a net: from time to time the marks are compared though nothing was heard, for file systems that tell
-nothing. An error is yielded as `Trouble`; the same content after it is news again, because it ends the trouble. Each
+nothing. An error is yielded as `Unavailable`; the same content after it is news again, because it ends that. Each
 time that the net brings nothing up, what was yielded before is known to hold still.
 """
 
@@ -22,7 +22,7 @@ from time import time
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from wigwag.pipeline.clock import Clock, LoopClock
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.sources.listen import Listener
 from wigwag.sources.notify import Notifier
 
@@ -40,7 +40,7 @@ _LARGE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class FollowTiming:
     """How patiently things on disk are followed, in seconds."""
 
     settle: float = 0.02
@@ -52,7 +52,7 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class FollowDeps:
     """Where time and news come from."""
 
     clock: Clock = LoopClock()
@@ -99,13 +99,13 @@ class Target(Protocol[T_co]):
 class Follower(Generic[T]):
     """One target, followed."""
 
-    def __init__(self, target: Target[T], listener: Listener, pace: Pace, means: Means) -> None:
-        self._target, self._listener, self._pace, self._means = target, listener, pace, means
+    def __init__(self, target: Target[T], listener: Listener, timing: FollowTiming, deps: FollowDeps) -> None:
+        self._target, self._listener, self._timing, self._deps = target, listener, timing, deps
         self._marks: tuple[Mark, ...] | None = None
 
-    async def look(self) -> T | Trouble | None:
+    async def look(self) -> T | Unavailable | None:
         """Read the target; None if it is not whole at present, and will be looked at again soon."""
-        done, since = self._listener.attend(), self._means.wall()
+        done, since = self._listener.attend(), self._deps.wall()
         swapped = self._arm()
         before, self._marks = self._marks, None
         try:
@@ -116,7 +116,7 @@ class Follower(Generic[T]):
             if self._listener.disturbed() or (before is not None and self._listener.suspect()):
                 return None  # between two files, perhaps
             self._listener.satisfied()
-            return Trouble.of(error)
+            return Unavailable.of(error)
         if not swapped and (self._listener.disturbed() or (not whole and self._listener.suspect())):
             return None
         self._marks = marks
@@ -125,8 +125,8 @@ class Follower(Generic[T]):
 
     async def wait(self) -> bool:
         """Wait until there is reason to look, or until the net has brought nothing up, which is False."""
-        pause = self._pace.blind if self._listener.blind else self._pace.poll
-        return await self._listener.wait(self._means.clock.now() + pause) or self._differs()
+        pause = self._timing.blind if self._listener.blind else self._timing.poll
+        return await self._listener.wait(self._deps.clock.now() + pause) or self._differs()
 
     def _arm(self) -> bool:
         """Listen where the path leads, and tell whether it leads through a swapped directory."""
@@ -149,7 +149,7 @@ class Follower(Generic[T]):
         One who said that he was done may have begun anew since, and the kernel tells of a write only when it is over;
         of an empty file it may not have told yet that it was emptied to be filled.
         """
-        now, settle = self._means.wall(), self._pace.settle
+        now, settle = self._deps.wall(), self._timing.settle
         return any(
             0 <= now - mark.modified / 1e9 < settle
             for mark in marks
@@ -163,17 +163,19 @@ class Follower(Generic[T]):
             return self._marks is not None
 
 
-async def follow(target: Target[T], pace: Pace, means: Means) -> AsyncIterator[T | Trouble | Unchanged]:
+async def follow(
+    target: Target[T], timing: FollowTiming, deps: FollowDeps
+) -> AsyncIterator[T | Unavailable | Unchanged]:
     """Yield what a target holds whenever it changes, and from time to time that it does not."""
-    last: T | Trouble | None = None
-    notifier = None if means.deaf else means.notifier or Notifier()
-    with closing(Listener(means.clock, pace.settle, notifier)) as listener:
-        follower = Follower(target, listener, pace, means)
+    last: T | Unavailable | None = None
+    notifier = None if deps.deaf else deps.notifier or Notifier()
+    with closing(Listener(deps.clock, timing.settle, notifier)) as listener:
+        follower = Follower(target, listener, timing, deps)
         while True:
             found = await follower.look()
             if found is not None and found != last:
                 last = found
                 yield found
             while not await follower.wait():
-                if last is not None and not isinstance(last, Trouble):
+                if last is not None and not isinstance(last, Unavailable):
                     yield UNCHANGED

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from wigwag.errors import UsageError
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.secret import read_authorization
@@ -90,7 +90,7 @@ class GrpcWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class GrpcDeps:
     """Where time and chance come from."""
 
     clock: Clock = LoopClock()
@@ -122,10 +122,10 @@ def _check_header(spec: GrpcWatch, name: str, value: str) -> None:
 
 async def watch_grpc(
     spec: GrpcWatch,
-    means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[Document | Trouble | Unchanged]:
+    deps: GrpcDeps = GrpcDeps(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[Document | Unavailable | Unchanged]:
     """Yield every document that the server sends, and UNCHANGED when a ping shows that the last one holds."""
-    source, clock, retry = _Source(spec, means), means.clock, Retry(PAUSES, means.random)
+    source, clock, retry = _Source(spec, deps), deps.clock, Retry(PAUSES, deps.random)
     while True:
         began, answered, error = clock.now(), False, None
         try:
@@ -163,21 +163,21 @@ def _shown(message: str, headers: tuple[tuple[str, str], ...]) -> str:
 class _Source:
     """One spec, and what was learnt about its server."""
 
-    def __init__(self, spec: GrpcWatch, means: Means) -> None:
-        self._spec, self._means = spec, means
-        self._endpoint = replace(check(spec), patience=means.patience)
+    def __init__(self, spec: GrpcWatch, deps: GrpcDeps) -> None:
+        self._spec, self._deps = spec, deps
+        self._endpoint = replace(check(spec), patience=deps.patience)
         self._service, self._every = SERVICES[0], spec.keep_alive
         self._request = text(1, spec.provider_id) + text(2, spec.selector)
         self.headers = spec.headers
         """Those of the current connection, with the token."""
         self._metadata: Headers = ()
 
-    async def session(self) -> AsyncIterator[Document | Trouble | Unchanged]:
+    async def session(self) -> AsyncIterator[Document | Unavailable | Unchanged]:
         """Connect and follow one stream to its end."""
         self.headers = (*self._spec.headers, *self._authorization())
         self._metadata = _metadata(self.headers, self._spec.selector)
-        keep_alive = KeepAlive(self._every, 2 * self._means.patience)
-        async with open_channel(self._endpoint, keep_alive, self._means.clock) as channel:
+        keep_alive = KeepAlive(self._every, 2 * self._deps.patience)
+        async with open_channel(self._endpoint, keep_alive, self._deps.clock) as channel:
             try:
                 async with closing(self._either(channel)) as items:
                     async for item in items:
@@ -196,7 +196,7 @@ class _Source:
         path = self._spec.token_file
         return (("authorization", read_authorization(path)),) if path else ()
 
-    async def _either(self, channel: Channel) -> AsyncIterator[Document | Trouble | Unchanged]:
+    async def _either(self, channel: Channel) -> AsyncIterator[Document | Unavailable | Unchanged]:
         """Follow the service that worked before; if the server does not have it, the other one."""
         missing: RpcError | None = None
         for service in sorted(SERVICES, key=lambda each: each != self._service):
@@ -213,7 +213,7 @@ class _Source:
                 return
         raise missing or RpcError(Code.UNIMPLEMENTED)
 
-    async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Trouble | Unchanged]:
+    async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Unavailable | Unchanged]:
         with channel.stream(
             f"/{service}/SyncFlags", self._request, self._metadata, max_message=self._spec.max_message
         ) as answers:
@@ -266,10 +266,10 @@ def _synced(message: bytes) -> tuple[bytes, int]:
     raise MalformedError(f"the message has {_MOST_FIELDS} fields or more")
 
 
-def _still(answers: Answers, first: bool) -> Trouble | Unchanged | None:
+def _still(answers: Answers, first: bool) -> Unavailable | Unchanged | None:
     """Return what an answered ping means: nothing, if something newer is on its way."""
     if first:
-        return Trouble("the server is connected, but has not sent a document yet")
+        return Unavailable("the server is connected, but has not sent a document yet")
     return None if answers.partial else UNCHANGED
 
 

@@ -2,7 +2,7 @@
 
     ask, with the validators of the last answer ─▶ 304, or the same content ─▶ UNCHANGED
                                                 ├─▶ a document               ─▶ Document
-                                                └─▶ anything else            ─▶ Trouble
+                                                └─▶ anything else            ─▶ Unavailable
 
 flagd's `timeoutS` of 0 means no limit. A server that sends a byte now and then would then hold the source for ever, so
 0 here means `Limits`: 10 s to connect, 30 s to the head, 30 s of silence, 120 s in all.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.flags.document import format_of as format_of_name
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.oauth import OAuth, Tokens
@@ -93,7 +93,7 @@ class HttpWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Means(Times):
+class HttpDeps(Times):
     """Where time, chance, addresses and proxies come from."""
 
     resolve: Resolve = resolve
@@ -126,12 +126,12 @@ class RefusedError(WigwagError):
 
 async def watch_http(
     spec: HttpWatch,
-    means: Means = Means(),  # noqa: B008 - a frozen value
+    deps: HttpDeps = HttpDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Answer]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    asker = Asker(spec, means)
+    asker = Asker(spec, deps)
     try:
-        async with closing(poll(asker.ask, spec.interval, spec.seed, means)) as answers:
+        async with closing(poll(asker.ask, spec.interval, spec.seed, deps)) as answers:
             async for answer in answers:
                 yield answer
     finally:
@@ -141,26 +141,26 @@ async def watch_http(
 class Asker:
     """Asks one URL, and remembers what came last."""
 
-    def __init__(self, spec: HttpWatch, means: Means) -> None:
-        self._url, self._spec, self._wall = parse_url(spec.url), spec, means.wall
+    def __init__(self, spec: HttpWatch, deps: HttpDeps) -> None:
+        self._url, self._spec, self._wall = parse_url(spec.url), spec, deps.wall
         self._seen = Seen()
         self._client = Client(
             trust=Trust(spec.ca_path),
-            proxies=Proxies.of(means.environment),
-            limits=bounds(spec, means.limits),
+            proxies=Proxies.of(deps.environment),
+            limits=bounds(spec, deps.limits),
             keep=spec.interval <= _KEPT,
-            resolve=means.resolve,
+            resolve=deps.resolve,
         )
-        self._tokens = Tokens(spec.oauth, self._client, means.clock.now) if spec.oauth else None
+        self._tokens = Tokens(spec.oauth, self._client, deps.clock.now) if spec.oauth else None
 
     async def ask(self) -> tuple[Answer, float | None]:
         """Ask once; with trouble, tell for how long the server asks to be left alone."""
         try:
             return self._judge(await self._reply()), None
         except RefusedError as error:
-            return Trouble.of(error), error.pause
+            return Unavailable.of(error), error.pause
         except WigwagError as error:
-            return Trouble.of(error), None
+            return Unavailable.of(error), None
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from wigwag.kube.hub import Hub
-    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.pipeline.spec import Unavailable, Unchanged
     from wigwag.sources.document import AnyDocument
     from wigwag.sources.fields import Fields
     from wigwag.sources.notify import Notifier
     from wigwag.sources.source import Source
-    from wigwag.sources.uris import Place
+    from wigwag.sources.uris import UriAddress
 
-    Documents: TypeAlias = AsyncIterator[AnyDocument | Trouble | Unchanged]
+    Documents: TypeAlias = AsyncIterator[AnyDocument | Unavailable | Unchanged]
     Warn: TypeAlias = Callable[[str], object]
 
 
@@ -49,7 +49,7 @@ class SourceKind:
     name: str
     """The value of `provider` in `--sources`, and the kind in `/debug/sources` and logs."""
     watch: Callable[[Source, SharedClients], Documents]
-    """Yields the whole document when it changes, `UNCHANGED` when it still holds, and `Trouble` when it cannot tell."""
+    """Yields the whole document when it changes, `UNCHANGED` when it holds, and `Unavailable` when it cannot tell."""
     aliases: tuple[str, ...] = ()
     """Further values of `provider`."""
     schemes: tuple[str, ...] = ()
@@ -58,11 +58,11 @@ class SourceKind:
     """How a URI of `--uri` begins that has no scheme."""
     forms: tuple[str, ...] = ()
     """How to write a URI, for messages; the first one is the usual."""
-    parse: Callable[[str], Place] | None = None
+    parse: Callable[[str], UriAddress] | None = None
     """Reads a URI; raises `UsageError`. None: the URI without secrets is the name, and the whole URI the address."""
     fields: frozenset[str] = frozenset()
     """The fields of `--sources` that have an effect, beside `uri`, `provider`, `required` and `optional`."""
-    contradictions: Callable[[Fields, Place], Iterable[tuple[str, str]]] = lambda _fields, _place: ()
+    contradictions: Callable[[Fields, UriAddress], Iterable[tuple[str, str]]] = lambda _fields, _place: ()
     """Returns fields that cannot be used together, each with the reason."""
     prepare: Callable[[Source, Warn, Mapping[str, str]], object] = lambda _source, _warn, _environment: None
     """Checks before anything is served, with the environment: raises `UsageError` if a source can never work."""
@@ -81,6 +81,6 @@ class SourceKind:
         """How to write a URI of this kind."""
         return self.forms[0] if self.forms else f"{(*self.schemes, self.name)[0]}:…"
 
-    def place(self, uri: str) -> Place:
+    def place(self, uri: str) -> UriAddress:
         """Read a URI of this kind."""
         return visible_place(uri, self.name) if self.parse is None else self.parse(uri)

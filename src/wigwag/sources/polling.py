@@ -1,7 +1,7 @@
 """A remote that cannot push, asked from time to time: the loop, and where its time and chance come from.
 
     schedule ─▶ ask ─▶ Document, or UNCHANGED ─▶ the next moment of the schedule
-                  └──▶ Trouble ─▶ back-off, and no sooner than the remote asked for
+                  └──▶ Unavailable ─▶ back-off, and no sooner than the remote asked for
 
 Whatever a remote does is trouble of the moment, never the end. Whoever asks remembers what came last, and alone can
 tell whether a remote that has recovered has news; that is why the loop is here, and a source is not started again.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.sources.document import Document
 from wigwag.sources.schedule import Schedule
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.document import Format
 
-Answer: TypeAlias = Document | Trouble | Unchanged
+Answer: TypeAlias = Document | Unavailable | Unchanged
 _FORMATS: dict[str, Format] = {"json": "json", "yaml": "yaml", "x-yaml": "yaml", "yml": "yaml"}
 
 
@@ -52,7 +52,7 @@ async def poll(
         began = clock.now()
         found, asked = await ask()
         yield found
-        if isinstance(found, Trouble):
+        if isinstance(found, Unavailable):
             when = retry.next(clock.now(), asked or 0.0)
         else:
             retry.succeeded()

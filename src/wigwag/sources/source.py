@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from wigwag.sources.kind import SourceKind
-    from wigwag.sources.uris import Place
+    from wigwag.sources.uris import UriAddress
 
 DEMO = "demo"
 MOST = 64 << 20
@@ -100,7 +100,7 @@ def read_source(uri: str, others: Iterable[SourceKind] | None = None) -> Source:
     return Source(found.name, found.provider, settings=_plain_settings(found))
 
 
-def _from_uri(uri: str) -> tuple[Place, Settings, bool]:
+def _from_uri(uri: str) -> tuple[UriAddress, Settings, bool]:
     try:
         found = uri_kind(uri).place(uri)
     except UsageError as error:
@@ -108,13 +108,13 @@ def _from_uri(uri: str) -> tuple[Place, Settings, bool]:
     return found, _plain_settings(found), True
 
 
-def _plain_settings(found: Place) -> Settings:
+def _plain_settings(found: UriAddress) -> Settings:
     return Settings(
         address=found.address, auth_header=found.auth_header, tls=found.tls, on_delete=_policy(found.on_delete)
     )
 
 
-def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[Place, Settings, bool]:
+def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[UriAddress, Settings, bool]:
     told, member = element.fields, ".provider"
     try:
         kind = kind_named(told.provider)
@@ -126,7 +126,7 @@ def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[Pl
     return found, _settings(told, found), not told.optional and told.required is not False
 
 
-def _settings(told: Fields, found: Place) -> Settings:
+def _settings(told: Fields, found: UriAddress) -> Settings:
     return Settings(
         address=found.address,
         auth_header=told.auth_header or found.auth_header,

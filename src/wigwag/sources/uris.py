@@ -16,7 +16,7 @@ from wigwag.errors import UsageError
 from wigwag.wire.client.shown import shown
 
 
-class Place(NamedTuple):
+class UriAddress(NamedTuple):
     """Where a source is."""
 
     name: str
@@ -29,7 +29,7 @@ class Place(NamedTuple):
     """What its flags become when it is gone, if the address says so."""
 
 
-def visible_place(uri: str, provider: str, auth_header: str = "") -> Place:
+def visible_place(uri: str, provider: str, auth_header: str = "") -> UriAddress:
     """Return a place with the URI without secrets as its name; the address is kept apart if it is not the same.
 
     >>> visible_place("redis://cache/flags?token=abc", "redis")[:4]
@@ -37,7 +37,7 @@ def visible_place(uri: str, provider: str, auth_header: str = "") -> Place:
     """
     check_printable(uri)
     name = shown(uri)
-    return Place(name, provider, address="" if name == uri else uri, auth_header=auth_header)
+    return UriAddress(name, provider, address="" if name == uri else uri, auth_header=auth_header)
 
 
 def without_scheme(uri: str, schemes: tuple[str, ...], form: str) -> str:

@@ -15,7 +15,7 @@ import wigwag
 from tests.pipeline.fakes import FakeClock, run, settle
 from wigwag.agent.state.directory import Loaded, StateDir
 from wigwag.agent.state.file import Entry
-from wigwag.agent.state.keeper import Held, Keeper, KeeperStatus, Pace
+from wigwag.agent.state.keeper import Held, Keeper, KeeperStatus, SaveTiming
 from wigwag.errors import StateError
 
 if TYPE_CHECKING:
@@ -454,7 +454,7 @@ def test_only_what_changed_is_made_into_a_document_again() -> None:
 
 
 def test_the_pace_can_be_chosen() -> None:
-    case = Case(pace=Pace(5.0, 7.0))
+    case = Case(timing=SaveTiming(5.0, 7.0))
 
     async def main() -> None:
         same = flags()

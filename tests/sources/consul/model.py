@@ -16,7 +16,7 @@ from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.clock import heard, sleep_until
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.access import Access
-from wigwag.sources.consul.follow import Means
+from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.wire.client.client import Reply
 from wigwag.wire.client.errors import SlowError, UnreachableError
 from wigwag.wire.client.http1 import Call, Limits
@@ -149,7 +149,7 @@ async def following(watch: Any, spec: Any, seed: int | None = None) -> AsyncIter
     followed = Followed(clock, consul)
 
     async def read() -> None:
-        async with closing(watch(spec, Means(clock, chance, {}, consul.connect))) as stream:
+        async with closing(watch(spec, ConsulDeps(clock, chance, {}, consul.connect))) as stream:
             async for item in stream:
                 followed.items.append((clock.now(), item))
 

@@ -12,10 +12,10 @@ import pytest
 
 from tests.pipeline.fakes import run
 from tests.sources.faulty import Authority, answer, serving
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.access import Access
-from wigwag.sources.consul.follow import Means
+from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
 from wigwag.sources.document import Document
 
@@ -24,7 +24,7 @@ ENTRY = json.dumps([{"Key": "flags/a b.json", "Value": b64encode(b"{}").decode()
 
 
 async def first(access: Access, key: str = "flags/a b.json") -> Any:
-    async with closing(watch_consul(ConsulWatch(access, key), Means(environment={}))) as stream:
+    async with closing(watch_consul(ConsulWatch(access, key), ConsulDeps(environment={}))) as stream:
         return await anext(aiter(stream))
 
 
@@ -97,7 +97,7 @@ def test_a_refusal_is_told_in_our_own_words(status: str, body: bytes, said: str)
     async def main() -> None:
         async with serving(answer(body, status)) as server:
             found = await first(Access(f"127.0.0.1:{server.port}", token=SECRET))
-            assert isinstance(found, Trouble)
+            assert isinstance(found, Unavailable)
             assert said in found.reason
             assert SECRET not in found.reason
 

@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.fakes import run
 from tests.sources.consul.model import DEAF, DENIED, DOWN, LEADERLESS, OK, Followed, following
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.consul.access import Access
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
 from wigwag.sources.document import Document, Merged
@@ -122,7 +122,7 @@ def test_a_failure_is_told_less_and_less_often_and_recovery_is_noticed(state: st
             followed.consul.ring()
             told = await followed.on(300)
             assert told
-            assert all(isinstance(item, Trouble) and said in item.reason for item in told)
+            assert all(isinstance(item, Unavailable) and said in item.reason for item in told)
             assert len(told) < 8 + 300 / 15
             followed.consul.become(OK)
             assert (await followed.on(17))[:1] == [UNCHANGED]
@@ -257,7 +257,7 @@ def test_part_of_the_truth_is_not_taken_for_the_whole() -> None:
             followed.consul.keys.clear()
             followed.consul.put("flags/b", b'{"flags": {}}')
             told = await followed.on(5)
-            assert all(isinstance(item, Trouble) and "may not read all of it" in item.reason for item in told)
+            assert all(isinstance(item, Unavailable) and "may not read all of it" in item.reason for item in told)
 
     run(main)
 
@@ -381,7 +381,7 @@ def test_in_the_end_what_was_published_is_what_the_server_has(block: int) -> Non
             last = followed.items[-1][1]
             if KEY in world.consul.keys:
                 assert documents[-1].content == world.consul.keys[KEY][0], seed
-                assert not isinstance(last, Trouble), seed
+                assert not isinstance(last, Unavailable), seed
             else:
                 assert "there is no such key" in last.reason, seed
             world.consul.put(KEY, b"last")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.sources.consul.query import LONG_OUTAGE, SHORT_WAIT, Cursor, Pace, Question
+from wigwag.sources.consul.query import LONG_OUTAGE, SHORT_WAIT, Cursor, QueryTiming, Question
 
 answers = st.integers(0, 1 << 64)
 events = st.one_of(answers, st.tuples(st.floats(0, 100), st.booleans()))
@@ -51,11 +51,11 @@ def test_a_short_wait_stays_as_short_as_it_is_told_to_be() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.booleans()), max_size=60))
 def test_the_pace_bounds_how_often_is_asked(steps: list[tuple[float, bool]]) -> None:
-    pace, now = Pace(), 0.0
+    timing, now = QueryTiming(), 0.0
     asked = {True: 0, False: 0}
     for seconds, news in steps:
         now += seconds
-        while pause := pace.pause(now, news=news):
+        while pause := timing.pause(now, news=news):
             now += pause
         asked[news] += 1
         assert asked[True] <= 10 + now / 5 + 1e-3

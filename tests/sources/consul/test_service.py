@@ -10,7 +10,7 @@ import pytest
 from tests.pipeline.fakes import run
 from tests.sources.consul.model import LEADERLESS, OK, ModelConsul, following
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import UNCHANGED, Trouble
+from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.consul.access import Access
 from wigwag.sources.consul.service import Health, ServiceWatch, watch_service
 from wigwag.wire.client.client import Reply
@@ -68,7 +68,7 @@ def test_no_instances_are_an_answer_and_an_error_is_none() -> None:
             followed.consul.become(LEADERLESS)
             told = await followed.on(60)
             assert told
-            assert all(isinstance(item, Trouble) for item in told)
+            assert all(isinstance(item, Unavailable) for item in told)
             followed.consul.become(OK)
             assert (await followed.on(60))[0] is UNCHANGED
 

@@ -59,7 +59,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SaveTiming:
     """How often is written, in seconds."""
 
     change: float = 1.0
@@ -97,8 +97,14 @@ class _Outcome:
 class Keeper:
     """Writes what is noted to a store: `restore` first, then `note` at any time while `run` runs, and `close` last."""
 
-    def __init__(self, store: Store, clock: Clock, wall: Callable[[], float], pace: Pace = Pace()) -> None:  # noqa: B008 - a frozen value
-        self._store, self._clock, self._wall, self._pace = store, clock, wall, pace
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        wall: Callable[[], float],
+        timing: SaveTiming = SaveTiming(),  # noqa: B008 - a frozen value
+    ) -> None:
+        self._store, self._clock, self._wall, self._timing = store, clock, wall, timing
         self._entries: dict[str, Entry] = {}
         self._made: dict[str, FlagSet] = {}
         self._held: dict[str, Held] = {}
@@ -143,7 +149,7 @@ class Keeper:
                 self._begin()
                 await self._rest()
             if self._writing is not None:
-                log.warning("the flags were not saved: the disk has not answered for %g s", self._pace.patience)
+                log.warning("the flags were not saved: the disk has not answered for %g s", self._timing.patience)
         finally:
             self._leave()
         return self._writing is None
@@ -155,8 +161,8 @@ class Keeper:
     def _due(self) -> float | None:
         """Return when to write next; None if there is nothing to write."""
         if any(self._tried.get(key) is not item.flags for key, item in self._held.items()):
-            return self._last + self._pace.change
-        return self._last + self._pace.refresh if self._unwritten() else None
+            return self._last + self._timing.change
+        return self._last + self._timing.refresh if self._unwritten() else None
 
     def _unwritten(self) -> bool:
         return any(not item.same(self._written.get(key)) for key, item in self._held.items())
@@ -183,7 +189,7 @@ class Keeper:
         if self._writing is not None:
             over = asyncio.Event()
             self._writing.add_done_callback(lambda _: over.set())
-            await heard(self._clock, over, self._clock.now() + self._pace.patience)
+            await heard(self._clock, over, self._clock.now() + self._timing.patience)
         return self._writing is None
 
     def _leave(self) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from wigwag.dflag.updating.contents import Contents
     from wigwag.dflag.updating.policy import Policy
-    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.pipeline.spec import Unavailable, Unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +81,19 @@ class ConfigMap:
         """Return the same at a position."""
         return replace(self, position=position)
 
-    def read(self) -> Contents | Trouble | None:
+    def read(self) -> Contents | Unavailable | None:
         """Return what it holds; the caller waits for the API server."""
         from wigwag.dflag.cluster.outside import outside
 
         return outside(self.look)
 
-    async def look(self) -> Contents | Trouble | None:
+    async def look(self) -> Contents | Unavailable | None:
         """Return what it holds, or why that cannot be known; None if the server has not told, and need not have."""
         from wigwag.dflag.cluster.watch import look
 
         return await look(self)
 
-    def watch(self, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
+    def watch(self, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
         """Yield what it holds whenever that changes; nothing of the policy is about that."""
         from wigwag.dflag.cluster.watch import watch
 

@@ -19,7 +19,7 @@ from wigwag.errors import WigwagError
 from wigwag.kube.client import Kube
 from wigwag.kube.discover import find_cluster
 from wigwag.kube.follow import watch_kube
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing, first
 from wigwag.sources.kubernetes.objects import decode_config_map
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wigwag.kube.decode import Key
     from wigwag.kube.reflector import Item
 
-    Held: TypeAlias = dict[str, bytes] | Trouble
+    Held: TypeAlias = dict[str, bytes] | Unavailable
 log = logging.getLogger("wigwag.dflag")
 PATIENCE = 45.0
 """The seconds that a single look may take: more than the API server gets for the beginning of an answer."""
@@ -46,9 +46,9 @@ def connect(place: ConfigMap) -> Kube:
 
 async def watch(
     place: ConfigMap, connect: Callable[[ConfigMap], Kube] = connect
-) -> AsyncIterator[Contents | Trouble | Unchanged]:
+) -> AsyncIterator[Contents | Unavailable | Unchanged]:
     """Yield what a ConfigMap holds whenever that changes, that it has not, or why that cannot be told at present."""
-    judge, kube = Judge(place), connect(place)
+    judge, kube = ConfigMapReader(place), connect(place)
     try:
         async with closing(watch_kube(kube, place.watched(), decode)) as items:
             async for item in items:
@@ -62,15 +62,15 @@ def decode(raw: Raw) -> Held:
 
     >>> from msgspec import Raw
     >>> decode(Raw(b'{"binaryData": {"a": "?"}}'))
-    Trouble(reason='binaryData is not base64')
+    Unavailable(reason='binaryData is not base64')
     """
     try:
         return decode_config_map(raw)
     except (MsgspecError, RecursionError, UnicodeError) as error:
-        return Trouble(str(error) if isinstance(error, MsgspecError) else type(error).__name__)
+        return Unavailable(str(error) if isinstance(error, MsgspecError) else type(error).__name__)
 
 
-async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Trouble | None:
+async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Unavailable | None:
     """Return what a ConfigMap holds now, or why that cannot be known.
 
     If it is optional, a server that does not answer is no reason not to start: None, and the watch goes on asking.
@@ -78,56 +78,58 @@ async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Troub
     try:
         kube = connect(place)
     except WigwagError as error:
-        return Trouble(str(error))
+        return Unavailable(str(error))
     try:
         async with asyncio.timeout(patience):
             found = await first(watch_kube(kube, place.watched(), decode))
     except TimeoutError:
-        found = Trouble(f"the API server has not answered within {patience:g} seconds; see whether it can be reached")
+        found = Unavailable(
+            f"the API server has not answered within {patience:g} seconds; see whether it can be reached"
+        )
     finally:
         kube.close()
-    if not isinstance(found, Trouble | None):
-        heard = Judge(place)(found)
+    if not isinstance(found, Unavailable | None):
+        heard = ConfigMapReader(place)(found)
         return None if isinstance(heard, Unchanged) else heard
-    trouble = found or Trouble("the watch ended")
+    trouble = found or Unavailable("the watch ended")
     if not place.optional:
         return trouble
     log.warning("%s: %s; it is optional: flags keep their defaults until it can be read", place, trouble.reason)
     return None
 
 
-class Judge:
+class ConfigMapReader:
     """Decides what is heard of an object means; remembers whether there was one."""
 
     def __init__(self, place: ConfigMap) -> None:
         self._place, self._seen = place, False
-        self._trouble: Trouble | None = None
+        self._trouble: Unavailable | None = None
 
-    def __call__(self, item: Item[Held]) -> Contents | Trouble | Unchanged:
+    def __call__(self, item: Item[Held]) -> Contents | Unavailable | Unchanged:
         """Return what it comes to. What is missing stays missing, though all else is well again."""
-        if isinstance(item, Trouble):
+        if isinstance(item, Unavailable):
             return item
         if isinstance(item, Unchanged):
             return self._trouble or item
         found = self._contents(item)
-        self._trouble = found if isinstance(found, Trouble) else None
+        self._trouble = found if isinstance(found, Unavailable) else None
         return found
 
-    def _contents(self, objects: Mapping[Key, Held]) -> Contents | Trouble:
+    def _contents(self, objects: Mapping[Key, Held]) -> Contents | Unavailable:
         place = self._place
         held = objects.get((place.namespace, place.name))
         if held is None:
             return {} if place.optional else self._missing()
         self._seen = True
-        if isinstance(held, Trouble):
-            return Trouble(f"it cannot be read, and what it held stays: {held.reason}")
+        if isinstance(held, Unavailable):
+            return Unavailable(f"it cannot be read, and what it held stays: {held.reason}")
         visible = {key: content for key, content in held.items() if not key.startswith(".")}
         if sum(map(len, visible.values())) > place.most or len(visible) > MOST_KEYS:
-            return Trouble(f"{place} is larger than the limit of {place.most} bytes or {MOST_KEYS} keys")
+            return Unavailable(f"{place} is larger than the limit of {place.most} bytes or {MOST_KEYS} keys")
         return visible
 
-    def _missing(self) -> Trouble:
+    def _missing(self) -> Unavailable:
         what = f"ConfigMap {self._place.name} in the namespace {self._place.namespace}"
         if self._seen:
-            return Trouble(f"there is no {what} any more; what it held stays until it is back")
-        return Trouble(f"there is no {what}; create it, check the name, or call it optional")
+            return Unavailable(f"there is no {what} any more; what it held stays until it is back")
+        return Unavailable(f"there is no {what}; create it, check the name, or call it optional")

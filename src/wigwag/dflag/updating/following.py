@@ -15,7 +15,7 @@ from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted, cause
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.watch import WatchPolicy
 
 if TYPE_CHECKING:
     from wigwag.dflag.updating.contents import Contents
@@ -62,20 +62,20 @@ async def follow(
 async def persist(
     attempt: Callable[[], Awaitable[None]],
     failed: Callable[[BaseException], None],
-    manners: Manners = Manners(),  # noqa: B008 - a frozen value
+    policy: WatchPolicy = WatchPolicy(),  # noqa: B008 - a frozen value
 ) -> None:
     """Have something go on until cancelled: when it fails, tell, wait a while, and begin again.
 
     An attempt has succeeded if it lasted longer than the longest pause: it delivers nothing that could be seen here.
     """
-    clock, retry = manners.clock, Retry(manners.backoff, manners.random)
+    clock, retry = policy.clock, Retry(policy.backoff, policy.random)
     while True:
         began = clock.now()
         try:
             await attempt()
         except Exception as error:  # noqa: BLE001 - it may fail in any way, and is told of
             failed(cause(error))
-        if clock.now() - began >= manners.backoff.most:
+        if clock.now() - began >= policy.backoff.most:
             retry.succeeded()
         await sleep_until(clock, retry.next(clock.now()))
 

@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from wigwag.errors import UsageError
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -85,15 +85,15 @@ class Place(Hashable, Protocol):
         """Return the same place, by the one name that it is known by, and where it stands."""
         ...
 
-    def read(self) -> Contents | Trouble | None:
+    def read(self) -> Contents | Unavailable | None:
         """Return what is there now, or why that cannot be known; None: there is nothing, and need not be."""
         ...
 
-    async def look(self) -> Contents | Trouble | None:
+    async def look(self) -> Contents | Unavailable | None:
         """Return the same, in an event loop."""
         ...
 
-    def watch(self, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
+    def watch(self, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
         """Yield what is there whenever it changes."""
         ...
 
@@ -153,7 +153,7 @@ class Directory:
         path = os.path.abspath(self.path)  # noqa: PTH100 - `Path.absolute` keeps `..`
         return replace(self, path=path, position=position)
 
-    def read(self) -> Contents | Trouble | None:
+    def read(self) -> Contents | Unavailable | None:
         """Return what is in it."""
         from wigwag.dflag.updating.volume import Volume, plain
 
@@ -161,13 +161,13 @@ class Directory:
             return Volume(self).read()
         except OSError as error:
             forgiven = self.optional and isinstance(error, FileNotFoundError | NotADirectoryError)
-            return None if forgiven else plain(Trouble.of(error), self.path)
+            return None if forgiven else plain(Unavailable.of(error), self.path)
 
-    async def look(self) -> Contents | Trouble | None:
+    async def look(self) -> Contents | Unavailable | None:
         """Return what is in it; a disk is not worth a thread."""
         return self.read()
 
-    def watch(self, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
+    def watch(self, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
         """Yield what is in it whenever that changes."""
         from wigwag.dflag.updating.volume import watch_volume
 

@@ -23,7 +23,7 @@ from wigwag.dflag.updating.plan import Picture, Problem
 from wigwag.dflag.updating.policy import Policy
 from wigwag.dflag.updating.record import SHOWN, Record
 from wigwag.errors import StartError, UsageError
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -120,10 +120,12 @@ class Updater:
         if self.running:
             raise UsageError("the updater is started already: initialize() comes before start()")
 
-    def _begin(self, found: Mapping[Place, Contents | Trouble | None]) -> None:
+    def _begin(self, found: Mapping[Place, Contents | Unavailable | None]) -> None:
         self.flags.updater = self
         self._record.note_mounts(self.places)
-        self._record.note_failing({place: read.reason for place, read in found.items() if isinstance(read, Trouble)})
+        self._record.note_failing(
+            {place: read.reason for place, read in found.items() if isinstance(read, Unavailable)}
+        )
         self._record.apply(_picture(found), static=not self.flags.frozen)
         self._record.note_failure(None)
         errors = [problem for problem in self.problems if problem.level == "error"]
@@ -283,7 +285,7 @@ class Updater:
         return ready
 
 
-def _picture(found: Mapping[Place, Contents | Trouble | None]) -> Picture:
+def _picture(found: Mapping[Place, Contents | Unavailable | None]) -> Picture:
     return {place: read for place, read in found.items() if isinstance(read, Mapping)}
 
 

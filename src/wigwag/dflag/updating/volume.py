@@ -15,10 +15,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.dflag.updating.contents import MOST_KEYS, Unreadable
-from wigwag.pipeline.spec import Trouble
+from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.directory import beneath, lookups_of
-from wigwag.sources.follow import SWAPPED, Mark, Means, Pace, follow
+from wigwag.sources.follow import SWAPPED, FollowDeps, FollowTiming, Mark, follow
 from wigwag.sources.lookup import EVERY, Lookup
 from wigwag.sources.read import FLAGS, read, too_large
 
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from wigwag.pipeline.spec import Unchanged
 
 
-async def watch_volume(place: Directory, policy: Policy) -> AsyncIterator[Contents | Trouble | Unchanged]:
+async def watch_volume(place: Directory, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
     """Yield what is in a directory whenever it changes."""
-    pace = Pace(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
-    async with closing(follow(Volume(place), pace, Means(deaf=not policy.inotify))) as items:
+    timing = FollowTiming(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
+    async with closing(follow(Volume(place), timing, FollowDeps(deaf=not policy.inotify))) as items:
         async for item in items:
-            yield plain(item, place.path) if isinstance(item, Trouble) else item
+            yield plain(item, place.path) if isinstance(item, Unavailable) else item
 
 
-def plain(trouble: Trouble, path: str) -> Trouble:
+def plain(trouble: Unavailable, path: str) -> Unavailable:
     """Return trouble with a directory without the class of the error, and without the path, which is told before it.
 
-    >>> plain(Trouble("FileNotFoundError: /etc/dflag: No such file or directory"), "/etc/dflag").reason
+    >>> plain(Unavailable("FileNotFoundError: /etc/dflag: No such file or directory"), "/etc/dflag").reason
     'No such file or directory'
     """
     _, _, reason = trouble.reason.partition(": ")
-    return Trouble(reason.removeprefix(f"{path}: ") or trouble.reason)
+    return Unavailable(reason.removeprefix(f"{path}: ") or trouble.reason)
 
 
 class _File(NamedTuple):

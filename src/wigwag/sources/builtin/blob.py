@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from wigwag.sources.kind import Documents, SharedClients, Warn
     from wigwag.sources.source import Source
-    from wigwag.sources.uris import Place
+    from wigwag.sources.uris import UriAddress
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
@@ -34,7 +34,7 @@ def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None
         warn(f"the option {name} has no effect{why}")
 
 
-def _parse(uri: str, name: str, scheme: str, form: str) -> Place:
+def _parse(uri: str, name: str, scheme: str, form: str) -> UriAddress:
     parts = split_uri(uri)
     if parts.scheme != scheme or not parts.netloc or not parts.path.strip("/"):
         raise UsageError(f"{shown(uri)!r} does not name an object of a store; write {form}")

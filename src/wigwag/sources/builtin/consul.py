@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wigwag.sources.consul.keys import ConsulWatch
     from wigwag.sources.kind import Documents, SharedClients, Warn
     from wigwag.sources.source import Source
-    from wigwag.sources.uris import Place
+    from wigwag.sources.uris import UriAddress
 
 _SCHEMES = ("consul", "consuls")
 _FORM = "consul://HOST:PORT/KEY"
@@ -50,7 +50,7 @@ def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None
         warn(why)
 
 
-def _parse(uri: str) -> Place:
+def _parse(uri: str) -> UriAddress:
     """Read the address of a key; `consul.place` reads the rest of what it says."""
     parts = split_uri(uri)
     if parts.scheme not in _SCHEMES or not parts.path.strip("/"):

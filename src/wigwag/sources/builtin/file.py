@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import Place, without_scheme
+from wigwag.sources.uris import UriAddress, without_scheme
 
 if TYPE_CHECKING:
     from wigwag.sources.kind import Documents, SharedClients
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _FORM = "file:PATH"
 
 
-def _parse(uri: str) -> Place:
-    return Place(without_scheme(uri, ("file:",), _FORM), "file")
+def _parse(uri: str) -> UriAddress:
+    return UriAddress(without_scheme(uri, ("file:",), _FORM), "file")
 
 
 async def _watch(source: Source, shared: SharedClients) -> Documents:
@@ -23,11 +23,11 @@ async def _watch(source: Source, shared: SharedClients) -> Documents:
     from wigwag.pipeline.watch import closing
     from wigwag.sources.document import Document
     from wigwag.sources.file import FileWatch, watch_file
-    from wigwag.sources.follow import Means
+    from wigwag.sources.follow import FollowDeps
 
     spec = FileWatch(source.address, source.settings.most, root=source.settings.root)
     kind = format_of(source.name)
-    async with closing(watch_file(spec, Means(notifier=shared.notifier))) as stream:
+    async with closing(watch_file(spec, FollowDeps(notifier=shared.notifier))) as stream:
         async for item in stream:
             yield Document(item, kind) if isinstance(item, bytes) else item
 

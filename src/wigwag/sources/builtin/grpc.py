@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import Place, check_printable, without_scheme
+from wigwag.sources.uris import UriAddress, check_printable, without_scheme
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -51,15 +51,15 @@ def _prepare(source: Source, _warn: Warn, _environment: Mapping[str, str]) -> No
     check(grpc_watch(source))
 
 
-def _parse(uri: str) -> Place:
+def _parse(uri: str) -> UriAddress:
     check_printable(uri)
     target = without_scheme(uri, ("grpc://", "grpcs://"), _FORM)
     if _SECRET.match(target):
         raise UsageError("has credentials or a query in it, which gRPC does not know; send them in headers")
-    return Place(target, "grpc", tls=uri.startswith("grpcs://"))
+    return UriAddress(target, "grpc", tls=uri.startswith("grpcs://"))
 
 
-def _contradictions(fields: Fields, place: Place) -> Iterator[tuple[str, str]]:
+def _contradictions(fields: Fields, place: UriAddress) -> Iterator[tuple[str, str]]:
     if fields.cert_path and not (fields.tls or place.tls):
         yield "certPath", 'needs TLS; add "tls": true'
 

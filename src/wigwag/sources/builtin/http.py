@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wigwag.sources.kind import Documents, SharedClients
     from wigwag.sources.oauth import OAuth
     from wigwag.sources.source import Source
-    from wigwag.sources.uris import Place
+    from wigwag.sources.uris import UriAddress
 
 
 def http_watch(source: Source) -> HttpWatch:
@@ -54,7 +54,7 @@ def _watch(source: Source, _shared: SharedClients) -> Documents:
     return watch_http(http_watch(source))
 
 
-def _parse(uri: str) -> Place:
+def _parse(uri: str) -> UriAddress:
     """Read a web address; credentials in it are sent as a browser would send them."""
     parts = split_uri(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -63,7 +63,7 @@ def _parse(uri: str) -> Place:
     return visible_place(bare, "http", header)
 
 
-def _contradictions(fields: Fields, place: Place) -> Iterator[tuple[str, str]]:
+def _contradictions(fields: Fields, place: UriAddress) -> Iterator[tuple[str, str]]:
     if fields.cert_path and not (place.address or place.name).startswith("https:"):
         yield "certPath", "needs TLS; write https:// in uri"
 

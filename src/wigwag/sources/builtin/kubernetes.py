@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
 from wigwag.sources.kubernetes.names import CONFIG, FLAGS, SELF
-from wigwag.sources.uris import Place, check_printable
+from wigwag.sources.uris import UriAddress, check_printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,14 +55,14 @@ def _prepare_cluster(_source: Source, _warn: Warn, environment: Mapping[str, str
     find_cluster(environment)
 
 
-def _parse_flags(uri: str) -> Place:
+def _parse_flags(uri: str) -> UriAddress:
     name, policy = _name_and_policy(uri, FLAGS)
-    return Place(name, "kubernetes", on_delete=policy) if name else Place(FLAGS, SELF, on_delete=policy)
+    return UriAddress(name, "kubernetes", on_delete=policy) if name else UriAddress(FLAGS, SELF, on_delete=policy)
 
 
-def _parse_config(uri: str) -> Place:
+def _parse_config(uri: str) -> UriAddress:
     name, policy = _name_and_policy(uri, CONFIG)
-    return Place(CONFIG + name, "configmap", on_delete=policy)
+    return UriAddress(CONFIG + name, "configmap", on_delete=policy)
 
 
 def _name_and_policy(uri: str, prefix: str) -> tuple[str, str]:

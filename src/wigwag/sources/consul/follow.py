@@ -1,7 +1,7 @@
 """Follow one thing in Consul: ask, wait for a change, ask again; whatever happens, go on.
 
     Cursor ─▶ question ─▶ ask ─▶ answer ─▶ decode ─▶ news? the value : UNCHANGED ─▶ pace ─┐
-      ▲                     └──▶ failure ─▶ Trouble ─▶ back-off ──────────────────────────┤
+      ▲                     └──▶ failure ─▶ Unavailable ─▶ back-off ──────────────────────────┤
       └───────────────────────────────────────────────────────────────────────────────────┘
 
 Every question that is answered says at least that what came before still holds. One that is not says nothing: what came
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.sources.consul.access import RefusedError, index_of
-from wigwag.sources.consul.query import Cursor, Pace, Question
+from wigwag.sources.consul.query import Cursor, QueryTiming, Question
 from wigwag.wire.client.client import Client, Reply
 from wigwag.wire.client.http1 import Call, Limits
 from wigwag.wire.client.proxies import Proxies
@@ -54,7 +54,7 @@ def connect(access: Access, environment: Mapping[str, str]) -> Asks:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class ConsulDeps:
     """Where time, chance and connections come from."""
 
     clock: Clock = LoopClock()
@@ -62,15 +62,15 @@ class Means:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Where HTTP_PROXY, HTTPS_PROXY and NO_PROXY are."""
     connect: Callable[[Access, Mapping[str, str]], Asks] = connect
-    pace: Callable[[], Pace] = Pace
+    timing: Callable[[], QueryTiming] = QueryTiming
 
 
 @dataclass(frozen=True, slots=True)
-class Found(Generic[V]):
+class ConsulResult(Generic[V]):
     """What an answer comes to: a value, what is wrong, or both. With neither, it is asked again from the beginning."""
 
     value: V | None = None
-    trouble: Trouble | None = None
+    trouble: Unavailable | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +83,13 @@ class Topic(Generic[V]):
     query: Mapping[str, str]
     most: int
     """The largest answer that is read, in bytes."""
-    decode: Callable[[Reply, Question], Found[V]]
+    decode: Callable[[Reply, Question], ConsulResult[V]]
 
 
-async def follow(access: Access, topic: Topic[V], means: Means) -> AsyncIterator[V | Trouble | Unchanged]:
+async def follow(access: Access, topic: Topic[V], deps: ConsulDeps) -> AsyncIterator[V | Unavailable | Unchanged]:
     """Yield the value when it changes, that it has not, or why that cannot be told at present."""
-    cursor, last, pace, retry = Cursor(), None, means.pace(), Retry(BACKOFF, means.random)
-    client = means.connect(access, means.environment)
+    cursor, last, timing, retry = Cursor(), None, deps.timing(), Retry(BACKOFF, deps.random)
+    client = deps.connect(access, deps.environment)
     try:
         while True:
             question = cursor.question(access.wait)
@@ -97,25 +97,25 @@ async def follow(access: Access, topic: Topic[V], means: Means) -> AsyncIterator
                 reply = await _ask(client, access, topic, question)
                 found = topic.decode(reply, question)
             except WigwagError as error:
-                yield Trouble.of(error)
+                yield Unavailable.of(error)
                 forget = isinstance(error, RefusedError) and error.forget
-                cursor = cursor.failed(means.clock.now(), forget=forget)
-                await sleep_until(means.clock, retry.next(means.clock.now()))
+                cursor = cursor.failed(deps.clock.now(), forget=forget)
+                await sleep_until(deps.clock, retry.next(deps.clock.now()))
                 continue
             retry.succeeded()
             news = found.value is not None and found.value != last
             for item in _told(found, news=news):
                 yield item
             last = found.value if news else last
-            cursor = cursor.answered(index_of(reply)) if found != Found() else Cursor()
-            await _permission(pace, means.clock, news=news)
+            cursor = cursor.answered(index_of(reply)) if found != ConsulResult() else Cursor()
+            await _permission(timing, deps.clock, news=news)
     finally:
         client.close()
 
 
-def _told(found: Found[V], *, news: bool) -> list[V | Trouble | Unchanged]:
+def _told(found: ConsulResult[V], *, news: bool) -> list[V | Unavailable | Unchanged]:
     """Return what an answer is to be reported as. Where something is wrong, what is right counts all the same."""
-    told: list[V | Trouble | Unchanged] = []
+    told: list[V | Unavailable | Unchanged] = []
     if news and found.value is not None:
         told.append(found.value)
     if found.trouble is not None:
@@ -134,6 +134,6 @@ async def _ask(client: Asks, access: Access, topic: Topic[V], question: Question
     return reply
 
 
-async def _permission(pace: Pace, clock: Clock, *, news: bool) -> None:
-    while pause := pace.pause(clock.now(), news=news):
+async def _permission(timing: QueryTiming, clock: Clock, *, news: bool) -> None:
+    while pause := timing.pause(clock.now(), news=news):
         await sleep_until(clock, clock.now() + pause)

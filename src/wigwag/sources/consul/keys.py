@@ -15,9 +15,9 @@ from msgspec import Struct, field
 
 from wigwag.errors import UsageError
 from wigwag.flags.document import format_of
-from wigwag.pipeline.spec import Trouble, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.sources.consul.access import Access, RefusedError
-from wigwag.sources.consul.follow import Found, Means, Topic, follow
+from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, Topic, follow
 from wigwag.sources.document import AnyDocument, Document
 from wigwag.sources.merge import Merger
 
@@ -67,24 +67,24 @@ _entries = msgspec.json.Decoder(list[Entry]).decode
 
 def watch_consul(
     spec: ConsulWatch,
-    means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[AnyDocument | Trouble | Unchanged]:
+    deps: ConsulDeps = ConsulDeps(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[AnyDocument | Unavailable | Unchanged]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
     merger = Merger()
 
-    def decode(reply: Reply, _: Question) -> Found[AnyDocument]:
+    def decode(reply: Reply, _: Question) -> ConsulResult[AnyDocument]:
         entries = read_entries(spec, reply)
         if not entries:
-            return Found(trouble=Trouble(f"{spec}: {_missing(spec)}"))
+            return ConsulResult(trouble=Unavailable(f"{spec}: {_missing(spec)}"))
         if not spec.prefix:
-            return Found(Document(entries[0].value or b"", format_of(spec.key)))
+            return ConsulResult(Document(entries[0].value or b"", format_of(spec.key)))
         found, problem = merger.merge({entry.key.removeprefix(spec.key): entry.value or b"" for entry in entries})
-        return Found(found, Trouble(f"{spec}: {problem}") if problem else None)
+        return ConsulResult(found, Unavailable(f"{spec}: {problem}") if problem else None)
 
     keys = MOST_KEYS if spec.prefix else 1
     largest = spec.most * 4 // 3 + keys * _OVERHEAD
     query = {"recurse": "true"} if spec.prefix else {}
-    return follow(spec.access, Topic(spec, f"/v1/kv/{spec.key}", query, largest, decode), means)
+    return follow(spec.access, Topic(spec, f"/v1/kv/{spec.key}", query, largest, decode), deps)
 
 
 def read_entries(spec: ConsulWatch, reply: Reply) -> list[Entry]:

@@ -44,7 +44,7 @@ _PORTS = {False: 8500, True: 8501}
 _FORM = "write consul://HOST:PORT/KEY"
 
 
-class Place(NamedTuple):
+class ConsulAddress(NamedTuple):
     """Something in a Consul."""
 
     access: Access
@@ -52,7 +52,7 @@ class Place(NamedTuple):
     """What comes after the host: a key, or the name of a service."""
 
 
-def locate(address: str, environment: Mapping[str, str], **settled: Any) -> Place:
+def locate(address: str, environment: Mapping[str, str], **settled: Any) -> ConsulAddress:
     """Read an address; `settled` has what was said elsewhere, and goes before everything.
 
     >>> place = locate("consul://10.0.0.5/flags/shop.json?dc=east", {"CONSUL_NAMESPACE": "team"})
@@ -69,7 +69,9 @@ def locate(address: str, environment: Mapping[str, str], **settled: Any) -> Plac
     told |= {"auth_header": _basic(user)} if user else {}
     told |= {name: value for name, value in settled.items() if value}
     tls = tls or bool(told.pop("tls", False))
-    return Place(Access(address=_with_port(host, tls), tls=tls, **_one_token(told)), unquote(parts.path.lstrip("/")))
+    return ConsulAddress(
+        Access(address=_with_port(host, tls), tls=tls, **_one_token(told)), unquote(parts.path.lstrip("/"))
+    )
 
 
 def unused(access: Access, environment: Mapping[str, str]) -> Iterator[str]:

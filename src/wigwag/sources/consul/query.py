@@ -90,7 +90,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class QueryTiming:
     """How often it may be asked, however often it answers.
 
     Answers that bring nothing come from neighbours' changes, and are no reason to hurry. Those that bring news are what

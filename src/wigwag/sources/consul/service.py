@@ -15,12 +15,12 @@ from msgspec import Struct, field
 
 from wigwag.errors import UsageError
 from wigwag.sources.consul.access import Access, RefusedError
-from wigwag.sources.consul.follow import Found, Means, Topic, follow
+from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, Topic, follow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from wigwag.pipeline.spec import Trouble, Unchanged
+    from wigwag.pipeline.spec import Unavailable, Unchanged
     from wigwag.sources.consul.query import Question
     from wigwag.wire.client.client import Reply
 
@@ -77,18 +77,18 @@ _instances = msgspec.json.Decoder(list[Instance]).decode
 
 def watch_service(
     spec: ServiceWatch,
-    means: Means = Means(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[Health | Trouble | Unchanged]:
+    deps: ConsulDeps = ConsulDeps(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[Health | Unavailable | Unchanged]:
     """Yield the health of the service when it changes, that it has not, or why that cannot be told at present."""
 
-    def decode(reply: Reply, question: Question) -> Found[Health]:
+    def decode(reply: Reply, question: Question) -> ConsulResult[Health]:
         try:
             found = _instances(reply.body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             raise RefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
-        return Found(health(found)) if found or not question.index else Found()
+        return ConsulResult(health(found)) if found or not question.index else ConsulResult()
 
-    return follow(spec.access, Topic(spec, f"/v1/health/service/{spec.service}", {}, MOST, decode), means)
+    return follow(spec.access, Topic(spec, f"/v1/health/service/{spec.service}", {}, MOST, decode), deps)
 
 
 def health(instances: Iterable[Instance]) -> Health:

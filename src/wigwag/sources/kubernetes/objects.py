@@ -17,7 +17,7 @@ from msgspec import Raw, Struct, field
 
 from wigwag.flags.document import format_of
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.pipeline.spec import UNCHANGED, Trouble, Unchanged
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.merge import Merger
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wigwag.kube.decode import Decode, Key
     from wigwag.kube.hub import Follow
     from wigwag.sources.document import AnyDocument
-    from wigwag.sources.kubernetes.place import Place
+    from wigwag.sources.kubernetes.place import ObjectsAddress
 
 MOST_OBJECTS = 10_000
 NOTHING = Document(b'{"flags":{}}', "json")
@@ -40,7 +40,7 @@ Contents: TypeAlias = "dict[str, bytes]"
 class ObjectsWatch:
     """The document that some objects make."""
 
-    place: Place
+    place: ObjectsAddress
     remove: bool = False
     """Whether objects that are not there count as a document without flags."""
     most: int = 64 << 20
@@ -90,47 +90,55 @@ def decode_config_map(raw: Raw) -> Contents:
     return dict(sorted(held.items()))
 
 
-class Found(NamedTuple):
+class ObjectsResult(NamedTuple):
     """What objects come to: a document, what is wrong, or both."""
 
     document: AnyDocument | None = None
-    trouble: Trouble | None = None
+    trouble: Unavailable | None = None
 
 
-class Judge:
+class ObjectsReader:
     """Makes a document of the objects of a watch; remembers the last good part of each."""
 
     def __init__(self, spec: ObjectsWatch, merger: Merger) -> None:
         self._spec, self._merger, self._seen = spec, merger, False
 
-    async def __call__(self, objects: Mapping[Key, Contents]) -> Found:
+    async def __call__(self, objects: Mapping[Key, Contents]) -> ObjectsResult:
         spec, place = self._spec, self._spec.place
         if len(objects) > MOST_OBJECTS:
-            return Found(trouble=Trouble(f"{place}: there are more than {MOST_OBJECTS}; narrow the selector down"))
+            return ObjectsResult(
+                trouble=Unavailable(f"{place}: there are more than {MOST_OBJECTS}; narrow the selector down")
+            )
         parts = _parts(place, objects)
         if not parts:
             return self._missing(place, objects)
         self._seen = True
         if sum(map(len, parts.values())) > spec.most:
-            return Found(trouble=Trouble(f"{place}: larger than the limit of {spec.most} bytes; raise maxBytes"))
+            return ObjectsResult(
+                trouble=Unavailable(f"{place}: larger than the limit of {spec.most} bytes; raise maxBytes")
+            )
         if place.several:
             merged, problem = await self._merger.merge_in_turns(parts, None if place.kind == CONFIG_MAP else "json")
-            return Found(merged, Trouble(f"{place}: {problem}") if problem else None)
+            return ObjectsResult(merged, Unavailable(f"{place}: {problem}") if problem else None)
         ((key, content),) = parts.items()
         if not content:
-            return Found(trouble=Trouble(f"{place} holds no document; write its flags into it"))
-        return Found(Document(content, format_of(key) if place.key else "json"))
+            return ObjectsResult(trouble=Unavailable(f"{place} holds no document; write its flags into it"))
+        return ObjectsResult(Document(content, format_of(key) if place.key else "json"))
 
-    def _missing(self, place: Place, objects: Mapping[Key, Contents]) -> Found:
+    def _missing(self, place: ObjectsAddress, objects: Mapping[Key, Contents]) -> ObjectsResult:
         what = f"key {place.key} in {place}" if objects and place.key else str(place)
         if self._spec.remove:
-            return Found(NOTHING, Trouble(f"there is no {what}; by onDelete=remove that counts as no flags"))
+            return ObjectsResult(
+                NOTHING, Unavailable(f"there is no {what}; by onDelete=remove that counts as no flags")
+            )
         if self._seen:
-            return Found(trouble=Trouble(f"there is no {what} any more; its last flags stay in force until it is back"))
-        return Found(trouble=Trouble(f"there is no {what} yet; create it, or check the name"))
+            return ObjectsResult(
+                trouble=Unavailable(f"there is no {what} any more; its last flags stay in force until it is back")
+            )
+        return ObjectsResult(trouble=Unavailable(f"there is no {what} yet; create it, or check the name"))
 
 
-def _parts(place: Place, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
+def _parts(place: ObjectsAddress, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
     """Return the documents by name, in order."""
     if not place.name:
         return {name: held[""] for (_, name), held in sorted(objects.items())}
@@ -142,13 +150,13 @@ def _parts(place: Place, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
 
 async def watch_objects(
     spec: ObjectsWatch, follow: Follow, merger: Merger | None = None
-) -> AsyncIterator[AnyDocument | Trouble | Unchanged]:
+) -> AsyncIterator[AnyDocument | Unavailable | Unchanged]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    judge, found = Judge(spec, merger or Merger()), Found()
+    judge, found = ObjectsReader(spec, merger or Merger()), ObjectsResult()
     decode: Decode[Contents] = decode_config_map if spec.place.kind == CONFIG_MAP else decode_flag
     async with closing(follow(spec.place.watch(), decode)) as items:
         async for item in items:
-            if isinstance(item, Trouble):
+            if isinstance(item, Unavailable):
                 yield item
             elif isinstance(item, Unchanged):
                 yield found.trouble or item
@@ -159,9 +167,9 @@ async def watch_objects(
                     yield told
 
 
-def _told(found: Found, last: AnyDocument | None) -> list[AnyDocument | Trouble | Unchanged]:
+def _told(found: ObjectsResult, last: AnyDocument | None) -> list[AnyDocument | Unavailable | Unchanged]:
     """Return what is to be reported. Where something is wrong, what is right counts all the same."""
-    told: list[AnyDocument | Trouble | Unchanged] = []
+    told: list[AnyDocument | Unavailable | Unchanged] = []
     if found.document is not None and found.document != last:
         told.append(found.document)
     if found.trouble is not None:

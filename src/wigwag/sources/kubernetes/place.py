@@ -37,7 +37,7 @@ _KEY = re.compile(r"[A-Za-z0-9._-]{1,253}")
 _LONGEST = 1024
 
 
-class Place(NamedTuple):
+class ObjectsAddress(NamedTuple):
     """Objects of one kind in one namespace."""
 
     kind: Kind
@@ -68,7 +68,7 @@ class Place(NamedTuple):
         )
 
 
-def read_place(name: str, provider: str = "kubernetes") -> Place:
+def read_place(name: str, provider: str = "kubernetes") -> ObjectsAddress:
     """Read the name of a source: of FeatureFlags, or with the provider `configmap`. Its beginning may be left out.
 
     >>> read_place("team-a/checkout").watch().selectors()
@@ -89,11 +89,11 @@ def read_place(name: str, provider: str = "kubernetes") -> Place:
     return found
 
 
-def _feature_flags(parts: list[str], query: str | None) -> Place:
+def _feature_flags(parts: list[str], query: str | None) -> ObjectsAddress:
     if query is None:
         if len(parts) != 2 or not all(parts):
             raise UsageError("this names no FeatureFlag")
-        return Place(FEATURE_FLAG, *parts)
+        return ObjectsAddress(FEATURE_FLAG, *parts)
     options = [each.partition("=") for each in query.split("&")]
     strange = next((name for name, _, _ in options if name != "labels"), None)
     if strange is not None or len(parts) != 1 or not parts[0]:
@@ -101,12 +101,12 @@ def _feature_flags(parts: list[str], query: str | None) -> Place:
     labels = ",".join(unquote(text) for _, _, text in options)
     if len(labels) > _LONGEST or not _SELECTOR.fullmatch(labels):
         raise UsageError("the label selector is malformed; write it as for `kubectl get -l`")
-    return Place(FEATURE_FLAG, parts[0], labels=labels)
+    return ObjectsAddress(FEATURE_FLAG, parts[0], labels=labels)
 
 
-def _config_map(parts: list[str], query: str) -> Place:
+def _config_map(parts: list[str], query: str) -> ObjectsAddress:
     if query or len(parts) not in (2, 3) or not all(parts):
         raise UsageError("this names no ConfigMap")
     if len(parts) == 3 and not _KEY.fullmatch(parts[2]):
         raise UsageError(f"{parts[2][:40]!r} is no key of a ConfigMap")
-    return Place(CONFIG_MAP, *parts)
+    return ObjectsAddress(CONFIG_MAP, *parts)

@@ -45,7 +45,7 @@ class Endpoint:
     """Seconds to connect and greet, for each address."""
 
 
-class Found(NamedTuple):
+class Dialled(NamedTuple):
     """An address that a place resolved to."""
 
     text: str
@@ -83,16 +83,16 @@ async def _first(endpoint: Endpoint, keep_alive: KeepAlive, clock: Clock) -> Lin
     raise ConnectionError("; ".join(problems) or "there is no address to connect to")
 
 
-async def _resolve(place: Place) -> list[Found]:
+async def _resolve(place: Place) -> list[Dialled]:
     if isinstance(place, str):
         text = f"unix:{place}" if place[:1] != "\0" else f"unix-abstract:{place[1:]}"
-        return [Found(text, socket.AF_UNIX, place)]
+        return [Dialled(text, socket.AF_UNIX, place)]
     host, port = place
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError("it is no host name") from error
-    return [Found(_text(address), family, tuple(address)) for family, _, _, _, address in found]
+    return [Dialled(_text(address), family, tuple(address)) for family, _, _, _, address in found]
 
 
 def _text(address: tuple[object, ...]) -> str:
@@ -100,7 +100,7 @@ def _text(address: tuple[object, ...]) -> str:
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
-async def _open(found: Found, endpoint: Endpoint, context: ssl.SSLContext | None, link: Link) -> Link:
+async def _open(found: Dialled, endpoint: Endpoint, context: ssl.SSLContext | None, link: Link) -> Link:
     loop = asyncio.get_running_loop()
     made = socket.socket(found.family, socket.SOCK_STREAM)
     try:

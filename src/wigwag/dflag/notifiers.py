@@ -40,7 +40,7 @@ class Step(NamedTuple):
     equal: bool = False
 
 
-class Strand:
+class NotifierQueue:
     """The changes that wait for one flag's notifiers."""
 
     __slots__ = ("busy", "by", "call", "steps")
@@ -59,7 +59,7 @@ def push(steps: deque[Step], step: Step, most: int) -> None:
     steps.append(step)
 
 
-class Crew:
+class NotifierPool:
     """The threads."""
 
     def __init__(self, threads: int = _THREADS, backlog: int = BACKLOG, linger: float = _LINGER) -> None:
@@ -69,28 +69,28 @@ class Crew:
     def reset(self) -> None:
         """Begin without threads, as a process does that was just forked."""
         self._changed = threading.Condition()
-        self._ready: deque[Strand] = deque()
+        self._ready: deque[NotifierQueue] = deque()
         self._threads: set[int] = set()
         self._running = self._idle = self._unfinished = 0
         self._short = False
 
-    def submit(self, strand: Strand, step: Step) -> None:
+    def submit(self, queue: NotifierQueue, step: Step) -> None:
         """Have a step called, after those that wait already."""
         with self._changed:
-            push(strand.steps, step, self._backlog)
-            self._schedule(strand)
+            push(queue.steps, step, self._backlog)
+            self._schedule(queue)
 
-    def resume(self, strand: Strand) -> None:
+    def resume(self, queue: NotifierQueue) -> None:
         """After `reset`: go on with what waited. What was being called is called again, for it may not have got far.
 
         But not what this very thread is calling: it has forked, and would fork again, and so on without end.
         """
         with self._changed:
-            if strand.by == get_ident():
-                strand.steps.popleft()
-            strand.busy, strand.by = False, None
-            if strand.steps:
-                self._schedule(strand)
+            if queue.by == get_ident():
+                queue.steps.popleft()
+            queue.busy, queue.by = False, None
+            if queue.steps:
+                self._schedule(queue)
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until nothing waits or is being called; tell whether that came in time."""
@@ -103,13 +103,13 @@ class Crew:
         with self._changed:
             return self._changed.wait_for(lambda: not self._unfinished, timeout)
 
-    def _schedule(self, strand: Strand) -> None:
-        if strand.busy and self._running:
+    def _schedule(self, queue: NotifierQueue) -> None:
+        if queue.busy and self._running:
             return
-        if not strand.busy:
-            strand.busy = True
+        if not queue.busy:
+            queue.busy = True
             self._unfinished += 1
-            self._ready.append(strand)
+            self._ready.append(queue)
         self._staff()
 
     def _staff(self) -> None:
@@ -135,35 +135,35 @@ class Crew:
     def _work(self) -> None:
         changed, threads = self._changed, self._threads
         threads.add(get_ident())
-        while (strand := self._next(changed)) is not None:
-            strand.by = get_ident()
-            strand.call(strand.steps[0])
+        while (queue := self._next(changed)) is not None:
+            queue.by = get_ident()
+            queue.call(queue.steps[0])
             if self._changed is not changed:
                 return
-            self._finish(strand, changed)
+            self._finish(queue, changed)
         threads.discard(get_ident())
 
     def _work_here(self) -> None:
         """Call what waits, in this thread."""
         changed = self._changed
         while self._ready:
-            strand = self._ready.popleft()
-            strand.by = get_ident()
-            strand.call(strand.steps[0])
-            self._finish(strand, changed)
+            queue = self._ready.popleft()
+            queue.by = get_ident()
+            queue.call(queue.steps[0])
+            self._finish(queue, changed)
 
-    def _finish(self, strand: Strand, changed: threading.Condition) -> None:
+    def _finish(self, queue: NotifierQueue, changed: threading.Condition) -> None:
         with changed:
-            strand.by = None
-            strand.steps.popleft()
-            if strand.steps:
-                self._ready.append(strand)
+            queue.by = None
+            queue.steps.popleft()
+            if queue.steps:
+                self._ready.append(queue)
             else:
-                strand.busy = False
+                queue.busy = False
                 self._unfinished -= 1
                 changed.notify_all()
 
-    def _next(self, changed: threading.Condition) -> Strand | None:
+    def _next(self, changed: threading.Condition) -> NotifierQueue | None:
         with changed:
             self._idle += 1
             came = changed.wait_for(lambda: self._ready, self._linger)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING
 
-from wigwag.pipeline.watch import Manners
+from wigwag.pipeline.watch import WatchPolicy
 from wigwag.serve.capacity import open_files
 
 if TYPE_CHECKING:
@@ -31,10 +31,10 @@ def open_state(path: str) -> StateDir:
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class AgentDeps:
     """The means of an agent; by default, the real ones."""
 
-    manners: Manners = field(default_factory=Manners)
+    policy: WatchPolicy = field(default_factory=WatchPolicy)
     wall: Callable[[], float] = time
     """The time in Unix seconds."""
     documents: Callable[[Source], Documents] | None = None

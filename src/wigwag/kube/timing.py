@@ -8,7 +8,7 @@ from wigwag.pipeline.backoff import Backoff
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WatchTiming:
     """Seconds, unless something else is said."""
 
     backoff: Backoff = Backoff(first=0.8, reconnects=4.0)
