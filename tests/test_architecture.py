@@ -150,7 +150,7 @@ UNUSED = (
     "wigwag.sources.consul",
     "wigwag.sources.grpc",
     "wigwag.sources.http",
-    "wigwag.sources.kubernetes",
+    "wigwag.sources.kubernetes.objects",
     "wigwag.sources.merge",
     "wigwag.sources.oauth",
     "wigwag.telemetry.deliver",
