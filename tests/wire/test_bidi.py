@@ -113,6 +113,25 @@ def test_messages_are_found_however_the_body_is_cut(messages: list[bytes], cuts:
     assert incoming.held == 0
 
 
+def test_many_messages_in_one_piece_leave_others_their_turn() -> None:
+    async def main() -> int:
+        turns, over = 0, asyncio.Event()
+
+        async def others() -> None:
+            nonlocal turns
+            while not over.is_set():
+                turns += 1
+                await asyncio.sleep(0)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(others())
+            assert len(await collect(Incoming.whole(wrap(b"") * 500))) == 500
+            over.set()
+        return turns
+
+    assert asyncio.run(main()) >= 499
+
+
 @pytest.mark.parametrize("body", [wrap(b"abc")[:-1], b"\0\0", wrap(bytes(101))])
 def test_a_body_that_is_cut_off_or_too_large_is_an_error(body: bytes) -> None:
     with pytest.raises(RpcError):

@@ -7,6 +7,7 @@ A gzip body must be one member: a chain of members would cost more than it says.
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import AsyncIterator
 from functools import lru_cache
@@ -56,7 +57,10 @@ def unwrap(body: bytes, encoding: bytes | None, limit: int) -> bytes:
 
 
 async def unwrap_stream(pieces: AsyncIterator[bytes], encoding: bytes | None, limit: int) -> AsyncIterator[bytes]:
-    """Yield the messages of a body that arrives in pieces, which need not be cut where messages are."""
+    """Yield the messages of a body that arrives in pieces, which need not be cut where messages are.
+
+    A piece may hold thousands of them: between two, others get their turn.
+    """
     buffer = bytearray()
     async for piece in pieces:
         buffer += piece
@@ -69,6 +73,7 @@ async def unwrap_stream(pieces: AsyncIterator[bytes], encoding: bytes | None, li
             message = bytes(buffer[:end])
             del buffer[:end]
             yield unwrap(message, encoding, limit)
+            await asyncio.sleep(0)
     if buffer:
         raise RpcError(Code.INVALID_ARGUMENT, "the last message is incomplete")
 
