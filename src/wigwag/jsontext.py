@@ -62,3 +62,7 @@ def decoder(
         return careful(text)
 
     return decode
+
+
+decode_request = decoder(most=MOST)
+"""Decodes the body of a request."""

@@ -48,7 +48,7 @@ _TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _CONTEXTS = 'the body must be a context, a list of contexts, or {"contexts": […]}'
 
-_body, _context = jsontext.decoder(most=jsontext.MOST), jsontext.decoder(dict[str, Any], jsontext.MOST)
+_context = jsontext.decoder(dict[str, Any], jsontext.MOST)
 
 
 class _UnknownSnapshotError(UsageError):
@@ -163,7 +163,7 @@ class Debug:
 
 def _contexts(request: Request) -> list[dict[str, Any]]:
     """Read a context, several in a list, or several as the one member of an object."""
-    body = _body(request.body) if request.body.strip() else []
+    body = jsontext.decode_request(request.body) if request.body.strip() else []
     if isinstance(body, dict):
         wrapped = body.get("contexts")
         body = wrapped if isinstance(wrapped, list) and len(body) == 1 else [body]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wigwag import jsontext
 from wigwag.flags.document import duplicates
+from wigwag.jsontext import decode_request
 from wigwag.wire.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, read_varint, text
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.struct import decode as decode_struct
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 _to_json = msgspec.json.encode
-_from_json = jsontext.decoder(most=jsontext.MOST)
 COMPARED_BYTES = 16 * 1024
 """The largest request in which members that appear twice are looked for: that takes many times as long as to decode."""
 _FIELD_1, _FIELD_2 = 0x0A, b"\x12"
@@ -33,7 +32,7 @@ _FIELD_1, _FIELD_2 = 0x0A, b"\x12"
 def read_json(body: bytes) -> Json:
     """Return a request in JSON as an object, in which no member may appear twice: protobuf's JSON forbids that."""
     try:
-        message = _from_json(body)
+        message = decode_request(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
         raise RpcError(Code.INVALID_ARGUMENT, f"the request is not valid JSON: {error}") from error
     if not isinstance(message, dict):

@@ -15,9 +15,9 @@ from urllib.parse import quote, unquote_to_bytes
 import msgspec
 from msgspec import Struct
 
-from wigwag import jsontext
 from wigwag.errors import SelectorError
 from wigwag.flags.document import without_surrogates
+from wigwag.jsontext import decode_request
 from wigwag.serve.context import Enrichment, selector_of
 from wigwag.serve.feed import NOT_YET
 from wigwag.wire.http import Reply, Stream, parsed
@@ -47,7 +47,6 @@ OVER_BUDGET = (
 )
 _OTHER = (400, "GENERAL", "error processing the flag for evaluation")
 _encode = msgspec.json.encode
-_decode = jsontext.decoder(most=jsontext.MOST)
 MENDED_BYTES = 64 * 1024
 """The largest body in which what is no Unicode is replaced: that takes many times as long as to decode it."""
 
@@ -183,7 +182,7 @@ class Ofrep:
 def _read(body: bytes) -> Any:
     """Return what a body says, `{}` for null; None if it is not JSON."""
     try:
-        value = _decode(body)
+        value = decode_request(body)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return _mended(body.decode("utf-8", "replace")) if len(body) <= MENDED_BYTES else None
     return {} if value is None else value
@@ -192,7 +191,7 @@ def _read(body: bytes) -> Any:
 def _mended(text: str) -> Any:
     """Return what a body says with one odd character for whatever is no Unicode, as Go does; None if it is not JSON."""
     try:
-        return _decode((without_surrogates(text) if "\\u" in text else None) or text)
+        return decode_request((without_surrogates(text) if "\\u" in text else None) or text)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
 
