@@ -24,7 +24,7 @@ from bench.proxy import OURS, document
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.document import Document
-from wigwag.sources.grpc import GrpcWatch, watch_grpc
+from wigwag.sources.remote.grpc import GrpcWatch, watch_grpc
 
 GIVE_UP = 60.0
 

@@ -49,7 +49,7 @@ from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.kube.kinds import FEATURE_FLAG
-from wigwag.serve.process import FEWER_SEARCHES, settle
+from wigwag.serve.face.process import FEWER_SEARCHES, settle
 from wigwag.sources.kubernetes.objects import Contents, ObjectsWatch, decode_flag, watch_objects
 from wigwag.sources.kubernetes.place import read_place
 

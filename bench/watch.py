@@ -42,10 +42,10 @@ from tests.real import programs
 from tests.real.controlplane import ControlPlane
 from tests.real.processes import until
 from wigwag.kube.client import Kube
-from wigwag.kube.discover import find_cluster
-from wigwag.kube.follow import watch_kube
+from wigwag.kube.config.discover import find_cluster
 from wigwag.kube.kinds import FEATURE_FLAG
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.follow import watch_kube
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.kubernetes.objects import decode_flag

@@ -12,7 +12,7 @@ import os
 import sys
 
 from wigwag.wire.http import Reply, Request
-from wigwag.wire.server import Listener, serve
+from wigwag.wire.server.server import Listener, serve
 
 GRPC = Reply(200, ((b"content-type", b"application/grpc"),), b"\0\0\0\0\0", ((b"grpc-status", b"0"),))
 PLAIN = Reply(200, ((b"content-type", b"text/plain"),), b"hello")

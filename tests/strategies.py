@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from wigwag.flags.operators.table import OPERATORS
+from wigwag.flags.rules.operators.table import OPERATORS
 
 ATTRIBUTES = ("email", "tier", "age", "version", "tags", "user", "targetingKey", "beta", "absent")
 VARIANTS = {"on": True, "off": False, "red": "#f00", "many": 10, "some": 0.5, "conf": {"a": 1}, "true": 1, "1": "one"}

@@ -73,7 +73,7 @@ HEAVY = {
 }
 
 
-@pytest.mark.parametrize("module", ["flags", "flags.flagset", "flags.store", "flags.lint"])
+@pytest.mark.parametrize("module", ["flags", "flags.flagset", "flags.store", "flags.checks.lint"])
 def test_the_engine_alone_imports_no_server_and_no_network(module: str) -> None:
     assert HEAVY & imported_by(f"import wigwag.{module}") == set()
 
@@ -128,31 +128,31 @@ UNUSED = (
     "wigwag.agent.ownpod",
     "wigwag.agent.state.directory",
     "wigwag.agent.state.keeper",
-    "wigwag.cli.check_config",
-    "wigwag.cli.completion",
-    "wigwag.cli.diff",
-    "wigwag.cli.eval",
-    "wigwag.cli.help",
-    "wigwag.cli.lint",
-    "wigwag.cli.proxy",
+    "wigwag.cli.commands.check_config",
+    "wigwag.cli.commands.completion",
+    "wigwag.cli.commands.diff",
+    "wigwag.cli.commands.eval",
+    "wigwag.cli.commands.help",
+    "wigwag.cli.commands.lint",
+    "wigwag.cli.commands.proxy",
     "wigwag.dflag",
-    "wigwag.flags.compare",
+    "wigwag.flags.diff.compare",
     "wigwag.flags.dump",
     "wigwag.flags.explain",
-    "wigwag.flags.lint",
+    "wigwag.flags.checks.lint",
     "wigwag.kube.client",
-    "wigwag.kube.reflector",
-    "wigwag.kube.share",
+    "wigwag.kube.watch.reflector",
+    "wigwag.kube.watch.share",
     "wigwag.proxy",
-    "wigwag.serve.access",
-    "wigwag.serve.tokens",
-    "wigwag.sources.blob",
+    "wigwag.serve.access.access",
+    "wigwag.serve.access.tokens",
+    "wigwag.sources.remote.blob",
     "wigwag.sources.consul",
-    "wigwag.sources.grpc",
-    "wigwag.sources.http",
+    "wigwag.sources.remote.grpc",
+    "wigwag.sources.remote.http",
     "wigwag.sources.kubernetes.objects",
     "wigwag.sources.merge",
-    "wigwag.sources.oauth",
+    "wigwag.sources.remote.oauth",
     "wigwag.telemetry.deliver",
     "wigwag.telemetry.exporters",
     "wigwag.watched",
@@ -168,15 +168,15 @@ def test_an_agent_with_a_file_loads_only_what_it_needs(tmp_path: Path) -> None:
     path.write_text('{"flags": {"a": {"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "on"}}}')
     assert all(find_spec(name) for name in UNUSED if name.startswith("wigwag."))
     loaded = imported_by(START.replace("{path}", str(path)))
-    assert "wigwag.sources.file" in loaded
+    assert "wigwag.sources.disk.file" in loaded
     assert sorted(loaded.intersection(UNUSED)) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_is_parsed_without_the_others(command: str) -> None:
     loaded = imported_by(f"import wigwag.cli.main as m; m.command_parser({command!r})")
-    modules = {f"wigwag.cli.{name.replace('-', '_')}" for name in COMMANDS}
-    assert loaded & modules == {f"wigwag.cli.{command.replace('-', '_')}"}
+    modules = {f"wigwag.cli.commands.{name.replace('-', '_')}" for name in COMMANDS}
+    assert loaded & modules == {f"wigwag.cli.commands.{command.replace('-', '_')}"}
 
 
 def test_the_package_alone_loads_nothing_but_itself_and_a_name_its_module() -> None:
@@ -210,7 +210,7 @@ def test_the_scripts_are_there_and_can_be_run(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_one_file_with_options_and_help(name: str) -> None:
-    module = importlib.import_module(f"wigwag.cli.{name.replace('-', '_')}")
+    module = importlib.import_module(f"wigwag.cli.commands.{name.replace('-', '_')}")
     assert module.HELP[0].islower()
     assert f"wigwag {name}" in module.DESCRIPTION
     assert module.Options.__dataclass_params__.frozen

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import wigwag
-from wigwag.flags.coerce import parse_number, to_comparable
-from wigwag.flags.operators.semver import version_of
+from wigwag.flags.rules.coerce import parse_number, to_comparable
+from wigwag.flags.rules.operators.semver import version_of
 
 SOURCE = Path(wigwag.__file__).parent
 CHARACTERS = [*map(chr, range(256)), "\u2028", "日", "\ud800"]
@@ -45,7 +45,7 @@ ALLOWED = {
 
 BUILT = {
     "dflag.values.validators": "`matches` is the program's own pattern; URL schemes have one repeat, which is the last",
-    "serve.cors": "an origin has at most one wildcard",
+    "serve.access.cors": "an origin has at most one wildcard",
 }
 """Modules that build patterns while they run, and why those are linear."""
 
@@ -254,7 +254,7 @@ def test_a_long_number_is_still_a_number(text: str, number: float) -> None:
 
 
 def test_a_long_text_that_is_no_version_is_not_kept() -> None:
-    from wigwag.flags.operators.semver import parse
+    from wigwag.flags.rules.operators.semver import parse
 
     before = parse.cache_info().currsize
     assert all(version_of(f"{n}" + "9" * SIZE) is None for n in range(10))

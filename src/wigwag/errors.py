@@ -2,7 +2,7 @@
 
     WigwagError
     ├── UsageError                  a command line or a call asks for something that cannot be
-    │   └── _UnknownSnapshotError   serve.debug: a snapshot that is not kept
+    │   └── _UnknownSnapshotError   serve.management.debug: a snapshot that is not kept
     ├── StartError                  a process cannot start: a port in use, a certificate that cannot be read
     ├── DocumentError               a flag document was rejected as a whole; `findings` says what and where
     ├── SelectorError               a flag selector that means nothing
@@ -11,8 +11,8 @@
     │   └── StaticFlagError         a static flag refuses any value, because the program has read it already
     ├── RuleError                   a targeting rule cannot be evaluated; the flag answers PARSE_ERROR
     ├── RpcError                    wire.rpc: a call ends with another status than OK
-    │   └── MalformedError          wire.protobuf: bytes that are not a message
-    ├── UnencodableError            wire.struct: a value that no Struct can hold
+    │   └── MalformedError          wire.rpcs.protobuf: bytes that are not a message
+    ├── UnencodableError            wire.rpcs.struct: a value that no Struct can hold
     ├── FetchError                  wire.client.errors: an HTTP request of ours failed
     │   ├── UnreachableError        wire.client.errors: no address, no connection, or a proxy that refuses
     │   ├── UntrustedError          wire.client.errors: TLS failed
@@ -21,8 +21,8 @@
     │   ├── OversizeError           wire.client.errors: the answer is larger than the caller takes
     │   └── ForbiddenError          wire.client.errors: a redirect or an address that is not followed
     ├── ApiError                    kube.errors: the Kubernetes API server refused a request
-    ├── PluginError                 kube.plugins: a plugin did not give credentials
-    ├── RefusedError                sources.http: the server answered, but not with a document
+    ├── PluginError                 kube.config.plugins: a plugin did not give credentials
+    ├── RefusedError                sources.remote.http: the server answered, but not with a document
     └── RefusedError                sources.consul.access: Consul answered, but not what was asked for
 
 A class that needs what only one module knows is defined there; its line says where. All others are defined here.

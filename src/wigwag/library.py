@@ -77,7 +77,7 @@ def lint(document: Input, *more: Input, limits: Limits = Limits(), format: Forma
     >>> [finding.code for finding in wigwag.lint({"flags": {"colour": flag}})]
     ['variant-unknown']
     """
-    from wigwag.flags.lint import lint_documents
+    from wigwag.flags.checks.lint import lint_documents
 
     documents = [document, *more]
     names = [f"#{position}" for position in range(1, len(documents) + 1)] if more else [""]

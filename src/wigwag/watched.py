@@ -2,7 +2,7 @@
 
     file ─▶ sources.file ─▶ parse with the set before ─▶ State ─▶ `flags`, `error`, `changes()`, `on_change`
 
-The watch is the one of the agent (`sources.file` and `pipeline.watch`). A state is one immutable pair, the newest good
+The watch is the one of the agent (`sources.disk.file` and `pipeline.watch`). A state is one immutable pair, the newest good
 set and what is wrong since; it is replaced as a whole, so a reader in any thread sees both of the same moment and takes
 no lock.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Fractional, Limits, Numbers
     from wigwag.pipeline.publish import Topic
     from wigwag.pipeline.watch import Watch
-    from wigwag.sources.file import FileWatch
+    from wigwag.sources.disk.file import FileWatch
 
     StrPath: TypeAlias = str | os.PathLike[str]
 
@@ -62,7 +62,7 @@ def load_file(path: StrPath, **options: Unpack[LoadOptions]) -> FlagSet:
     >>> wigwag.load_file(path).boolean("new-ui", False)
     True
     """
-    from wigwag.sources.read import read
+    from wigwag.sources.disk.read import read
 
     name = os.fspath(path)
     return _parse(name, read(name, _largest(options)), None, options)
@@ -216,7 +216,7 @@ class WatchedFile:
     async def _follow(self) -> None:
         from wigwag.pipeline.parse import parsed
         from wigwag.pipeline.watch import Watch, WatchPolicy
-        from wigwag.sources import file
+        from wigwag.sources.disk import file
 
         spec = file.FileWatch(self.path, _largest(self._options))
         self._watch = Watch(spec, parsed(file.watch_file, self._parse), self._take, self._turned, WatchPolicy())

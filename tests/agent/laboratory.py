@@ -25,15 +25,16 @@ from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.pipeline.watch import WatchPolicy, closing
-from wigwag.sources import blob, grpc, http, kinds
+from wigwag.sources import kinds
 from wigwag.sources.builtin.grpc import grpc_watch
 from wigwag.sources.builtin.http import http_watch
+from wigwag.sources.remote import blob, grpc, http
 from wigwag.sources.source import Source
-from wigwag.wire.client.http1 import Limits
+from wigwag.wire.h1.client import Limits
 from wigwag.wire.http import Early, Handler, Reply, Request
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import Listener
-from wigwag.wire.server import Server, serve
+from wigwag.wire.server.listen import Listener
+from wigwag.wire.server.server import Server, serve
 
 if TYPE_CHECKING:
     from wigwag.sources.kind import Documents

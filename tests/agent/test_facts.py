@@ -27,7 +27,7 @@ from wigwag.pipeline.watch import WatchPolicy, closing
 from wigwag.serve.context import Enrichment
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
-from wigwag.serve.history import History
+from wigwag.serve.management.history import History
 from wigwag.serve.snapshot import Snapshot
 from wigwag.sources.source import Settings, Source
 from wigwag.wire.http import Request

@@ -16,7 +16,7 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import UNCHANGED, Restored, Unavailable, Wanted
 from wigwag.pipeline.status import Status
 from wigwag.pipeline.watch import WatchPolicy
-from wigwag.serve.metrics import Metrics
+from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.resolve import AGE, SNAPSHOT, Resolver
 from wigwag.sources.source import Source
 

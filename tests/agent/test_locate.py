@@ -21,7 +21,7 @@ from wigwag.errors import UsageError
 from wigwag.kube.errors import ApiError, Status
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import FEATURE_FLAG
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document

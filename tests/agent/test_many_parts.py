@@ -11,7 +11,7 @@ import pytest
 import wigwag
 from wigwag.agent.assemble import LARGE, Loader, assembler
 from wigwag.serve.feed import Feed
-from wigwag.serve.history import History
+from wigwag.serve.management.history import History
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.sync import AT_ONCE, chosen, document, written
 from wigwag.sources.document import Merged

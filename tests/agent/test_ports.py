@@ -30,8 +30,8 @@ from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.wire.http import Early, Handler, Reply, Request
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import Listener
-from wigwag.wire.server import Server, serve
+from wigwag.wire.server.listen import Listener
+from wigwag.wire.server.server import Server, serve
 
 BULK = "/ofrep/v1/evaluate/flags"
 RULES = [{"name": "robot", "certificates": ["CN=robot"], "selectors": ["flagSetId=a"]}]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.sources.blob_stores import Scripted, answer
 from wigwag.agent.options import AgentOptions
-from wigwag.cli.check_config import Options
+from wigwag.cli.commands.check_config import Options
 from wigwag.cli.main import main
 
 FLAG = {"state": "ENABLED", "variants": {"on": True}, "defaultVariant": "on"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wigwag.cli.completion import bash, commands, fish, spellings, zsh
+from wigwag.cli.commands.completion import bash, commands, fish, spellings, zsh
 from wigwag.cli.main import COMMANDS
 
 COMPLETE = """

@@ -10,7 +10,7 @@ import pytest
 
 from wigwag.cli.findings import FORMATS
 from wigwag.cli.main import main
-from wigwag.flags.catalogue import finding
+from wigwag.flags.checks.catalogue import finding
 
 DOCUMENT = """\
 flags:

@@ -25,8 +25,8 @@ from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2_grpc
 from tests.agent.process import TIMEOUT, AgentProcess, write
 from tests.clients.metrics import boolean_calls
 from tests.clients.old_python import announce, old_provider
-from wigwag.wire import frames
-from wigwag.wire.frames import HEAD
+from wigwag.wire.h2 import frames
+from wigwag.wire.h2.frames import HEAD
 
 EVERYTHING = [
     "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",

@@ -23,7 +23,7 @@ from tests.dflag.kubelet import Heard, Volume, becomes, until
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.notifiers import NotifierPool, NotifierQueue, Step
+from wigwag.dflag.notifying.notifiers import NotifierPool, NotifierQueue, Step
 from wigwag.dflag.values.kinds import Kind
 from wigwag.errors import UsageError
 

@@ -17,7 +17,7 @@ from tests.dflag.kubelet import becomes, until
 from tests.dflag.page.asking import OPEN, put
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.expiry import Expiry, seconds
+from wigwag.dflag.notifying.expiry import Expiry, seconds
 from wigwag.dflag.page.site import Site
 from wigwag.errors import UsageError
 

@@ -504,7 +504,7 @@ def test_a_notifier_that_blocks_or_raises_holds_up_no_swap(tmp_path: Path) -> No
 
 
 def test_no_inotify_left_is_no_reason_not_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wigwag.sources import notify
+    from wigwag.sources.disk import notify
 
     def none_left(heard: object) -> None:
         raise OSError(24, "Too many open files")

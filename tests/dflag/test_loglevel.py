@@ -10,7 +10,7 @@ import pytest
 
 from tests.dflag.kubelet import Volume, becomes
 from wigwag import dflag
-from wigwag.dflag.levels import VERBOSE, audible, level_of, name_of
+from wigwag.dflag.startup.levels import VERBOSE, audible, level_of, name_of
 from wigwag.errors import UsageError
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.dflag.kubelet import Heard, until
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
-from wigwag.dflag.notifiers import NotifierPool, NotifierQueue, Step
+from wigwag.dflag.notifying.notifiers import NotifierPool, NotifierQueue, Step
 from wigwag.errors import UsageError
 
 PATIENCE = 20.0

@@ -18,8 +18,8 @@ import pytest
 from tests.dflag.kubelet import Volume, becomes
 from wigwag import dflag
 from wigwag.dflag import Origin, ServiceOptions
-from wigwag.dflag.options import OPTIONS
 from wigwag.dflag.page.access import Access
+from wigwag.dflag.startup.options import OPTIONS
 from wigwag.errors import StartError, UsageError
 
 

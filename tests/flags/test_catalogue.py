@@ -9,7 +9,7 @@ import pytest
 from msgspec import UNSET
 
 import wigwag
-from wigwag.flags.catalogue import CATALOGUE, Effect
+from wigwag.flags.checks.catalogue import CATALOGUE, Effect
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 BETA = {"==": [{"var": "group"}, "beta"]}

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import wigwag
-from wigwag.flags.compile import Compiler
-from wigwag.flags.scope import ElementScope
+from wigwag.flags.rules.compile import Compiler
+from wigwag.flags.rules.scope import ElementScope
 
 DATA = Path(__file__).parent / "data" / "conformance"
 EXPECTED = ("value", "reason", "variant", "error", "metadata")

@@ -13,9 +13,9 @@ import wigwag
 from tests.flags.adversarial import CASES, MOST_BYTES, Case
 from wigwag import Limits
 from wigwag.errors import RuleError
-from wigwag.flags.cost import COSTS
-from wigwag.flags.operators.table import BUILDERS, functions
-from wigwag.flags.scope import LargeOperandError
+from wigwag.flags.rules.cost import COSTS
+from wigwag.flags.rules.operators.table import BUILDERS, functions
+from wigwag.flags.rules.scope import LargeOperandError
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 STEPS = Limits().steps

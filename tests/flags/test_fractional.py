@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.flags.test_rules import apply
 from tests.strategies import values
-from wigwag.flags.cbor import encode
-from wigwag.flags.operators.fractional import MAX_WEIGHT, hash_v2, to_shares
+from wigwag.flags.rules.cbor import encode
+from wigwag.flags.rules.operators.fractional import MAX_WEIGHT, hash_v2, to_shares
 
 HALVES = [["one", 50], ["two", 50]]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import wigwag
 from tests.flags.test_conformance import read
 from tests.strategies import flag, rules, values
-from wigwag.flags.operators.table import OPERATORS
+from wigwag.flags.rules.operators.table import OPERATORS
 
 GOOD = {"state": "ENABLED", "variants": {"red": 1, "blue": 2}, "defaultVariant": "red"}
 EMAIL = {"==": [{"var": "email"}, "a"]}

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wigwag
+from wigwag.flags.checks.positions import locate, steps
 from wigwag.flags.model import child
-from wigwag.flags.positions import locate, steps
 
 JSON = """{
   "flags": {

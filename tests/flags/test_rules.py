@@ -14,9 +14,9 @@ from hypothesis import given
 import wigwag
 from tests.strategies import contexts, rules
 from wigwag.errors import RuleError
-from wigwag.flags.compile import Compiler
 from wigwag.flags.evaluate import variant_name
 from wigwag.flags.model import Limits
+from wigwag.flags.rules.compile import Compiler
 
 DATA = Path(__file__).parent / "data"
 NOW = 1_700_000_000

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import contexts, numbers, scalars, texts, values
 from wigwag.errors import RuleError
-from wigwag.flags.compile import Compiler
 from wigwag.flags.model import Limits
-from wigwag.flags.scope import LargeOperandError
+from wigwag.flags.rules.compile import Compiler
+from wigwag.flags.rules.scope import LargeOperandError
 
 NOW = 1_700_000_000
 STEPS = Limits().steps

@@ -13,14 +13,14 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.sources.faulty import DROP, Asked, Server, serving, whole
 from wigwag.kube.client import Kube
-from wigwag.kube.config import Cluster, User
-from wigwag.kube.decode import END, Decode, plain
-from wigwag.kube.follow import watch_kube
+from wigwag.kube.config.cluster import Cluster, User
+from wigwag.kube.config.tls import ClusterTrust
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.kube.requests import KubeDeps
-from wigwag.kube.timing import WatchTiming
-from wigwag.kube.tls import ClusterTrust
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.decode import END, Decode, plain
+from wigwag.kube.watch.follow import watch_kube
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.watch import closing
 

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from wigwag.kube.asks import Ask
-from wigwag.kube.decode import END, Key, Lines, MalformedError, metadata_only, plain, read_page
 from wigwag.kube.errors import Status, read_status
-from wigwag.kube.faults import Fault, fault_of, refusal
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.reflector import Reflector
 from wigwag.kube.requests import Abilities
-from wigwag.kube.timing import WatchTiming
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.asks import Ask
+from wigwag.kube.watch.decode import END, Key, Lines, MalformedError, metadata_only, plain, read_page
+from wigwag.kube.watch.faults import Fault, fault_of, refusal
+from wigwag.kube.watch.reflector import Reflector
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import Unavailable, Unchanged
 
 SPEC = KubeWatch(CONFIG_MAP, "ns")

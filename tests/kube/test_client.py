@@ -16,11 +16,11 @@ from tests.pipeline.fakes import FakeClock
 from tests.sources.faulty import Authority, Server, serving, whole
 from tests.wire.served import LOOPS, run
 from wigwag.errors import UsageError
-from wigwag.kube.config import Plugin, User
+from wigwag.kube.config.cluster import Plugin, User
+from wigwag.kube.config.plugins import Credential
+from wigwag.kube.config.tls import ClusterTrust
 from wigwag.kube.errors import ApiError, read_status
 from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE_ACCOUNT, TOKEN_REVIEW, Kind
-from wigwag.kube.plugins import Credential
-from wigwag.kube.tls import ClusterTrust
 from wigwag.version import __version__
 from wigwag.wire.client.errors import FetchError, UnreachableError, UntrustedError
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.kube.config import Cluster, Plugin, User, choose
-from wigwag.kube.discover import find_cluster
-from wigwag.kube.kubeconfig import merged
-from wigwag.kube.tls import ClusterTrust
+from wigwag.kube.config.cluster import Cluster, Plugin, User, choose
+from wigwag.kube.config.discover import find_cluster
+from wigwag.kube.config.kubeconfig import merged
+from wigwag.kube.config.tls import ClusterTrust
 
 PEM = "-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 DATA = base64.b64encode(PEM.encode()).decode()

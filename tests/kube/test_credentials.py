@@ -14,9 +14,9 @@ import pytest
 
 from tests.pipeline.fakes import run
 from wigwag.errors import UsageError
-from wigwag.kube.config import Cluster, Plugin, User
-from wigwag.kube.credentials import Credentials
-from wigwag.kube.plugins import PluginError, read_credential, run_plugin
+from wigwag.kube.config.cluster import Cluster, Plugin, User
+from wigwag.kube.config.credentials import Credentials
+from wigwag.kube.config.plugins import PluginError, read_credential, run_plugin
 
 V1 = "client.authentication.k8s.io/v1"
 SERVER = "https://api.example"

@@ -9,9 +9,19 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from wigwag.kube import decode
-from wigwag.kube.decode import LAST_APPLIED, Change, Lines, MalformedError, Mark, Record, plain, read_event, read_page
 from wigwag.kube.errors import Status
+from wigwag.kube.watch import decode
+from wigwag.kube.watch.decode import (
+    LAST_APPLIED,
+    Change,
+    Lines,
+    MalformedError,
+    Mark,
+    Record,
+    plain,
+    read_event,
+    read_page,
+)
 from wigwag.sources.kubernetes.objects import decode_flag
 
 OBJECT = {"metadata": {"name": "a"}}

@@ -28,7 +28,7 @@ from tests.kube.api import (
 from tests.tunnel import Passing
 from tests.wire.served import LOOPS, run
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.kubernetes.objects import decode_flag
 

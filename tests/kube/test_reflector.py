@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from tests.kube.model import SPEC, State, World, contents
-from wigwag.kube.asks import Ask
-from wigwag.kube.decode import Change, Mark, Page, Record
 from wigwag.kube.errors import Status
-from wigwag.kube.faults import Fault, refusal
-from wigwag.kube.reflector import Reflector
 from wigwag.kube.requests import Abilities
-from wigwag.kube.timing import WatchTiming
+from wigwag.kube.watch.asks import Ask
+from wigwag.kube.watch.decode import Change, Mark, Page, Record
+from wigwag.kube.watch.faults import Fault, refusal
+from wigwag.kube.watch.reflector import Reflector
+from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
 SCHEDULES, BATCHES = 3000, 12
@@ -267,7 +267,7 @@ def test_pages_that_are_too_large_are_asked_for_in_smaller_ones() -> None:
 
 
 def test_a_list_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wigwag.kube.asks.MOST_PAGES", 3)
+    monkeypatch.setattr("wigwag.kube.watch.asks.MOST_PAGES", 3)
     driven = Driven()
     said: list[Any] = []
     for _ in range(4):

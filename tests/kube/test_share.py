@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
-from wigwag.kube.decode import plain
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.share import Shared
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.decode import plain
+from wigwag.kube.watch.share import Shared
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.kubernetes.objects import decode_flag

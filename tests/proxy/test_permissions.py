@@ -12,8 +12,8 @@ import pytest
 from tests.pipeline.fakes import FakeClock, run, settle
 from wigwag.proxy.permissions import Permissions
 from wigwag.sources.source import Source
-from wigwag.wire.board import Board, Posted
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.server.board import Board, Posted
 
 PERIOD = 240.0
 FLAG, OTHER = Source("team-a/checkout", "kubernetes"), Source("team-b/search", "kubernetes")

@@ -19,7 +19,7 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.document import Document
-from wigwag.sources.grpc import GrpcWatch, watch_grpc
+from wigwag.sources.remote.grpc import GrpcWatch, watch_grpc
 
 AGENTS, RESTARTS, FAILURES = 5, 3, 3
 PATIENCE = 60.0

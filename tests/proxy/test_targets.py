@@ -18,8 +18,8 @@ from wigwag.proxy.report import Report
 from wigwag.proxy.targets import Targets
 from wigwag.sources.document import Document
 from wigwag.sources.source import Settings, Source
-from wigwag.wire.board import Board
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.server.board import Board
 
 A, B, C = (Source(name, "file") for name in ("a", "b", "c"))
 

@@ -16,8 +16,8 @@ from tests.real.watching import Counting, Watching, kubeconfig
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.requests import Request
-from wigwag.kube.timing import WatchTiming
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.kubernetes.objects import decode_flag

@@ -13,17 +13,17 @@ from typing import Any, Self
 from tests.real.access import Access
 from tests.real.processes import until
 from wigwag.kube.client import Kube
-from wigwag.kube.decode import Decode, plain
-from wigwag.kube.discover import find_cluster
+from wigwag.kube.config.discover import find_cluster
 from wigwag.kube.errors import ApiError
-from wigwag.kube.follow import watch_kube
 from wigwag.kube.requests import STREAM, KubeDeps, Request
-from wigwag.kube.timing import WatchTiming
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.decode import Decode, plain
+from wigwag.kube.watch.follow import watch_kube
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.wire.client.client import Incoming
-from wigwag.wire.client.http1 import Limits
+from wigwag.wire.h1.client import Limits
 
 
 class Counting(Kube):

@@ -14,16 +14,16 @@ import pytest
 from tests.pipeline.fakes import run, settle
 from wigwag.errors import DocumentError, UsageError
 from wigwag.observe import Registry
-from wigwag.serve.access import Access, Policy
+from wigwag.serve.access.access import Access, Policy
+from wigwag.serve.access.cors import with_cors
+from wigwag.serve.access.held import Held
+from wigwag.serve.access.refusals import Refusals
+from wigwag.serve.access.throttle import Slots, Throttle
+from wigwag.serve.access.tokens import Proof, Rules, bearer, compile_rules, digest, read_rules, read_tokens
 from wigwag.serve.context import selector_of
-from wigwag.serve.cors import with_cors
-from wigwag.serve.held import Held
-from wigwag.serve.refusals import Refusals
-from wigwag.serve.throttle import Slots, Throttle
-from wigwag.serve.tokens import Proof, Rules, bearer, compile_rules, digest, read_rules, read_tokens
 from wigwag.wire.http import Answer, Handler, Headers, Peer, Reply, Request, Stream
-from wigwag.wire.identity import Identity, Kind
 from wigwag.wire.rpc import Call, Code, Method, RpcError
+from wigwag.wire.server.identity import Identity, Kind
 
 SECRET = "s3cret-of-team-a"
 A: dict[str, Any] = {"name": "team-a", "token": SECRET, "selectors": ["flagSetId=a"]}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.serve.capacity import divide, needed
+from wigwag.serve.face.capacity import divide, needed
 from wigwag.wire.limits import WireLimits
 
 

@@ -12,10 +12,10 @@ import pytest
 import wigwag
 from wigwag.observe import Registry
 from wigwag.serve.context import Enrichment
-from wigwag.serve.debug import Debug
 from wigwag.serve.feed import Feed
-from wigwag.serve.history import History
-from wigwag.serve.manage import Management
+from wigwag.serve.management.debug import Debug
+from wigwag.serve.management.history import History
+from wigwag.serve.management.manage import Management
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Peer, Reply, Request
 

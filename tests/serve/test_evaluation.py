@@ -20,7 +20,7 @@ from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
-from wigwag.serve.metrics import Metrics
+from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Request

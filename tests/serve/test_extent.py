@@ -14,7 +14,7 @@ from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import V1, Evaluation
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
-from wigwag.serve.metrics import Metrics
+from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import BULK, Ofrep
 from wigwag.serve.resolve import AGE, SNAPSHOT, Resolver
 from wigwag.serve.snapshot import Extent, Snapshot

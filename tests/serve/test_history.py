@@ -12,7 +12,7 @@ import pytest
 import wigwag
 from wigwag.errors import UsageError
 from wigwag.serve.feed import Feed
-from wigwag.serve.history import History
+from wigwag.serve.management.history import History
 from wigwag.serve.snapshot import Snapshot
 
 FLAG = {"state": "ENABLED", "variants": {"on": 1, "off": 0}, "defaultVariant": "off"}

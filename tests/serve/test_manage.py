@@ -11,9 +11,9 @@ import pytest
 import wigwag
 from wigwag.observe import Registry
 from wigwag.serve.context import Enrichment
-from wigwag.serve.debug import Debug
-from wigwag.serve.health import Health
-from wigwag.serve.manage import Management
+from wigwag.serve.management.debug import Debug
+from wigwag.serve.management.health import Health
+from wigwag.serve.management.manage import Management
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Peer, Reply, Request
 from wigwag.wire.rpc import Call, Code, RpcError

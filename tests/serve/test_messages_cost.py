@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from wigwag.serve.messages import read_resolve
-from wigwag.wire.protobuf import blob, text
-from wigwag.wire.struct import encode
+from wigwag.wire.rpcs.protobuf import blob, text
+from wigwag.wire.rpcs.struct import encode
 
 
 class Counted(bytes):

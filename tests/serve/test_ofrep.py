@@ -12,7 +12,7 @@ from tests.flags.test_conformance import evaluations, read
 from wigwag.serve.context import Enrichment
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
-from wigwag.serve.metrics import Metrics
+from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import MENDED_BYTES, EventStreams, Ofrep
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot

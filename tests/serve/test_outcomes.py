@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from wigwag.serve.metrics import Metrics
-from wigwag.serve.outcomes import NO_RPC, no_rpc, rpc_labels
-from wigwag.wire.dispatch import rpc_handler
-from wigwag.wire.envelope import wrap
+from wigwag.serve.management.metrics import Metrics
+from wigwag.serve.management.outcomes import NO_RPC, no_rpc, rpc_labels
 from wigwag.wire.http import Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
+from wigwag.wire.rpcs.dispatch import rpc_handler
+from wigwag.wire.rpcs.envelope import wrap
 
 PATH = b"/pkg.Service/Get"
 

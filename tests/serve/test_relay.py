@@ -14,9 +14,9 @@ from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2 as old_sync
 from tests.pipeline.fakes import run
 from wigwag.errors import UsageError
 from wigwag.serve.relay import Admit, Encode, Relay
-from wigwag.wire.board import Board, Posted
 from wigwag.wire.http import Request
 from wigwag.wire.rpc import Call, Code, RpcError
+from wigwag.wire.server.board import Board, Posted
 
 NEW, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 DOCUMENT = '{"flags": {"grün": {}}}'

@@ -19,7 +19,7 @@ import wigwag
 from tests.simulation.loop import VirtualLoop
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
-from wigwag.serve.metrics import Metrics
+from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.sync import Sync
 from wigwag.wire.http import Request

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.serve.throttle import Slots, Throttle, place
+from wigwag.serve.access.throttle import Slots, Throttle, place
 
 
 def test_a_burst_is_let_through_and_then_one_request_per_interval() -> None:

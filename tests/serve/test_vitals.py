@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wigwag.observe import Registry
-from wigwag.serve.vitals import vitals
+from wigwag.serve.management.vitals import vitals
 
 
 def told() -> dict[str, float]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
     from wigwag.wire.http import Early, Handler
-    from wigwag.wire.listen import Listener
+    from wigwag.wire.server.listen import Listener
 
 PORTS = {1: "evaluation", 2: "management", 3: "sync", 4: "ofrep"}
 MOST_SUBSCRIBERS = 6

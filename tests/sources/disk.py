@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.spec import UNCHANGED
-from wigwag.sources.directory import DirectoryWatch, watch_directory
-from wigwag.sources.file import FileWatch, watch_file
-from wigwag.sources.follow import FollowDeps
+from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
+from wigwag.sources.disk.file import FileWatch, watch_file
+from wigwag.sources.disk.follow import FollowDeps
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

@@ -25,7 +25,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.watch import closing
-from wigwag.sources.http import HttpDeps, HttpWatch, watch_http
+from wigwag.sources.remote.http import HttpDeps, HttpWatch, watch_http
 from wigwag.wire.client.addresses import Address
 
 FLAGS = b'{"flags":{}}'

@@ -13,8 +13,8 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2, sync_service_pb2_grpc
 
 from tests.wire.client.server import Scripted
-from wigwag.wire.envelope import wrap
-from wigwag.wire.protobuf import integer, text
+from wigwag.wire.rpcs.envelope import wrap
+from wigwag.wire.rpcs.protobuf import integer, text
 
 NEW, OLD = "/flagd.sync.v1.FlagSyncService/", "/sync.v1.FlagSyncService/"
 

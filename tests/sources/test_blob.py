@@ -17,8 +17,8 @@ from tests.clients.js_packages import announce, installed
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.blob_stores import AWS, Scripted, Store, answer, azure, gcs, s3
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
-from wigwag.sources.blob import BlobDeps, BlobWatch, told, watch_blob
 from wigwag.sources.document import Document
+from wigwag.sources.remote.blob import BlobDeps, BlobWatch, told, watch_blob
 
 FIRST, SECOND = b'{"flags": {}}', b'{"flags": {}, "metadata": {}}'
 

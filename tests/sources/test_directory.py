@@ -12,8 +12,8 @@ from tests.pipeline.fakes import run
 from tests.sources.disk import Mount, reading, replace, unprivileged
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
-from wigwag.sources.directory import DirectoryWatch, watch_directory
-from wigwag.sources.follow import FollowDeps, FollowTiming
+from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
+from wigwag.sources.disk.follow import FollowDeps, FollowTiming
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

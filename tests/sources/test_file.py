@@ -12,8 +12,8 @@ from tests.pipeline.fakes import run
 from tests.sources.disk import Mount, reading, replace, unprivileged
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Unavailable, Wanted
-from wigwag.sources.file import FileWatch, watch_file
-from wigwag.sources.follow import FollowTiming
+from wigwag.sources.disk.file import FileWatch, watch_file
+from wigwag.sources.disk.follow import FollowTiming
 
 QUEUE = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
 

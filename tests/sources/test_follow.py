@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tests.pipeline.fakes import FakeClock, run
 from tests.sources.disk import Reader, reading_stream
-from wigwag.sources.follow import FollowDeps, FollowTiming, Mark, follow
-from wigwag.sources.lookup import Lookup, chain
+from wigwag.sources.disk.follow import FollowDeps, FollowTiming, Mark, follow
+from wigwag.sources.disk.lookup import Lookup, chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

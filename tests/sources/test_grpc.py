@@ -23,11 +23,11 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Unavailable, Wanted, describe
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.document import Document
-from wigwag.sources.grpc import GrpcDeps, GrpcWatch, check, watch_grpc
+from wigwag.sources.remote.grpc import GrpcDeps, GrpcWatch, check, watch_grpc
 from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS
-from wigwag.wire.envelope import wrap
-from wigwag.wire.protobuf import fields, integer, text
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs.envelope import wrap
+from wigwag.wire.rpcs.protobuf import fields, integer, text
 
 WAITING = Unavailable("the server is connected, but has not sent a document yet")
 

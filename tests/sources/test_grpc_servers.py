@@ -19,7 +19,7 @@ from tests.sources.grpc_server import NEW, OLD, SyncServer
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.document import Document
-from wigwag.sources.grpc import GrpcWatch, watch_grpc
+from wigwag.sources.remote.grpc import GrpcWatch, watch_grpc
 from wigwag.wire.rpc import Code, RpcError
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}

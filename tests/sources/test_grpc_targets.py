@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wigwag.errors import UsageError
-from wigwag.sources.targets import check_authority, parse_target
+from wigwag.sources.remote.targets import check_authority, parse_target
 from wigwag.wire.client.http2_dial import Place
 
 GOOD: list[tuple[str, tuple[Place, ...], str]] = [

@@ -18,11 +18,11 @@ from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.http import HttpWatch, bounds, format_of, watch_http
-from wigwag.sources.oauth import OAuth
-from wigwag.sources.schedule import Schedule, fnv32a
-from wigwag.wire.client.http1 import Limits
+from wigwag.sources.remote.http import HttpWatch, bounds, format_of, watch_http
+from wigwag.sources.remote.oauth import OAuth
+from wigwag.sources.remote.schedule import Schedule, fnv32a
 from wigwag.wire.client.url import parse_url
+from wigwag.wire.h1.client import Limits
 
 
 def test_it_yields_the_document_at_once_news_when_they_come_and_otherwise_that_nothing_changed() -> None:

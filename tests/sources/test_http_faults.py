@@ -38,7 +38,7 @@ from tests.sources.faulty import (
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
 from wigwag.wire.client.addresses import Address
-from wigwag.wire.client.http1 import Limits
+from wigwag.wire.h1.client import Limits
 
 HASTY = Limits(head=2.0, total=2.0)
 SLOW = ("slow drip", "silence")

@@ -15,7 +15,7 @@ from tests.sources.faulty import FLAGS, Asked, Server, answer, redirect, serving
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
-from wigwag.sources.oauth import OAuth
+from wigwag.sources.remote.oauth import OAuth
 
 
 def grant(**more: Any) -> Any:

@@ -23,9 +23,15 @@ from wigwag.sources.source import Settings, Source, parse_sources
 PLUGINS = ("importlib.metadata",)
 """What is loaded to look for plug-ins."""
 EMPTY = b'{"flags": {}}'
-KINDS = ("wigwag.sources.http", "wigwag.sources.grpc", "wigwag.sources.blob", "wigwag.sources.oauth", "obstore")
+KINDS = (
+    "wigwag.sources.remote.http",
+    "wigwag.sources.remote.grpc",
+    "wigwag.sources.remote.blob",
+    "wigwag.sources.remote.oauth",
+    "obstore",
+)
 CONSUL = ("wigwag.sources.consul.keys", "wigwag.sources.consul.access", "wigwag.wire.client.client")
-KUBE = ("wigwag.kube.client", "wigwag.kube.follow", "wigwag.sources.kubernetes.objects")
+KUBE = ("wigwag.kube.client", "wigwag.kube.watch.follow", "wigwag.sources.kubernetes.objects")
 
 
 async def first(source: Source) -> Any:
@@ -106,7 +112,7 @@ asyncio.run(main())
 print(*sys.modules)
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "wigwag.sources.file" in output.split()
+    assert "wigwag.sources.disk.file" in output.split()
     assert {*KINDS, *CONSUL, *KUBE, *PLUGINS} & set(output.split()) == set()
 
 

@@ -18,10 +18,10 @@ import wigwag
 from tests.kube.api import bookmark, cluster, event, watch
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.errors import UsageError
-from wigwag.kube.decode import read_page
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.decode import read_page
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document

@@ -14,9 +14,9 @@ import pytest
 
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.disk import reading_stream
-from wigwag.sources.file import FileWatch, watch_file
-from wigwag.sources.follow import FollowDeps
-from wigwag.sources.notify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, Inotify, Notice, Notifier
+from wigwag.sources.disk.file import FileWatch, watch_file
+from wigwag.sources.disk.follow import FollowDeps
+from wigwag.sources.disk.notify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, Inotify, Notice, Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable

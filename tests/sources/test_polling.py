@@ -11,7 +11,7 @@ from tests.pipeline.fakes import FakeClock, run
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.polling import Answer, Times, format_of_media, poll
+from wigwag.sources.remote.polling import Answer, Times, format_of_media, poll
 
 BAD, GOOD = (Unavailable("no"), None), (Document(b"{}"), None)
 

@@ -18,7 +18,7 @@ from tests.telemetry.collector import grpc_collector
 from wigwag.courier import Courier
 from wigwag.errors import StartError
 from wigwag.observe import Counter, Registry
-from wigwag.serve.metrics import Metrics
+from wigwag.serve.management.metrics import Metrics
 from wigwag.telemetry.batches import Batches
 from wigwag.telemetry.deliver import Delivery, hush
 from wigwag.telemetry.exporters import metric_exporter, span_exporter

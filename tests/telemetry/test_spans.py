@@ -21,17 +21,17 @@ from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import Changes
 from wigwag.serve.feed import Feed
-from wigwag.serve.metrics import Metrics
+from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import Ofrep
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot
 from wigwag.telemetry.batches import sampler
 from wigwag.telemetry.parent import ROOT, parent
 from wigwag.telemetry.spans import LONGEST, Tracing
-from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.http import Reply, Request
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
+from wigwag.wire.rpcs.dispatch import rpc_handler
 
 FLAGS = {
     "flags": {

@@ -16,11 +16,11 @@ from urllib.parse import parse_qsl
 from google.protobuf import any_pb2, json_format
 
 from tests.wire.conformance_messages import PACKAGE, load
-from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.http import Handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, Methods, RpcError
-from wigwag.wire.server import Listener, serve
+from wigwag.wire.rpcs.dispatch import rpc_handler
+from wigwag.wire.server.server import Listener, serve
 from wigwag.wire.tls import Tls
 
 MESSAGES: dict[str, Any] = dict(load())

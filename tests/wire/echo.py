@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 
-from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.http import Answer, Handler, Headers, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
+from wigwag.wire.rpcs.dispatch import rpc_handler
 
 LIMIT = 4000
 DETAIL = ("pkg.Why", b"\x08\x01")

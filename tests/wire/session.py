@@ -8,11 +8,11 @@ import h2.config
 import h2.connection
 import h2.events
 
-from wigwag.wire.blocks import HeaderEncoder
-from wigwag.wire.frames import HEAD
+from wigwag.wire.h2.blocks import HeaderEncoder
+from wigwag.wire.h2.frames import HEAD
+from wigwag.wire.h2.server import Http2
+from wigwag.wire.h2.streams import Http2Stream
 from wigwag.wire.http import Answer, Peer, Reply, Request
-from wigwag.wire.http2 import Http2
-from wigwag.wire.http2_streams import Http2Stream
 from wigwag.wire.limits import WireLimits
 
 OK = Reply(200, ((b"content-type", b"text/plain"),), b"hello")

@@ -13,10 +13,10 @@ import pytest
 
 from tests.wire.served import LOOPS, connected, http1, run
 from tests.wire.test_tls import Authority, authority  # noqa: F401 - a fixture
-from wigwag.wire.admission import ADDRESS, PORT, Admission, Admitted
 from wigwag.wire.http import Answer, Reply, Request
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.server import Listener, serve
+from wigwag.wire.server.admission import ADDRESS, PORT, Admission, Admitted
+from wigwag.wire.server.server import Listener, serve
 
 HERE = [Listener(host="127.0.0.1")]
 

@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.echo import settled
-from wigwag.wire import frames as f
-from wigwag.wire.blocks import HeaderEncoder
-from wigwag.wire.dispatch import early, rpc_handler
-from wigwag.wire.envelope import unwrap_stream, wrap
-from wigwag.wire.frames import Code, frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.blocks import HeaderEncoder
+from wigwag.wire.h2.frames import Code, frame
+from wigwag.wire.h2.server import Http2
 from wigwag.wire.http import Peer, Reply, Request, Stream
-from wigwag.wire.http2 import Http2
-from wigwag.wire.incoming import Incoming
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Method, RpcError
+from wigwag.wire.rpcs.dispatch import early, rpc_handler
+from wigwag.wire.rpcs.envelope import unwrap_stream, wrap
+from wigwag.wire.rpcs.incoming import Incoming
 
 GRPC = b"application/grpc"
 

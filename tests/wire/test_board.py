@@ -11,14 +11,14 @@ import h2.events
 import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, run
-from wigwag.wire import envelope
-from wigwag.wire.board import Board, Posted
 from wigwag.wire.client.grpc import Channel, open_channel
 from wigwag.wire.client.http2_dial import Endpoint
-from wigwag.wire.dispatch import rpc_handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
-from wigwag.wire.server import Listener, Server, serve
+from wigwag.wire.rpcs import envelope
+from wigwag.wire.rpcs.dispatch import rpc_handler
+from wigwag.wire.server.board import Board, Posted
+from wigwag.wire.server.server import Listener, Server, serve
 
 WATCH = "/pkg.Service/Watch"
 GONE = RpcError(Code.UNAVAILABLE, "over")

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.echo import HANDLER, LIMIT, METHODS, post, reply, streamed
-from wigwag.wire.connect import unbase64
-from wigwag.wire.dispatch import rpc_handler
-from wigwag.wire.envelope import wrap
 from wigwag.wire.http import Request, parsed
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs.connect import unbase64
+from wigwag.wire.rpcs.dispatch import rpc_handler
+from wigwag.wire.rpcs.envelope import wrap
 
 JSON = b"application/json"
 STREAM = b"application/connect+json"

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.echo import HANDLER, LIMIT, METHODS, post, reply
-from wigwag.wire.dispatch import canonical, refusal, rpc_handler
-from wigwag.wire.envelope import too_large
 from wigwag.wire.http import Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.rpcs.dispatch import canonical, refusal, rpc_handler
+from wigwag.wire.rpcs.envelope import too_large
 
 ENVELOPED = [
     base + suffix

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.wire import envelope
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs import envelope
 
 LIMIT = 1000
 

@@ -7,8 +7,8 @@ from hyperframe.frame import Frame
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.wire import frames as f
-from wigwag.wire.frames import Code, LinkError
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.frames import Code, LinkError
 
 
 def parsed(data: bytes) -> Frame:

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.echo import DETAIL, HANDLER, LIMIT, post, reply, streamed
-from wigwag.wire.envelope import unwrap, wrap
-from wigwag.wire.grpc import percent_encode, seconds
 from wigwag.wire.http import Stream
-from wigwag.wire.protobuf import fields
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs.envelope import unwrap, wrap
+from wigwag.wire.rpcs.grpc import percent_encode, seconds
+from wigwag.wire.rpcs.protobuf import fields
 
 GRPC = b"application/grpc"
 

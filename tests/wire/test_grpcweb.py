@@ -7,9 +7,9 @@ from base64 import b64decode, b64encode
 import pytest
 
 from tests.wire.echo import post, reply, streamed
-from wigwag.wire.envelope import wrap
-from wigwag.wire.grpcweb import trailer_frame, unbase64
 from wigwag.wire.rpc import RpcError
+from wigwag.wire.rpcs.envelope import wrap
+from wigwag.wire.rpcs.grpcweb import trailer_frame, unbase64
 
 WEB = b"application/grpc-web"
 TEXT = b"application/grpc-web-text"

@@ -15,7 +15,7 @@ import pytest
 
 from tests.wire.served import LOOPS, run
 from wigwag.wire.http import Reply
-from wigwag.wire.server import Listener, serve
+from wigwag.wire.server.server import Listener, serve
 
 H2SPEC = os.environ.get("H2SPEC") or shutil.which("h2spec") or str(Path.home() / "go/bin/h2spec")
 

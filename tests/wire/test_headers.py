@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wigwag.wire.blocks import block
-from wigwag.wire.frames import Code, LinkError
-from wigwag.wire.headers import HeaderDecoder
-from wigwag.wire.heads import Head
+from wigwag.wire.h2.blocks import block
+from wigwag.wire.h2.frames import Code, LinkError
+from wigwag.wire.h2.heads import Head
+from wigwag.wire.h2.hpack import HeaderDecoder
 from wigwag.wire.limits import WireLimits
 
 LIMITS = WireLimits()

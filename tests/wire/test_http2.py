@@ -9,8 +9,8 @@ import h2.settings
 import pytest
 
 from tests.wire.session import HEADERS, OK, Session, frames, machine, taken
-from wigwag.wire import frames as f
-from wigwag.wire.frames import PREFACE, Code, frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.frames import PREFACE, Code, frame
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
 

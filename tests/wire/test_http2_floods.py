@@ -8,11 +8,11 @@ import pytest
 
 from tests.wire.session import OK, frames, machine, taken
 from tests.wire.test_http2 import BLOCK, GREETING
-from wigwag.wire import frames as f
-from wigwag.wire.frames import Code, frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.frames import Code, frame
+from wigwag.wire.h2.server import Http2
+from wigwag.wire.h2.streams import Http2Stream
 from wigwag.wire.http import Reply
-from wigwag.wire.http2 import Http2
-from wigwag.wire.http2_streams import Http2Stream
 from wigwag.wire.limits import WireLimits
 
 OPEN = f.END_HEADERS

@@ -10,9 +10,9 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wigwag.wire import protobuf
 from wigwag.wire.http import MOST_PARAMETERS, parsed
 from wigwag.wire.rpc import Code
+from wigwag.wire.rpcs import protobuf
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 

@@ -14,12 +14,12 @@ import h2.events
 import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
-from wigwag.wire.connection import Connection, Host
-from wigwag.wire.frames import Code
+from wigwag.wire.h2.frames import Code
 from wigwag.wire.http import Answer, Handler, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.server import Listener, serve
-from wigwag.wire.shared import Shared
+from wigwag.wire.server.connection import Connection, Host
+from wigwag.wire.server.server import Listener, serve
+from wigwag.wire.server.shared import Shared
 
 HERE = [Listener(host="127.0.0.1")]
 OK = Reply(200, (), b"hello")

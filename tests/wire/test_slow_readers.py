@@ -13,14 +13,14 @@ from tests.wire.served import run
 from tests.wire.session import frames
 from tests.wire.test_http2 import BLOCK, GREETING
 from tests.wire.test_turns import Wire
-from wigwag.wire import frames as f
-from wigwag.wire.board import Board, Posted
-from wigwag.wire.connection import Connection, Host
-from wigwag.wire.frames import Code, Setting, frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.frames import Code, Setting, frame
 from wigwag.wire.http import Answer, Broadcast, Handler, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.retained import Retained
-from wigwag.wire.shared import Shared
+from wigwag.wire.server.board import Board, Posted
+from wigwag.wire.server.connection import Connection, Host
+from wigwag.wire.server.retained import Retained
+from wigwag.wire.server.shared import Shared
 
 MB = 1 << 20
 LIMITS = WireLimits()

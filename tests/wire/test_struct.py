@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from wigwag.wire import struct
-from wigwag.wire.protobuf import MalformedError, blob, double, integer, text
+from wigwag.wire.rpcs import struct
+from wigwag.wire.rpcs.protobuf import MalformedError, blob, double, integer, text
 
 scalars = st.one_of(
     st.none(),

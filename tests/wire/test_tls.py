@@ -18,8 +18,8 @@ from cryptography.x509.oid import NameOID
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
 from wigwag.errors import StartError
 from wigwag.wire.http import Answer, Reply, Request
-from wigwag.wire.listen import Listener
-from wigwag.wire.server import serve
+from wigwag.wire.server.listen import Listener
+from wigwag.wire.server.server import serve
 from wigwag.wire.tls import Tls, context
 
 Key = ec.EllipticCurvePrivateKey

@@ -14,15 +14,15 @@ import pytest
 from tests.wire.served import LOOPS, http1, run
 from tests.wire.session import frames
 from tests.wire.test_http2 import BLOCK, GREETING
-from wigwag.wire import frames as f
-from wigwag.wire.connection import PIECE, Connection, Host
-from wigwag.wire.frames import frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.frames import frame
 from wigwag.wire.http import Reply, Request
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import Listener
-from wigwag.wire.server import serve
-from wigwag.wire.shared import Shared
-from wigwag.wire.turns import BUDGET, PERIOD, SLICE, Share, Turns
+from wigwag.wire.server.connection import PIECE, Connection, Host
+from wigwag.wire.server.listen import Listener
+from wigwag.wire.server.server import serve
+from wigwag.wire.server.shared import Shared
+from wigwag.wire.server.turns import BUDGET, PERIOD, SLICE, Share, Turns
 
 GET = b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n"
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from tests.wire.session import HEADERS, Session, machine
 from tests.wire.test_http1 import GET, POST, Client
 from tests.wire.test_http2 import BLOCK, GREETING
-from wigwag.wire import frames as f
-from wigwag.wire.frames import frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.frames import frame
+from wigwag.wire.h2.server import Http2
 from wigwag.wire.http import Reply, Request
-from wigwag.wire.http2 import Http2
 
 kinds = st.integers(0, 11)
 ids = st.sampled_from([0, 1, 2, 3, 5, 7, 9, 101, f.MAX_WINDOW])

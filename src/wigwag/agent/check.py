@@ -16,7 +16,7 @@ from wigwag.agent.facts import FACTS, Facts, watch_facts
 from wigwag.agent.freshness import too_strict
 from wigwag.agent.locate import documents
 from wigwag.errors import DocumentError, UsageError
-from wigwag.flags.lint import lint_documents
+from wigwag.flags.checks.lint import lint_documents
 from wigwag.flags.model import Limits
 from wigwag.kube.hub import Hub
 from wigwag.pipeline.clock import Clock, LoopClock

@@ -11,14 +11,14 @@ from time import time
 from typing import TYPE_CHECKING
 
 from wigwag.pipeline.watch import WatchPolicy
-from wigwag.serve.capacity import open_files
+from wigwag.serve.face.capacity import open_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.agent.facts import Stream
     from wigwag.agent.state.directory import StateDir
-    from wigwag.serve.opening import Serve
+    from wigwag.serve.face.ports import Serve
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
 

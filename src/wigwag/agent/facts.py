@@ -109,7 +109,7 @@ def combined(parts: Iterable[Facts]) -> dict[str, Any]:
 
 async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) -> Stream:
     """A volume is there before the pod starts, or never; without one, the API server or the environment is asked."""
-    from wigwag.sources.directory import DirectoryWatch, watch_directory
+    from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 
     if not Path(source.address).is_dir():  # noqa: ASYNC240 - once, and local
         known = pod_facts({}, environment)

@@ -18,13 +18,13 @@ from wigwag.agent.telemetry import settings_of
 from wigwag.agent.tenancy import check_rules, policy_of
 from wigwag.errors import DocumentError, StartError
 from wigwag.pipeline.spec import describe
-from wigwag.serve.cors import listed_by
-from wigwag.serve.opening import Port, read_tls, why
+from wigwag.serve.access.cors import listed_by
+from wigwag.serve.face.ports import Port, read_tls, why
 from wigwag.telemetry.files import read_files
 from wigwag.telemetry.start import equipped
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import bind, unix_socket
+from wigwag.wire.server.listen import bind, unix_socket
 from wigwag.wire.tls import context
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from wigwag.agent.options import AgentOptions
     from wigwag.sources.source import Source
-    from wigwag.wire.listen import Listener
+    from wigwag.wire.server.listen import Listener
 
     Remark = Callable[[str], object]
 

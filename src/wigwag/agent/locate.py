@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from wigwag.agent.options import AgentOptions
     from wigwag.kube.hub import Hub
+    from wigwag.sources.disk.notify import Notifier
     from wigwag.sources.kind import Documents
     from wigwag.sources.merge import Merger
-    from wigwag.sources.notify import Notifier
 
     Names: TypeAlias = tuple[str, ...]
     """Names of FeatureFlags, each with its namespace; later ones win."""
@@ -256,7 +256,7 @@ async def _named(source: Source, hub: Hub, environment: Mapping[str, str]) -> As
 
 async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIterator[Told | Unavailable | Unchanged]:
     from wigwag.agent.ownpod import namespace_of
-    from wigwag.sources.directory import DirectoryWatch, watch_directory
+    from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 
     async with closing(watch_directory(DirectoryWatch(folder, _LARGEST))) as stream:
         async for item in stream:

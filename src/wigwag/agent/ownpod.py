@@ -18,9 +18,9 @@ from msgspec import Struct
 
 from wigwag.agent.podinfo import LONGEST_VALUE, ZONE, attribute
 from wigwag.errors import UsageError, WigwagError
-from wigwag.kube.discover import find_cluster, in_a_pod
+from wigwag.kube.config.discover import find_cluster, in_a_pod
 from wigwag.kube.kinds import NODE, POD
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wigwag.serve.access.cors import with_cors
 from wigwag.serve.context import Enrichment
-from wigwag.serve.cors import with_cors
-from wigwag.serve.debug import Debug
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import Changes
-from wigwag.serve.health import Health
-from wigwag.serve.manage import Management
+from wigwag.serve.face.ports import Port, management_tls, read_tls
+from wigwag.serve.management.debug import Debug
+from wigwag.serve.management.health import Health
+from wigwag.serve.management.manage import Management
+from wigwag.serve.management.outcomes import rpc_labels
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
-from wigwag.serve.opening import Port, management_tls, read_tls
-from wigwag.serve.outcomes import rpc_labels
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.sync import Sync, selection
 from wigwag.sources.source import DEMO
-from wigwag.wire.dispatch import early, rpc_handler
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import Listener
+from wigwag.wire.rpcs.dispatch import early, rpc_handler
+from wigwag.wire.server.listen import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.report import Report
     from wigwag.agent.tenancy import Tenancy
-    from wigwag.serve.capacity import Capacity
+    from wigwag.serve.face.capacity import Capacity
     from wigwag.serve.feed import Feed
-    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.management.metrics import Metrics
     from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
     from wigwag.wire.tls import Tls

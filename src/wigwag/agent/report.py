@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wigwag.flags.findings import layer_problems
+from wigwag.flags.checks.findings import layer_problems
 from wigwag.observe import Gauge
 
 if TYPE_CHECKING:

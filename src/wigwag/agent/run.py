@@ -23,29 +23,29 @@ from wigwag.kube.hub import Hub
 from wigwag.observe import set_up_logging
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
-from wigwag.serve.capacity import connection_metrics, divide, needed, raise_open_files
+from wigwag.serve.face.capacity import connection_metrics, divide, needed, raise_open_files
+from wigwag.serve.face.ports import Opening, protection
+from wigwag.serve.face.process import run_until_told, settle
 from wigwag.serve.feed import Feed
-from wigwag.serve.history import History
-from wigwag.serve.metrics import Metrics
-from wigwag.serve.opening import Opening, protection
-from wigwag.serve.process import run_until_told, settle
+from wigwag.serve.management.history import History
+from wigwag.serve.management.metrics import Metrics
+from wigwag.serve.management.vitals import vitals
 from wigwag.serve.snapshot import Snapshot
-from wigwag.serve.vitals import vitals
+from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import prepare
-from wigwag.sources.notify import Notifier
 from wigwag.sources.source import DEMO
 from wigwag.version import __version__
-from wigwag.wire.server import serve
-from wigwag.wire.shared import Shared
+from wigwag.wire.server.server import serve
+from wigwag.wire.server.shared import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from wigwag.agent.facts import Value
     from wigwag.agent.options import AgentOptions
-    from wigwag.serve.opening import Port
+    from wigwag.serve.face.ports import Port
     from wigwag.sources.source import Source
-    from wigwag.wire.server import Server
+    from wigwag.wire.server.server import Server
 
 MANAGEMENT = "management"
 """The port that asks for no token: probes and metrics have none."""

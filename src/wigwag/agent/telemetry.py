@@ -10,7 +10,7 @@ from wigwag.telemetry.start import Telemetry, start
 
 if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
-    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.management.metrics import Metrics
     from wigwag.telemetry.settings import Settings
 
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.observe import Registry
     from wigwag.pipeline.spec import Unavailable, Unchanged
-    from wigwag.serve.access import Access, Policy
-    from wigwag.serve.tokens import Draft, Rules
-    from wigwag.sources.notify import Notifier
+    from wigwag.serve.access.access import Access, Policy
+    from wigwag.serve.access.tokens import Draft, Rules
+    from wigwag.sources.disk.notify import Notifier
     from wigwag.wire.http import Handler
     from wigwag.wire.rpc import Call, Methods
 
@@ -89,8 +89,8 @@ class Tenancy:
             )
 
     def _guard(self, policy: Policy, registry: Registry) -> None:
-        from wigwag.serve.access import Access, Policy
-        from wigwag.serve.refusals import Refusals
+        from wigwag.serve.access.access import Access, Policy
+        from wigwag.serve.access.refusals import Refusals
 
         refusals = Refusals(registry)
         self.access = Access(policy, refusals)
@@ -153,8 +153,8 @@ def policy_of(options: AgentOptions) -> Policy | None:
         raise UsageError("--rate-burst needs --rate-limit")
     if not (rate or streams or options.auth_tokens or options.require_selector):
         return None
-    from wigwag.serve.access import Policy
-    from wigwag.serve.throttle import Slots, Throttle
+    from wigwag.serve.access.access import Policy
+    from wigwag.serve.access.throttle import Slots, Throttle
 
     return Policy(
         known=bool(options.auth_tokens),
@@ -166,7 +166,7 @@ def policy_of(options: AgentOptions) -> Policy | None:
 
 def assemble(values: Mapping[AccessFile, Value]) -> Loaded:
     """Put the tokens that are in files into the rules."""
-    from wigwag.serve.tokens import Draft, compile_rules
+    from wigwag.serve.access.tokens import Draft, compile_rules
 
     drafts = [draft for value in values.values() for draft in value if isinstance(draft, Draft)]
     (rules,) = (file for file in values if not file.name)
@@ -188,7 +188,7 @@ def check_rules(path: str) -> None:
 
 
 def _looked(file: AccessFile) -> Value:
-    from wigwag.sources.read import read
+    from wigwag.sources.disk.read import read
 
     try:
         return _read(file, read(file.path, file.most))
@@ -206,14 +206,14 @@ async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
 
 
 def _contents(file: AccessFile, notifier: Notifier | None) -> AsyncIterator[bytes | Unavailable | Unchanged]:
-    from wigwag.sources.file import FileWatch, watch_file
-    from wigwag.sources.follow import FollowDeps
+    from wigwag.sources.disk.file import FileWatch, watch_file
+    from wigwag.sources.disk.follow import FollowDeps
 
     return watch_file(FileWatch(file.path, file.most), FollowDeps(notifier=notifier))
 
 
 def _read(file: AccessFile, content: bytes) -> Value:
-    from wigwag.serve.tokens import read_rules, read_tokens
+    from wigwag.serve.access.tokens import read_rules, read_tokens
 
     return read_tokens(content) if file.name else read_rules(content)
 

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from wigwag.errors import UsageError
-from wigwag.flags.suggest import closest
 from wigwag.options import long_name
+from wigwag.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from wigwag.cli.terminal import styled
-from wigwag.flags.catalogue import CATALOGUE
+from wigwag.flags.checks.catalogue import CATALOGUE
 from wigwag.version import __version__
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def _options(command: Any, parsed: argparse.Namespace) -> Any:
 
 def module_of(command: str) -> Any:
     """Return the module of a command."""
-    return import_module(f"wigwag.cli.{command.replace('-', '_')}")
+    return import_module(f"wigwag.cli.commands.{command.replace('-', '_')}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -118,7 +118,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 def usage(command: str, record: type) -> str:
     """Return the first line of a command's help: its arguments, and that there are options.
 
-    >>> from wigwag.cli.eval import Options
+    >>> from wigwag.cli.commands.eval import Options
     >>> usage("eval", Options)
     'wigwag eval [OPTION]... SOURCE [KEY]'
     """

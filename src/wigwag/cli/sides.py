@@ -135,9 +135,9 @@ async def _first(source: Source) -> Side:
 async def _ask(name: str) -> tuple[Dumped, ...]:
     """Ask an agent for the flags of a snapshot; without a name, for those in force."""
     from wigwag.wire.client.client import Client
-    from wigwag.wire.client.http1 import Call, Limits
     from wigwag.wire.client.proxies import Proxies
     from wigwag.wire.client.url import parse_url
+    from wigwag.wire.h1.client import Call, Limits
 
     host, snapshot = _agent(name)
     url = parse_url(f"http://{host}/debug/flags?format=sources&snapshot={quote(snapshot, safe='')}")

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.frontends.arguments import add_to
-    from wigwag.dflag.levels import loglevel, loglevels
-    from wigwag.dflag.load import load_environment, load_files, load_texts
-    from wigwag.dflag.options import ServiceOptions
     from wigwag.dflag.origin import LAST_WRITER, PRECEDENCE, Held, Origin
-    from wigwag.dflag.page.server import PageServer
+    from wigwag.dflag.page.serving.server import PageServer
     from wigwag.dflag.page.site import Access, Site
-    from wigwag.dflag.serving import install, service
     from wigwag.dflag.snapshot import Snapshot
+    from wigwag.dflag.startup.levels import loglevel, loglevels
+    from wigwag.dflag.startup.load import load_environment, load_files, load_texts
+    from wigwag.dflag.startup.options import ServiceOptions
+    from wigwag.dflag.startup.serving import install, service
     from wigwag.dflag.unbound import new
     from wigwag.dflag.updating.begin import setup, watching
     from wigwag.dflag.updating.places import Directory
@@ -86,16 +86,16 @@ _HOMES = {
     "wigwag.dflag.flag": "DynFlag",
     "wigwag.dflag.flagset": "FlagSet",
     "wigwag.dflag.frontends.arguments": "add_to",
-    "wigwag.dflag.levels": "loglevel loglevels",
-    "wigwag.dflag.load": "load_environment load_files load_texts",
-    "wigwag.dflag.options": "ServiceOptions",
+    "wigwag.dflag.startup.levels": "loglevel loglevels",
+    "wigwag.dflag.startup.load": "load_environment load_files load_texts",
+    "wigwag.dflag.startup.options": "ServiceOptions",
     "wigwag.dflag.origin": "LAST_WRITER PRECEDENCE Held Origin",
-    "wigwag.dflag.page.server": "PageServer",
+    "wigwag.dflag.page.serving.server": "PageServer",
     "wigwag.dflag.page.site": "Access Site",
     "wigwag.dflag.updating.places": "Directory",
     "wigwag.dflag.updating.plan": "Problem",
     "wigwag.dflag.updating.policy": "Policy",
-    "wigwag.dflag.serving": "install service",
+    "wigwag.dflag.startup.serving": "install service",
     "wigwag.dflag.snapshot": "Snapshot",
     "wigwag.dflag.unbound": "new",
     "wigwag.dflag.updating.updater": "Updater",

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
-from wigwag.dflag.notify import ChangeEvent
+from wigwag.dflag.notifying.notify import ChangeEvent
 from wigwag.dflag.origin import HIDDEN, Held, Origin, Slot
 from wigwag.dflag.snapshot import pinned_for
 from wigwag.dflag.values import validators
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.notify import How, Subscription
+    from wigwag.dflag.notifying.notify import How, Subscription
     from wigwag.dflag.traits import Traits
     from wigwag.dflag.values.kinds import Kind
 
@@ -181,13 +181,13 @@ class DynFlag(Generic[T]):
 
     def changes(self) -> AsyncIterator[T]:
         """Yield the value of now, and then each that follows; one that comes too fast for the reader may be skipped."""
-        from wigwag.dflag.waiting import changes
+        from wigwag.dflag.notifying.waiting import changes
 
         return changes(self)
 
     async def wait_for(self, wanted: Callable[[T], bool]) -> T:
         """Wait until it holds a value of which this is true, and return that."""
-        from wigwag.dflag.waiting import wait_for
+        from wigwag.dflag.notifying.waiting import wait_for
 
         return await wait_for(self, wanted)
 

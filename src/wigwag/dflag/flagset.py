@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from wigwag.dflag.checksum import Which
-    from wigwag.dflag.expiry import Ttl
-    from wigwag.dflag.notify import How, Subscription
+    from wigwag.dflag.notifying.expiry import Ttl
+    from wigwag.dflag.notifying.notify import How, Subscription
     from wigwag.dflag.values.kinds import Kind
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.dflag import fork
-from wigwag.dflag.expiry import Expiry, Ttl, seconds
-from wigwag.dflag.notifiers import NotifierPool
-from wigwag.dflag.notify import ChangeEvent
+from wigwag.dflag.notifying.expiry import Expiry, Ttl, seconds
+from wigwag.dflag.notifying.notifiers import NotifierPool
+from wigwag.dflag.notifying.notify import ChangeEvent
 from wigwag.dflag.origin import PRECEDENCE, Origin, Slot, ranked
 from wigwag.dflag.store import Put, Store
 from wigwag.errors import FlagError

@@ -22,16 +22,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wigwag.dflag import news
 from wigwag.dflag.checks import Check, newly_broken, refusal
 from wigwag.dflag.fork import catch_up
-from wigwag.dflag.notifiers import Step
+from wigwag.dflag.notifying import news
+from wigwag.dflag.notifying.notifiers import Step
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
 from wigwag.dflag.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
-    from wigwag.dflag.notify import ChangeEvent
+    from wigwag.dflag.notifying.notify import ChangeEvent
 
 _PATIENCE = 1.0
 """Seconds that a fork waits for a commit to end; one that takes longer is in a validator of the user."""

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw, Struct
 
 from wigwag.errors import DocumentError
-from wigwag.flags import refs, store, written
+from wigwag.flags import store, written
 from wigwag.flags.flag import Options
 from wigwag.flags.model import Fractional
+from wigwag.flags.rules import refs
 from wigwag.flags.written import Eras, canonical, exact
 
 if TYPE_CHECKING:

@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import Struct
 
 from wigwag.errors import RuleError, UsageError
-from wigwag.flags.coerce import describe, json_notation
-from wigwag.flags.cost import deep_cost
 from wigwag.flags.model import (
     DEFAULT,
     DISABLED,
@@ -29,14 +27,16 @@ from wigwag.flags.model import (
     FlagType,
     Resolution,
 )
-from wigwag.flags.scope import LargeOperandError, Run
+from wigwag.flags.rules.coerce import describe, json_notation
+from wigwag.flags.rules.cost import deep_cost
+from wigwag.flags.rules.scope import LargeOperandError, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.flags.compile import Program
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json, Numbers
+    from wigwag.flags.rules.compile import Program
 
 TYPES = get_args(FlagType)
 _NO_CONTEXT: dict[str, Json] = {}

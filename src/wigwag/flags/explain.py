@@ -13,21 +13,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.errors import DocumentError, RuleError
-from wigwag.flags.coerce import describe
-from wigwag.flags.compile import Program, failing
-from wigwag.flags.cost import deep_cost
 from wigwag.flags.evaluate import conclude, tabulate
 from wigwag.flags.model import Resolution, child
-from wigwag.flags.operators.fractional import examine
-from wigwag.flags.refs import REF
+from wigwag.flags.rules.coerce import describe
+from wigwag.flags.rules.compile import Program, failing
+from wigwag.flags.rules.cost import deep_cost
+from wigwag.flags.rules.operators.fractional import examine
+from wigwag.flags.rules.refs import REF
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from wigwag.flags.compile import Path, Site
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json
-    from wigwag.flags.scope import Fn, Run, Scope
+    from wigwag.flags.rules.compile import Path, Site
+    from wigwag.flags.rules.scope import Fn, Run, Scope
 
 MOST_STEPS = 10_000
 MOST_ELEMENTS = 20

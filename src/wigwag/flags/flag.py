@@ -15,10 +15,10 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
-from wigwag.flags import refs
-from wigwag.flags.compile import Compiler, Program, failing
 from wigwag.flags.document import Definition, decode
 from wigwag.flags.model import Finding, Fractional, Limits, Numbers, child, render
+from wigwag.flags.rules import refs
+from wigwag.flags.rules.compile import Compiler, Program, failing
 
 if TYPE_CHECKING:
     from wigwag.flags.evaluate import Table

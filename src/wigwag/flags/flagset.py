@@ -12,10 +12,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from wigwag.errors import UsageError
-from wigwag.flags.delta import changed
+from wigwag.flags.checks.findings import layer_problems
+from wigwag.flags.diff.delta import changed
 from wigwag.flags.digests import Digests
 from wigwag.flags.evaluate import TYPES, Budget, conclude, not_found, tabulate
-from wigwag.flags.findings import layer_problems
 from wigwag.flags.selector import Selector
 
 if TYPE_CHECKING:

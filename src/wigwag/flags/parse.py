@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags import document as documents
-from wigwag.flags.catalogue import finding
+from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
+from wigwag.flags.checks.schema import rule_errors
 from wigwag.flags.document import Definition
 from wigwag.flags.flag import Flag, Options, Setting
-from wigwag.flags.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
 from wigwag.flags.model import Finding, child
-from wigwag.flags.schema import rule_errors
-from wigwag.flags.suggest import closest
+from wigwag.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

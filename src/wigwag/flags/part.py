@@ -14,8 +14,8 @@ from msgspec import Raw
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
-from wigwag.flags import refs
 from wigwag.flags.document import duplicates, read
+from wigwag.flags.rules import refs
 from wigwag.flags.selector import FLAG_SET
 
 if TYPE_CHECKING:

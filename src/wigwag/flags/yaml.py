@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wigwag.errors import DocumentError
-from wigwag.flags.coerce import kind_of
+from wigwag.flags.rules.coerce import kind_of
 from wigwag.yaml import Bounds, load
 
 if TYPE_CHECKING:

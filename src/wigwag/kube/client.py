@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wigwag.kube.kinds import Kind
-    from wigwag.kube.watchspec import Query
+    from wigwag.kube.watch.spec import Query
     from wigwag.wire.client.client import Reply
 
 Object: TypeAlias = dict[str, Any]

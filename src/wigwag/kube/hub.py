@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from wigwag.kube.client import Kube
-    from wigwag.kube.decode import Decode
-    from wigwag.kube.reflector import Item
-    from wigwag.kube.share import Shared
-    from wigwag.kube.watchspec import KubeWatch
+    from wigwag.kube.watch.decode import Decode
+    from wigwag.kube.watch.reflector import Item
+    from wigwag.kube.watch.share import Shared
+    from wigwag.kube.watch.spec import KubeWatch
 
 T = TypeVar("T")
 
@@ -36,14 +36,14 @@ class Follow(Protocol):
 def connect(environment: Mapping[str, str] = os.environ) -> Kube:
     """Make a client of the API server that KUBECONFIG or the pod names; `UsageError` if there is none."""
     from wigwag.kube.client import Kube
-    from wigwag.kube.discover import find_cluster
+    from wigwag.kube.config.discover import find_cluster
 
     return Kube(find_cluster(environment))
 
 
 async def alone(spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
     """Watch with a client of its own."""
-    from wigwag.kube.follow import watch_kube
+    from wigwag.kube.watch.follow import watch_kube
 
     kube = connect()
     try:
@@ -86,7 +86,7 @@ class Hub:
 
     async def watch(self, spec: KubeWatch, decode: Decode[T], /) -> AsyncIterator[Item[T]]:
         """Watch together with all who want the same, decoded in the same way."""
-        from wigwag.kube.share import Shared  # a process that watches nothing does not need it
+        from wigwag.kube.watch.share import Shared  # a process that watches nothing does not need it
 
         await self._running.wait()
         assert self._group is not None
@@ -103,6 +103,6 @@ class Hub:
         return self._group.create_task(work)
 
     def _open(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
-        from wigwag.kube.follow import watch_kube
+        from wigwag.kube.watch.follow import watch_kube
 
         return watch_kube(self.kube, spec, decode)

@@ -17,25 +17,25 @@ from time import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-from wigwag.kube.credentials import Credentials
+from wigwag.kube.config.credentials import Credentials
+from wigwag.kube.config.plugins import Credential, run_plugin
 from wigwag.kube.errors import ApiError, read_status
-from wigwag.kube.plugins import Credential, run_plugin
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.version import __version__
 from wigwag.wire.client.addresses import Resolve, resolve
 from wigwag.wire.client.client import Client, Incoming, Reply
 from wigwag.wire.client.errors import FetchError
-from wigwag.wire.client.http1 import Call, Limits
 from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.url import Url, parse_url
+from wigwag.wire.h1.client import Call, Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
-    from wigwag.kube.config import Cluster, Plugin
-    from wigwag.kube.credentials import Proof
-    from wigwag.kube.tls import ClusterTrust
-    from wigwag.kube.watchspec import Query
+    from wigwag.kube.config.cluster import Cluster, Plugin
+    from wigwag.kube.config.credentials import Proof
+    from wigwag.kube.config.tls import ClusterTrust
+    from wigwag.kube.watch.spec import Query
 
 JSON = "application/json"
 LARGEST = 64 << 20

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Protocol
 from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock
-from wigwag.wire.board import Board, Branch
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.server.board import Board, Branch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ import msgspec
 
 from wigwag.loglimit import LogLimiter
 from wigwag.observe import Gauge
-from wigwag.serve.local import LOCAL_ONLY, why_not_local
+from wigwag.serve.access.local import LOCAL_ONLY, why_not_local
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wigwag.observe import Registry
     from wigwag.pipeline.status import Status
     from wigwag.proxy.targets import Targets
-    from wigwag.serve.manage import Page
+    from wigwag.serve.management.manage import Page
     from wigwag.sources.source import Source
     from wigwag.wire.http import Headers, Request
 

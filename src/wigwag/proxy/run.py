@@ -17,22 +17,22 @@ from wigwag.proxy.permissions import Permissions
 from wigwag.proxy.report import Report
 from wigwag.proxy.selectors import Selectors
 from wigwag.proxy.targets import Targets
-from wigwag.serve.capacity import connection_metrics, divide, needed, open_files, raise_open_files
-from wigwag.serve.health import Health
-from wigwag.serve.manage import Management
-from wigwag.serve.opening import Opening, Port, management_tls, protection, read_tls
-from wigwag.serve.process import run_until_told
+from wigwag.serve.face.capacity import connection_metrics, divide, needed, open_files, raise_open_files
+from wigwag.serve.face.ports import Opening, Port, management_tls, protection, read_tls
+from wigwag.serve.face.process import run_until_told
+from wigwag.serve.management.health import Health
+from wigwag.serve.management.manage import Management
+from wigwag.serve.management.vitals import vitals
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.relay import Relay
-from wigwag.serve.vitals import vitals
+from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents
-from wigwag.sources.notify import Notifier
 from wigwag.version import __version__
-from wigwag.wire.dispatch import early, rpc_handler
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import Listener
-from wigwag.wire.server import serve
-from wigwag.wire.shared import Shared
+from wigwag.wire.rpcs.dispatch import early, rpc_handler
+from wigwag.wire.server.listen import Listener
+from wigwag.wire.server.server import serve
+from wigwag.wire.server.shared import Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from wigwag.proxy.permissions import Reviewer
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
-    from wigwag.wire.server import Server
+    from wigwag.wire.server.server import Server
 
 GRACE_SECONDS = 5.0
 BODY_BYTES = 64 * 1024

@@ -23,8 +23,8 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.proxy.documents import check
 from wigwag.serve.feed import stopping
-from wigwag.wire.board import Board
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.server.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,7 +14,7 @@ from wigwag.wire.rpc import Code, RpcError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from wigwag.serve.history import History
+    from wigwag.serve.management.history import History
     from wigwag.serve.snapshot import Snapshot
 
 FOREVER = 86400.0

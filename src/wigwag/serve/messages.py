@@ -12,10 +12,10 @@ import msgspec
 
 from wigwag.flags.document import duplicates
 from wigwag.jsontext import decode_request
-from wigwag.wire.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, read_varint, text
 from wigwag.wire.rpc import Code, RpcError
-from wigwag.wire.struct import decode as decode_struct
-from wigwag.wire.struct import encode as encode_struct
+from wigwag.wire.rpcs.protobuf import BYTES, blob, boolean, double, fields, integer, read_text, read_varint, text
+from wigwag.wire.rpcs.struct import decode as decode_struct
+from wigwag.wire.rpcs.struct import encode as encode_struct
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

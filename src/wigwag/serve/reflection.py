@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from wigwag.wire.protobuf import BYTES, blob, fields, integer, read_text, text
 from wigwag.wire.rpc import Code, Method
+from wigwag.wire.rpcs.protobuf import BYTES, blob, fields, integer, read_text, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator, Mapping

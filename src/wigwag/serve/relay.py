@@ -16,8 +16,8 @@ from wigwag.errors import UsageError
 from wigwag.serve import messages
 from wigwag.serve.context import SELECTOR
 from wigwag.serve.sync import OLD, PATIENCE, SERVICE
-from wigwag.wire.board import Board, Posted
 from wigwag.wire.rpc import Code, Method, RpcError
+from wigwag.wire.server.board import Board, Posted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wigwag.flags.evaluate import Budget
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import FlagType, Resolution
-    from wigwag.serve.metrics import Recorder
+    from wigwag.serve.management.metrics import Recorder
     from wigwag.serve.snapshot import Snapshot
 
 SNAPSHOT, AGE = "wigwag.snapshot", "wigwag.age"

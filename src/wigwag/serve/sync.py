@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.flag import Flag
     from wigwag.serve.feed import Feed
-    from wigwag.serve.metrics import Metrics
+    from wigwag.serve.management.metrics import Metrics
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.rpc import Call, ServerStream
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from wigwag.kube.hub import Hub
     from wigwag.pipeline.spec import Unavailable, Unchanged
+    from wigwag.sources.disk.notify import Notifier
     from wigwag.sources.document import AnyDocument
     from wigwag.sources.fields import Fields
-    from wigwag.sources.notify import Notifier
     from wigwag.sources.source import Source
     from wigwag.sources.uris import UriAddress
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from wigwag.kube.hub import Hub
+    from wigwag.sources.disk.notify import Notifier
     from wigwag.sources.kind import Documents, SourceKind
-    from wigwag.sources.notify import Notifier
     from wigwag.sources.source import Source
 
 BUILT_IN: tuple[SourceKind, ...] = (

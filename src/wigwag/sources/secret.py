@@ -7,7 +7,7 @@ a file holds is in no error and in no log.
 from __future__ import annotations
 
 from wigwag.errors import UsageError
-from wigwag.sources.read import read
+from wigwag.sources.disk.read import read
 
 _LARGEST = 64 << 10
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
     from wigwag.flags.model import Resolution
-    from wigwag.serve.metrics import Recorder
+    from wigwag.serve.management.metrics import Recorder
     from wigwag.wire.http import Handler, Request
     from wigwag.wire.rpc import Call, Method, Methods, Unary
 

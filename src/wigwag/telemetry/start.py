@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from wigwag.observe import Registry
     from wigwag.pipeline.clock import Clock
-    from wigwag.serve.metrics import Recorder
+    from wigwag.serve.management.metrics import Recorder
     from wigwag.telemetry.batches import Batches
     from wigwag.telemetry.push import Push
     from wigwag.telemetry.settings import Settings

@@ -16,10 +16,10 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from wigwag.wire.board import Frame, Posted
-    from wigwag.wire.identity import Identity
-    from wigwag.wire.incoming import Incoming
     from wigwag.wire.rpc import RpcError
+    from wigwag.wire.rpcs.incoming import Incoming
+    from wigwag.wire.server.board import Frame, Posted
+    from wigwag.wire.server.identity import Identity
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, in order, repeated where they were repeated."""

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from wigwag.errors import StartError
 from wigwag.loglimit import LogLimiter
-from wigwag.wire.identity import Identity
+from wigwag.wire.server.identity import Identity
 
 if TYPE_CHECKING:
     from ssl import SSLContext, SSLObject

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.dflag.page.head import parse_head
 from wigwag.dflag.page.messages import HttpError
+from wigwag.dflag.page.serving.head import parse_head
 
 GOOD = b"PUT /flags/gr%C3%B6%C3%9Fe?validate_only=1 HTTP/1.1\r\nHost: a\r\nX: 1\r\nx:  2 \r\nContent-Length: 12"
 
@@ -60,7 +60,7 @@ def test_a_bad_one_is_refused(data: bytes, status: int) -> None:
 def test_blanks_cost_no_more_than_their_number() -> None:
     """In a process of its own, because a pattern that tries every way cannot be interrupted."""
     code = """
-from wigwag.dflag.page.head import parse_head
+from wigwag.dflag.page.serving.head import parse_head
 from wigwag.dflag.page.messages import HttpError
 for blank in (b" ", b"\\t", b" \\t"):
     many = blank * (16384 // len(blank))

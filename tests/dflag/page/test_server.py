@@ -19,10 +19,10 @@ import pytest
 from tests.dflag.kubelet import until
 from tests.dflag.page.asking import OPEN
 from wigwag import dflag
-from wigwag.dflag.page.conversation import GoneError, Inbox, converse
-from wigwag.dflag.page.listener import Listener
 from wigwag.dflag.page.messages import HttpError, Limits
-from wigwag.dflag.page.server import PageServer
+from wigwag.dflag.page.serving.conversation import GoneError, Inbox, converse
+from wigwag.dflag.page.serving.listener import Listener
+from wigwag.dflag.page.serving.server import PageServer
 from wigwag.dflag.page.site import Site
 from wigwag.errors import StartError, UsageError
 

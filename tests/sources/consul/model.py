@@ -19,7 +19,7 @@ from wigwag.sources.consul.access import Access
 from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.wire.client.client import Reply
 from wigwag.wire.client.errors import SlowError, UnreachableError
-from wigwag.wire.client.http1 import Call, Limits
+from wigwag.wire.h1.client import Call, Limits
 
 OK, DOWN, LEADERLESS, DENIED, DEAF = "ok", "down", "leaderless", "denied", "deaf"
 

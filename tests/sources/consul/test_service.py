@@ -14,7 +14,7 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.consul.access import Access
 from wigwag.sources.consul.service import Health, ServiceWatch, watch_service
 from wigwag.wire.client.client import Reply
-from wigwag.wire.client.http1 import Call
+from wigwag.wire.h1.client import Call
 
 SPEC = ServiceWatch(Access(), "web")
 

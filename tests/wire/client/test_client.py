@@ -37,9 +37,9 @@ from wigwag.wire.client.errors import (
     UnreachableError,
     UntrustedError,
 )
-from wigwag.wire.client.http1 import Call, Limits
 from wigwag.wire.client.tls import Trust
 from wigwag.wire.client.url import parse_url
+from wigwag.wire.h1.client import Call, Limits
 
 loops = pytest.mark.parametrize("loop", LOOPS)
 

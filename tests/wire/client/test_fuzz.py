@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.client.peer import ASK, Got, client, taken
-from wigwag.wire import frames as f
-from wigwag.wire.blocks import block
 from wigwag.wire.client.grpc_answer import Reception
-from wigwag.wire.client.http2 import Http2Client
-from wigwag.wire.client.http2_answers import LINK_GRANT
-from wigwag.wire.client.http2_streams import GRANT, Receiver
-from wigwag.wire.envelope import wrap
-from wigwag.wire.frames import frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.blocks import block
+from wigwag.wire.h2.client import Http2Client
+from wigwag.wire.h2.client_answers import LINK_GRANT
+from wigwag.wire.h2.client_streams import GRANT, Receiver
+from wigwag.wire.h2.frames import frame
+from wigwag.wire.rpcs.envelope import wrap
 
 GREETING = f.settings({})
 HEAD = block(200, ((b"content-type", b"application/grpc"),))

@@ -22,13 +22,13 @@ from tests.wire.served import LOOPS, run
 from wigwag.wire.client.grpc import Answers, Channel, open_channel
 from wigwag.wire.client.http2_dial import Endpoint, Place
 from wigwag.wire.client.http2_link import KeepAlive
-from wigwag.wire.dispatch import rpc_handler
-from wigwag.wire.envelope import wrap
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.listen import Listener
 from wigwag.wire.rpc import Call, Code, Method, RpcError
-from wigwag.wire.server import serve
+from wigwag.wire.rpcs.dispatch import rpc_handler
+from wigwag.wire.rpcs.envelope import wrap
+from wigwag.wire.server.listen import Listener
+from wigwag.wire.server.server import serve
 from wigwag.wire.tls import Tls
 
 LARGE = 20 << 20

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from wigwag.wire.client.decode import PIECE
 from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS, Reception
-from wigwag.wire.client.http2_streams import GRANT, Broken
-from wigwag.wire.envelope import wrap
-from wigwag.wire.grpc import percent_encode
+from wigwag.wire.h2.client_streams import GRANT, Broken
 from wigwag.wire.http import Headers
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs.envelope import wrap
+from wigwag.wire.rpcs.grpc import percent_encode
 
 GRPC: Headers = ((b"content-type", b"application/grpc+proto"),)
 GZIP: Headers = (*GRPC, (b"grpc-encoding", b"gzip"))

@@ -9,12 +9,12 @@ import pytest
 
 from tests.wire.client.peer import ASK, Got, Session, client, taken
 from tests.wire.session import frames
-from wigwag.wire import frames as f
-from wigwag.wire.blocks import block
-from wigwag.wire.client.http2 import Http2Client
-from wigwag.wire.client.http2_answers import LINK_GRANT
-from wigwag.wire.client.http2_streams import GRANT
-from wigwag.wire.frames import Code, frame
+from wigwag.wire.h2 import frames as f
+from wigwag.wire.h2.blocks import block
+from wigwag.wire.h2.client import Http2Client
+from wigwag.wire.h2.client_answers import LINK_GRANT
+from wigwag.wire.h2.client_streams import GRANT
+from wigwag.wire.h2.frames import Code, frame
 from wigwag.wire.http import Headers
 from wigwag.wire.limits import WireLimits
 

@@ -15,8 +15,8 @@ from wigwag.errors import UsageError, WigwagError
 from wigwag.wire.client.addresses import Address, in_turns, link_local
 from wigwag.wire.client.decode import PIECE, decoder
 from wigwag.wire.client.errors import BrokenError, FetchError, OversizeError
-from wigwag.wire.client.http1 import Answer, Limits
 from wigwag.wire.client.url import parse_url
+from wigwag.wire.h1.client import Answer, Limits
 
 SIZED = b"HTTP/1.1 200 OK\r\nETag: x\r\nContent-Length: 10\r\n\r\n0123456789"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n0123\r\n6;a=b\r\n456789\r\n0\r\nX: y\r\n\r\n"

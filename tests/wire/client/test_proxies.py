@@ -14,11 +14,11 @@ from tests.wire.served import LOOPS, run
 from wigwag.errors import UsageError
 from wigwag.wire.client.client import Client
 from wigwag.wire.client.errors import BrokenError, ForbiddenError, UnreachableError
-from wigwag.wire.client.http1 import Call
 from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.redirects import elsewhere, fetch_following
 from wigwag.wire.client.tls import Trust
 from wigwag.wire.client.url import parse_url
+from wigwag.wire.h1.client import Call
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -15,7 +15,7 @@ from msgspec import Raw
 from wigwag.errors import DocumentError, StateError, UsageError
 from wigwag.flags import written
 from wigwag.flags.document import decode
-from wigwag.flags.refs import REF, reference
+from wigwag.flags.rules.refs import REF, reference
 from wigwag.flags.written import Eras, write
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.dflag.updating.places import Names, check_documents
 from wigwag.kube.kinds import CONFIG_MAP, check_name
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -17,8 +17,8 @@ from msgspec import MsgspecError
 from wigwag.dflag.updating.contents import MOST_KEYS
 from wigwag.errors import WigwagError
 from wigwag.kube.client import Kube
-from wigwag.kube.discover import find_cluster
-from wigwag.kube.follow import watch_kube
+from wigwag.kube.config.discover import find_cluster
+from wigwag.kube.watch.follow import watch_kube
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing, first
 from wigwag.sources.kubernetes.objects import decode_config_map
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from wigwag.dflag.cluster.configmap import ConfigMap
     from wigwag.dflag.updating.contents import Contents
-    from wigwag.kube.decode import Key
-    from wigwag.kube.reflector import Item
+    from wigwag.kube.watch.decode import Key
+    from wigwag.kube.watch.reflector import Item
 
     Held: TypeAlias = dict[str, bytes] | Unavailable
 log = logging.getLogger("wigwag.dflag")

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from wigwag.dflag.frontends.clicklike import declared, slot, variables
 from wigwag.dflag.frontends.given import Given, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
-from wigwag.dflag.levels import loglevel
-from wigwag.dflag.options import HIGHEST_PORT, OPTIONS, given
+from wigwag.dflag.startup.levels import loglevel
+from wigwag.dflag.startup.options import HIGHEST_PORT, OPTIONS, given
 from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
 
@@ -31,7 +31,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.options import Sort
+    from wigwag.dflag.startup.options import Sort
 
 Declared: TypeAlias = tuple[list[str], dict[str, Any]]
 """What an option is called, and all else about it."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.page import html, metrics, openapi
+from wigwag.dflag.page import metrics, openapi
 from wigwag.dflag.page.access import Access, check_host
 from wigwag.dflag.page.effect import Changer
 from wigwag.dflag.page.listing import read_filter
@@ -32,7 +32,8 @@ from wigwag.dflag.page.messages import (
 )
 from wigwag.dflag.page.routes import WRITES, Operation, Route, route
 from wigwag.dflag.page.state import Camera
-from wigwag.dflag.page.view import View, wants_html
+from wigwag.dflag.page.view import html
+from wigwag.dflag.page.view.view import View, wants_html
 from wigwag.dflag.page.writing import Writing
 from wigwag.dflag.values.numerals import shown
 

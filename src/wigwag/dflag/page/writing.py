@@ -9,9 +9,9 @@ from urllib.parse import quote
 from wigwag.dflag.page.access import check_origin
 from wigwag.dflag.page.change import FORM, media_type, read_change, read_query, read_switches
 from wigwag.dflag.page.messages import HTML, HttpError, Response, answer_json, answer_text
-from wigwag.dflag.page.panel import Notice
 from wigwag.dflag.page.routes import Operation
-from wigwag.dflag.page.view import wants_html
+from wigwag.dflag.page.view.panel import Notice
+from wigwag.dflag.page.view.view import wants_html
 from wigwag.dflag.values.numerals import shown
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.page.effect import Changer, Effect
     from wigwag.dflag.page.messages import Limits, Request
     from wigwag.dflag.page.routes import Route
-    from wigwag.dflag.page.view import View
+    from wigwag.dflag.page.view.view import View
 
 log = logging.getLogger("wigwag.dflag.page")
 _LONGEST_REASON = 300

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from wigwag.dflag.updating.contents import MOST_KEYS, Unreadable
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
-from wigwag.sources.directory import beneath, lookups_of
-from wigwag.sources.follow import SWAPPED, FollowDeps, FollowTiming, Mark, follow
-from wigwag.sources.lookup import EVERY, Lookup
-from wigwag.sources.read import FLAGS, read, too_large
+from wigwag.sources.disk.directory import beneath, lookups_of
+from wigwag.sources.disk.follow import SWAPPED, FollowDeps, FollowTiming, Mark, follow
+from wigwag.sources.disk.lookup import EVERY, Lookup
+from wigwag.sources.disk.read import FLAGS, read, too_large
 
 if TYPE_CHECKING:
     from wigwag.dflag.updating.contents import Contents

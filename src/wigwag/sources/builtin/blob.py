@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
-    from wigwag.sources.blob import BlobWatch, watch_blob
+    from wigwag.sources.remote.blob import BlobWatch, watch_blob
 
     settings = source.settings
     return watch_blob(BlobWatch(source.address, settings.interval, settings.seed, settings.most, settings.cert_path))
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
-    from wigwag.sources.blob_place import locate
+    from wigwag.sources.remote.blob_place import locate
 
     if find_spec("obstore") is None:
         raise UsageError("blob stores need an extra; install wigwag[blob]")

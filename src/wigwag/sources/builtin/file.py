@@ -21,9 +21,9 @@ def _parse(uri: str) -> UriAddress:
 async def _watch(source: Source, shared: SharedClients) -> Documents:
     from wigwag.flags.document import format_of
     from wigwag.pipeline.watch import closing
+    from wigwag.sources.disk.file import FileWatch, watch_file
+    from wigwag.sources.disk.follow import FollowDeps
     from wigwag.sources.document import Document
-    from wigwag.sources.file import FileWatch, watch_file
-    from wigwag.sources.follow import FollowDeps
 
     spec = FileWatch(source.address, source.settings.most, root=source.settings.root)
     kind = format_of(source.name)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from wigwag.sources.fields import Fields
-    from wigwag.sources.grpc import GrpcWatch
     from wigwag.sources.kind import Documents, SharedClients, Warn
+    from wigwag.sources.remote.grpc import GrpcWatch
     from wigwag.sources.source import Source
 
 _FORM = "grpc://HOST:PORT"
@@ -24,7 +24,7 @@ _SECRET = re.compile(r"(?!(?:unix|unix-abstract|uds):)(?:(?:\w+:/{0,3})?[^/]*@|[
 
 def grpc_watch(source: Source) -> GrpcWatch:
     """Return what a source of this kind watches."""
-    from wigwag.sources.grpc import GrpcWatch
+    from wigwag.sources.remote.grpc import GrpcWatch
 
     settings = source.settings
     return GrpcWatch(
@@ -40,13 +40,13 @@ def grpc_watch(source: Source) -> GrpcWatch:
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
-    from wigwag.sources.grpc import watch_grpc
+    from wigwag.sources.remote.grpc import watch_grpc
 
     return watch_grpc(grpc_watch(source))
 
 
 def _prepare(source: Source, _warn: Warn, _environment: Mapping[str, str]) -> None:
-    from wigwag.sources.grpc import check
+    from wigwag.sources.remote.grpc import check
 
     check(grpc_watch(source))
 

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
     from wigwag.sources.fields import Fields
     from wigwag.sources.fields import OAuth as OAuthFields
-    from wigwag.sources.http import HttpWatch
     from wigwag.sources.kind import Documents, SharedClients
-    from wigwag.sources.oauth import OAuth
+    from wigwag.sources.remote.http import HttpWatch
+    from wigwag.sources.remote.oauth import OAuth
     from wigwag.sources.source import Source
     from wigwag.sources.uris import UriAddress
 
 
 def http_watch(source: Source) -> HttpWatch:
     """Return what a source of this kind watches; `UsageError` if it never could."""
-    from wigwag.sources.http import HttpWatch
+    from wigwag.sources.remote.http import HttpWatch
 
     settings = source.settings
     return HttpWatch(
@@ -42,14 +42,14 @@ def http_watch(source: Source) -> HttpWatch:
 
 
 def _oauth(fields: OAuthFields) -> OAuth:
-    from wigwag.sources.oauth import OAuth
+    from wigwag.sources.remote.oauth import OAuth
 
     oauth = OAuth(fields.client_id, fields.client_secret, fields.token_url, fields.folder)
     return replace(oauth, reload_delay=fields.reload_delay) if fields.reload_delay else oauth
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
-    from wigwag.sources.http import watch_http
+    from wigwag.sources.remote.http import watch_http
 
     return watch_http(http_watch(source))
 

@@ -12,11 +12,11 @@ from urllib.parse import quote, urlencode
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.sources.consul.query import LONGEST_WAIT, WAIT
-from wigwag.sources.read import read
+from wigwag.sources.disk.read import read
 from wigwag.version import __version__
-from wigwag.wire.client.http1 import Fields, check_fields
 from wigwag.wire.client.tls import Trust
 from wigwag.wire.client.url import Url, parse_url
+from wigwag.wire.h1.client import Fields, check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -22,8 +22,8 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.sources.consul.access import RefusedError, index_of
 from wigwag.sources.consul.query import Cursor, QueryTiming, Question
 from wigwag.wire.client.client import Client, Reply
-from wigwag.wire.client.http1 import Call, Limits
 from wigwag.wire.client.proxies import Proxies
+from wigwag.wire.h1.client import Call, Limits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -25,8 +25,8 @@ from wigwag.sources.merge import Merger
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from wigwag.kube.decode import Decode, Key
     from wigwag.kube.hub import Follow
+    from wigwag.kube.watch.decode import Decode, Key
     from wigwag.sources.document import AnyDocument
     from wigwag.sources.kubernetes.place import ObjectsAddress
 

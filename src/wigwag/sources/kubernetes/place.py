@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from wigwag.errors import UsageError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.watchspec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.sources.kubernetes.names import CONFIG, FLAGS
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from wigwag.wire.client import addresses
 from wigwag.wire.client.addresses import anywhere
 from wigwag.wire.client.decode import decoder
 from wigwag.wire.client.errors import BrokenError, SlowError
-from wigwag.wire.client.http1 import Answer, Call, Fields, Limits, oversize
 from wigwag.wire.client.link import Dialler, Link, rendered
 from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.tls import Contexts, Trust
+from wigwag.wire.h1.client import Answer, Call, Fields, Limits, oversize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

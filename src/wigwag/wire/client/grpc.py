@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Self
 
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.version import __version__
-from wigwag.wire import envelope
 from wigwag.wire.client.grpc_answer import Reception
 from wigwag.wire.client.http2_dial import Endpoint, dialled
 from wigwag.wire.client.http2_link import KeepAlive, Link
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs import envelope
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

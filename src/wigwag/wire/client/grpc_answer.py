@@ -15,18 +15,18 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
-from wigwag.wire import envelope
 from wigwag.wire.client.decode import PIECE, Inflate
-from wigwag.wire.client.http2_control import readable
-from wigwag.wire.client.http2_streams import GRANT
-from wigwag.wire.envelope import COMPRESSED, PREFIX
-from wigwag.wire.frames import Code as Http2Code
+from wigwag.wire.h2.client_control import readable
+from wigwag.wire.h2.client_streams import GRANT
+from wigwag.wire.h2.frames import Code as Http2Code
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs import envelope
+from wigwag.wire.rpcs.envelope import COMPRESSED, PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wigwag.wire.client.http2_streams import Broken
+    from wigwag.wire.h2.client_streams import Broken
     from wigwag.wire.http import Headers
 
 Fields: TypeAlias = dict[bytes, bytes]

@@ -12,7 +12,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from wigwag.wire.client.http2 import CLIENT_LIMITS, Http2Client
+from wigwag.wire.h2.client import CLIENT_LIMITS, Http2Client
 
 if TYPE_CHECKING:
     from collections.abc import Callable

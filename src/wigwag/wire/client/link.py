@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wigwag.errors import UsageError
 from wigwag.wire.client.addresses import Resolve, anywhere, dial
 from wigwag.wire.client.errors import ForbiddenError, SlowError, UnreachableError, broken, unreachable, untrusted
-from wigwag.wire.client.http1 import Answer, Call, Limits, render
+from wigwag.wire.h1.client import Answer, Call, Limits, render
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -18,7 +18,7 @@ from wigwag.wire.client.errors import BrokenError, ForbiddenError
 
 if TYPE_CHECKING:
     from wigwag.wire.client.client import Client, Reply
-    from wigwag.wire.client.http1 import Call
+    from wigwag.wire.h1.client import Call
 
 MOST = 10
 STATUSES = (301, 302, 303, 307, 308)

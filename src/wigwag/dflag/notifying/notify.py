@@ -1,0 +1,211 @@
+"""Telling who wants to know: notifiers that are called with the old and the new value.
+
+    thread   (the default) by a thread of the crew, so that a slow one holds up nobody else
+    sync     by whoever made the change, before he goes on
+    async    in an event loop, one call after the other; every coroutine function is called so
+
+Each gets every change, in order, once; unless it was set to an equal value, which is no change. One that raises is
+logged and counted, and called again the next time. Somebody who presses Ctrl-C in the middle of a `sync` one means the
+program: that is passed on, after the others have been called.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections import deque
+from threading import Lock, current_thread, main_thread
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+from wigwag.dflag.notifying.notifiers import BACKLOG, NotifierPool, NotifierQueue, Step, push
+from wigwag.errors import UsageError
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Task
+    from collections.abc import Awaitable, Callable
+    from typing import Self
+
+How: TypeAlias = Literal["thread", "sync", "async"]
+log = logging.getLogger("wigwag.dflag")
+
+
+class Subscription:
+    """One notifier. `cancel` it to hear no more; as a context manager, it does so at the end of the block."""
+
+    def __init__(self, event: ChangeEvent, callback: Callable[[Any, Any], object], how: How, always: bool) -> None:
+        self._event, self.callback, self.how, self.always = event, callback, how, always
+        self.errors = 0
+        """How often it has raised."""
+
+    def cancel(self) -> None:
+        """Hear no more. What waits to be called already may still be."""
+        self._event.remove(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.cancel()
+
+    def call(self, step: Step) -> None:
+        """Call it, whatever comes of it."""
+        if step.equal and not self.always:
+            return
+        try:
+            self.callback(step.old, step.new)
+        except BaseException as error:  # a notifier may fail in any way; the flag and the others live on
+            if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
+                raise
+            self.failed(error)
+
+    def renew(self) -> bool:
+        """Have locks that nobody holds, in a process that was just forked; False: it cannot be called there."""
+        return True
+
+    def failed(self, error: BaseException) -> None:
+        """Log and count a failure; of a secret flag, without words that may hold its value."""
+        self.errors += 1
+        self._event.failed()
+        name = getattr(self.callback, "__qualname__", repr(self.callback))
+        told = None if self._event.secret else error
+        log.error("%s: the notifier %s raised %s", self._event.name, name, type(error).__name__, exc_info=told)
+
+
+class AsyncSubscription(Subscription):
+    """One notifier in an event loop, with what waits for it."""
+
+    def __init__(
+        self, event: ChangeEvent, callback: Callable[[Any, Any], Any], always: bool, loop: AbstractEventLoop
+    ) -> None:
+        super().__init__(event, callback, "async", always)
+        self._loop, self._steps, self._guard = loop, deque[Step](), Lock()
+        self._task: Task[None] | None = None
+
+    def send(self, step: Step) -> None:
+        """Have it called in its loop; a loop that is closed ends the subscription."""
+        if step.equal and not self.always:
+            return
+        with self._guard:
+            push(self._steps, step, BACKLOG)
+        try:
+            self._loop.call_soon_threadsafe(self._wake)
+        except RuntimeError:
+            self.cancel()
+
+    def renew(self) -> bool:
+        """A loop that runs, runs in the parent; waking it from here would wake it there."""
+        self._guard = Lock()
+        return not self._loop.is_running()
+
+    def _wake(self) -> None:
+        if self._task is None and self._steps:
+            self._task = self._loop.create_task(self._run(), name=f"dflag notifier of {self._event.name}")
+
+    async def _run(self) -> None:
+        try:
+            while self._steps:
+                await self._called(self._steps[0])
+                with self._guard:
+                    self._steps.popleft()
+        finally:
+            self._task = None
+
+    async def _called(self, step: Step) -> None:
+        """Call it. That it was cancelled is a failure like any other, if nobody has asked this task to end."""
+        from asyncio import CancelledError
+
+        try:
+            await cast("Awaitable[object]", self.callback(step.old, step.new))
+        except (CancelledError, Exception) as error:
+            if self._task is not None and self._task.cancelling():
+                raise
+            self.failed(error)
+
+
+class ChangeEvent:
+    """The notifiers of a flag, or of a flag set. They are replaced and never changed, so ringing needs no lock."""
+
+    def __init__(
+        self, name: str, notifiers: Callable[[], NotifierPool], failed: Callable[[], None], secret: bool = False
+    ) -> None:
+        self.name, self.secret, self.failed = name, secret, failed
+        self._notifiers = notifiers
+        self._queue = NotifierQueue(self._call)
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._guard = Lock()
+
+    def add(
+        self, callback: Callable[[Any, Any], object], how: How | None, loop: AbstractEventLoop | None, always: bool
+    ) -> Subscription:
+        """Add a notifier."""
+        if how is None:
+            how = "async" if _is_async(callback) else "thread"
+        if how not in ("thread", "sync", "async"):
+            raise UsageError(f"a notifier is called by thread, sync or async, not {how!r}")
+        if how != "async" and _is_async(callback):
+            raise UsageError(f"a coroutine function is awaited in a loop: leave out how={how!r}, or say 'async'")
+        found = (
+            AsyncSubscription(self, callback, always, loop or _running_loop())
+            if how == "async"
+            else Subscription(self, callback, how, always)
+        )
+        with self._guard:
+            self._subscriptions += (found,)
+        return found
+
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a notifier, if it is there."""
+        with self._guard:
+            self._subscriptions = tuple(each for each in self._subscriptions if each is not subscription)
+
+    def post(self, step: Step) -> bool:
+        """Have the threads and loops call theirs, and tell whether there is anything left for `call`."""
+        sorts = {each.how for each in self._subscriptions if each.always or not step.equal}
+        if "thread" in sorts:
+            self._notifiers().submit(self._queue, step)
+        for each in self._subscriptions:
+            if isinstance(each, AsyncSubscription):
+                each.send(step)
+        return "sync" in sorts
+
+    def call(self, step: Step) -> None:
+        """Call those that are called by whoever made the change; all of them, though somebody presses Ctrl-C."""
+        interrupt: KeyboardInterrupt | None = None
+        for each in self._subscriptions:
+            if each.how == "sync":
+                try:
+                    each.call(step)
+                except KeyboardInterrupt as error:
+                    interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def renew(self) -> None:
+        """Have locks that nobody holds, and only notifiers that can be called, in a process that was just forked."""
+        self._guard = Lock()
+        self._subscriptions = tuple([each for each in self._subscriptions if each.renew()])
+
+    def resume(self) -> None:
+        """Go on there with what waited."""
+        self._notifiers().resume(self._queue)
+
+    def _call(self, step: Step) -> None:
+        for each in self._subscriptions:
+            if each.how == "thread":
+                each.call(step)
+
+
+def _is_async(callback: object) -> bool:
+    return inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None))  # noqa: B004
+
+
+def _running_loop() -> AbstractEventLoop:
+    from asyncio import get_running_loop
+
+    try:
+        return get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "no event loop is running here in which a notifier could be awaited: call on_change from a coroutine, "
+            "or name the loop with loop="
+        ) from None

@@ -1,0 +1,1 @@
+"""The built-in HTTP server of the flags page."""

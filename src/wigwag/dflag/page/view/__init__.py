@@ -1,0 +1,1 @@
+"""The flags page for people: HTML without anything from elsewhere."""

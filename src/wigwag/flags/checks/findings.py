@@ -1,0 +1,88 @@
+"""What is wrong with a layer: each thing once, with the source, and where there are several, with the part.
+
+A flag and a part are looked at once: one that did not change is the same object, and remembers.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.schema import evaluator_findings, flag_findings, metadata_findings
+from wigwag.flags.document import duplicates
+from wigwag.flags.layering import labelled, part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from wigwag.flags.flag import Flag
+    from wigwag.flags.model import Finding
+    from wigwag.flags.parse import Layer
+    from wigwag.flags.part import Part
+
+
+def layer_problems(layer: Layer) -> tuple[Finding, ...]:
+    """Return what is wrong with one document: each thing once, the flags in quarantine first."""
+    if layer.findings is None:
+        layer.findings = tuple(_layer_findings(layer))
+    return layer.findings
+
+
+def _layer_findings(layer: Layer) -> Iterator[Finding]:
+    source = layer.setting.source
+    findings = chain(
+        layer.problems,
+        _document_findings(layer) if layer.parted is None else _part_findings(layer.parted.parts, source),
+        metadata_findings(layer.setting.metadata, "$.metadata"),
+        evaluator_findings(layer.setting),
+        _flag_findings(layer),
+    )
+    seen = set()
+    for each in findings:
+        placed = each.of(source)
+        cause = each.message.partition("; ")[0]  # behind it: what becomes of a flag in quarantine
+        what = placed.code, placed.path, placed.source, cause
+        if what not in seen:
+            seen.add(what)
+            yield placed
+
+
+def _flag_findings(layer: Layer) -> Iterator[Finding]:
+    """Return what is wrong with flags. Most were looked at before and are well: those cost next to nothing."""
+    for flag in [flag for flag in layer.flags() if flag.findings is None or flag.findings]:
+        findings = known_findings(flag)
+        if findings:
+            source = labelled(layer.setting.source, part_of(layer, flag))
+            yield from (each.of(source) for each in findings)
+
+
+def known_findings(flag: Flag) -> tuple[Finding, ...]:
+    """Return what is wrong with a flag; an unchanged flag is the same object, and is looked at once."""
+    if flag.findings is None:
+        flag.findings = tuple(flag_findings(flag))
+    return flag.findings
+
+
+def _document_findings(layer: Layer) -> Iterator[Finding]:
+    document = layer.document
+    yield from _text_findings(duplicates(document.text), mended=document.mended)
+    if str(document.schema).endswith("/flags.json") and bytes(document.flags).startswith(b"["):
+        hint = "name the schema flagd.json, or write `flags` as an object"
+        yield finding("flags-array", "$.flags", "the schema this document names has no arrays of flags", hint)
+
+
+def _part_findings(parts: Mapping[str, Part], source: str) -> Iterator[Finding]:
+    """Return what is wrong with the texts of parts; each was looked at once."""
+    for name, part in parts.items():
+        if part.duplicates or part.mended:
+            for each in _text_findings(part.duplicates, mended=part.mended):
+                yield each.of(labelled(source, name))
+
+
+def _text_findings(repeated: Iterable[str], *, mended: bool) -> Iterator[Finding]:
+    if mended:
+        message = "half a surrogate pair is no character; it was replaced"
+        yield finding("text-mended", "$", message, "write the character itself")
+    for path in repeated:
+        yield finding("duplicate-key", path, "appears twice in one object; the last one counts", "remove one")

@@ -1,0 +1,184 @@
+"""What flagd's schema says about documents, flags and rules, beyond what makes a flag impossible to load.
+
+flagd only logs such violations, and so these are findings, not failures. Errors are the ones that make a rule fail when
+it is evaluated: an unknown operator, a `$ref` to nowhere or in a circle, a constant that cannot be computed, a rule
+beyond the limits, an answer that is no variant; and a condition that is data, because it holds for everybody.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from wigwag.errors import DocumentError
+from wigwag.flags.checks.answers import answer_findings
+from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.operands import operand_findings
+from wigwag.flags.checks.visit import Ambiguous, Operation, walk
+from wigwag.flags.model import Finding
+from wigwag.flags.rules.coerce import describe, kind_of
+from wigwag.flags.rules.constants import outcome
+from wigwag.flags.rules.evaluators import Key, evaluators_of
+from wigwag.flags.rules.operators.table import OPERATORS
+from wigwag.flags.rules.refs import REF
+from wigwag.suggest import suggest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from wigwag.flags.checks.visit import Walk
+    from wigwag.flags.flag import Flag, Setting
+    from wigwag.flags.model import Json, Limits, Where
+
+STATES = ("ENABLED", "DISABLED")
+_PLAIN = ("boolean", "string", "number")
+
+
+def rule_errors(flag: Flag) -> list[Finding]:
+    """Return what will make the flag's rule fail, if it is reached: in the rule, and in those it refers to."""
+    found = rule_findings(flag)
+    rule = walked(flag)
+    if rule is not None:
+        shared = _shared_findings(Key(flag.setting))
+        for name in evaluators_of(flag.setting).reached(rule.references):
+            found += shared[name]
+    return [finding for finding in found if finding.severity == "error"]
+
+
+def flag_findings(flag: Flag) -> Iterator[Finding]:
+    """Check one flag against the schema."""
+    definition, path = flag.definition, flag.where
+    if definition.state not in STATES:
+        known = " or ".join(STATES)
+        given = "there is no state" if definition.state is None else f"the state is {definition.state!r}"
+        message = f"{given}; anything but DISABLED counts as enabled"
+        yield finding("state-unknown", (path, "state"), message, f"say {known}")
+    yield from variant_findings(flag)
+    own = definition.metadata or {}
+    yield from metadata_findings(own, (path, "metadata"))
+    yield from rule_findings(flag)
+
+
+def variant_findings(flag: Flag) -> Iterator[Finding]:
+    """Check that there are variants, all of one type that a client can ask for."""
+    path = (flag.where, "variants")
+    if not flag.variants:
+        yield finding("variants-missing", path, "there are no variants, so the flag has no value to give")
+    for name, value in flag.variants.items():
+        if kind_of(value) in ("array", "null"):
+            message = f"{named(value)} cannot be asked for by type"
+            hint = "use a boolean, a string, a number or an object"
+            yield finding("variant-type", (path, name), message, hint)
+    kinds = set(map(kind_of, flag.variants.values()))
+    if len(kinds) > 1:
+        message = f"variants are of several types: {', '.join(sorted(kinds))}"
+        yield finding("variants-mixed", path, message, "clients ask for one type; the others will mismatch")
+
+
+def metadata_findings(metadata: Mapping[str, Json], path: Where) -> Iterator[Finding]:
+    """Check that metadata values are plain, and that the two known members are text."""
+    for name, value in metadata.items():
+        if kind_of(value) not in _PLAIN:
+            hint = "use a string, a number or a boolean"
+            yield finding("metadata-value", (path, name), f"a metadata value cannot be {named(value)}", hint)
+        elif name in ("flagSetId", "version") and value.__class__ is not str:
+            yield finding("metadata-value", (path, name), f"`{name}` must be a string, so it is not used")
+
+
+def rule_findings(flag: Flag) -> list[Finding]:
+    """Check the rule of one flag."""
+    if not flag.targeted:
+        return []
+    path = (flag.where, "targeting")
+    try:
+        rule = flag.rule
+    except DocumentError as error:
+        return [finding("rule-undecodable", path, str(error))]
+    found = []
+    if rule is not None and rule.__class__ is not dict:
+        message = f"the rule is {named(rule)}, not an object; it is taken for the name of a variant"
+        hint = "write the rule as an object with one operator"
+        found = [finding("rule-shape", path, message, hint)]
+    parts, evaluators = walk(rule, path, flag.setting.options.limits), evaluators_of(flag.setting)
+    found += checked(parts, flag.setting)
+    excess = evaluators.excess(parts)
+    found += [finding("limit-rule", path, excess)] if excess else []
+    return found if parts.excess else [*found, *answer_findings(flag)]
+
+
+def walked(flag: Flag) -> Walk | None:
+    """Return the operations of a flag's rule, if there is one that can be decoded."""
+    try:
+        rule = flag.rule if flag.targeted else None
+    except DocumentError:
+        return None
+    return None if rule is None else walk(rule, (flag.where, "targeting"), flag.setting.options.limits)
+
+
+def checked(rule: Walk, setting: Setting) -> Iterator[Finding]:
+    """Check the operations of any rule: a flag's, or an evaluator."""
+    for found in rule.found:
+        if isinstance(found, Ambiguous):
+            yield from _ambiguous(found)
+        elif found.name == REF:
+            yield from _reference(found, setting.evaluators)
+        elif found.name not in OPERATORS:
+            message = f"unknown operator `{found.name}`"
+            yield finding("operator-unknown", found.path, message, suggest(found.name, OPERATORS))
+        else:
+            yield from operand_findings(found)
+            if found.outermost and not rule.excess:
+                yield from _failing(found, setting.options.limits)
+
+
+def evaluator_findings(setting: Setting) -> Iterator[Finding]:
+    """Check the shared rules."""
+    for found in _shared_findings(Key(setting)).values():
+        yield from found
+
+
+@lru_cache(maxsize=2)
+def _shared_findings(key: Key) -> dict[str, list[Finding]]:
+    """Return the findings of each shared rule by its name. Remembered: every flag that uses it has the same."""
+    evaluators = evaluators_of(key.setting)
+    found = {name: list(checked(rule, key.setting)) for name, rule in evaluators.walks.items()}
+    for name, rule in evaluators.walks.items():
+        if rule.excess:
+            found[name].append(finding("limit-rule", rule.where, rule.excess))
+        for circle in evaluators.circles.get(name, ()):
+            message = f"`$ref` in a circle: {circle}"
+            found[name].append(finding("ref-circular", circle.reference.path, message, "break the circle"))
+    return found
+
+
+def named(value: Json) -> str:
+    """Name the type of a value in a message."""
+    return "null" if value is None else describe(value)
+
+
+def _failing(constant: Operation, limits: Limits) -> Iterator[Finding]:
+    error = outcome(constant, limits).error
+    if error:
+        yield finding("operation-fails", constant.path, f"this always fails: {error}")
+
+
+def _ambiguous(found: Ambiguous) -> Iterator[Finding]:
+    meant = [name for name in found.names if name in OPERATORS or name == REF]
+    if meant:
+        message = f"an object with several members is data, so `{meant[0]}` is not evaluated"
+        hint = "give each operator an object of its own"
+        if found.decides:
+            message += ", and a condition like this holds for everybody"
+            hint += ', and combine conditions with {"and": [...]}'
+            yield finding("operator-ambiguous", found.where, message, hint)
+        else:
+            yield finding("operator-data", found.where, message, hint)
+
+
+def _reference(found: Operation, evaluators: Mapping[str, Json]) -> Iterator[Finding]:
+    name = found.argument
+    if name.__class__ is not str:
+        yield finding("ref-unknown", found.path, f"`$ref` needs the name of an evaluator, not {named(name)}")
+    elif name not in evaluators:
+        hint = suggest(name, evaluators) or "define it under `$evaluators`"
+        yield finding("ref-unknown", found.path, f"`$ref` to an evaluator that does not exist: {name!r}", hint)

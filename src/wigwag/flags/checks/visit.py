@@ -1,0 +1,152 @@
+"""Every operation of a rule with its path, in one walk: what checks and lints go over.
+
+References are not followed. Each shared rule is walked on its own, once (see `evaluators`), so a document costs as much
+to check as it is long, however often its parts refer to each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct
+
+from wigwag.flags.model import render
+from wigwag.flags.rules.operators.table import OPERATORS
+from wigwag.flags.rules.refs import REF
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from wigwag.flags.model import Json, Limits, Where
+
+    Pending = tuple[Json, Where, int, "Operation | None", bool]
+
+LOOPS = frozenset(("map", "filter", "all", "some", "none", "reduce"))
+"""Operators with a body, their second operand, in which names are those of an element."""
+DECIDING = frozenset(("if", "?:", "and", "or", "!", "!!"))
+"""Operators whose operands are conditions or answers."""
+_FIXED = OPERATORS - {"var", "missing", "missing_some", "fractional"}
+
+
+class Operation(Struct, eq=False, gc=False):
+    """One operator at one place."""
+
+    where: tuple[Any, str]
+    name: str
+    argument: Json
+    depth: int
+    parent: Operation | None
+    element: bool
+    """Whether it stands in the body of a loop, where names are not (only) attributes of the context."""
+    constant: bool = True
+    """Whether the answer depends on nothing but what is written here."""
+
+    @property
+    def path(self) -> str:
+        """The JSON path of the operator."""
+        return render(self.where)
+
+    @property
+    def operands(self) -> list[Json]:
+        """The operands; a single one may stand without its array."""
+        return self.argument if self.argument.__class__ is list else [self.argument]
+
+    @property
+    def position(self) -> int | None:
+        """Which operand of its parent it is; None if it stands deeper within one, or alone."""
+        place = self.where[0]
+        if self.parent is None or place.__class__ is str or place[0] is not self.parent.where:
+            return None
+        return place[1]  # type: ignore[no-any-return]
+
+    @property
+    def outermost(self) -> bool:
+        """Whether it is constant and not a part of a larger constant."""
+        return self.constant and (self.parent is None or not self.parent.constant)
+
+
+class Ambiguous(NamedTuple):
+    """An object with several members: data to the engine, though one of them may have been meant as an operator."""
+
+    where: Where
+    names: list[str]
+    parent: Operation | None
+
+    @property
+    def decides(self) -> bool:
+        """Whether it stands where a condition or an answer does, and not where data may."""
+        parent = self.parent
+        if parent is None or parent.name == "fractional":
+            return True
+        direct = self.where is parent.where or self.where[0] is parent.where
+        return direct and (parent.name in DECIDING or (parent.name in LOOPS and self.where[1] == 1))
+
+
+class Walk(NamedTuple):
+    """What was found in a rule, in document order, parents before their operands."""
+
+    where: Where
+    found: list[Operation | Ambiguous]
+    nodes: int
+    depth: int
+    excess: str
+    """Empty, or which limit the rule goes beyond; then nothing after that is in `found`."""
+
+    @property
+    def operations(self) -> Iterator[Operation]:
+        """The operations."""
+        return (found for found in self.found if isinstance(found, Operation))
+
+    @property
+    def references(self) -> Iterator[Operation]:
+        """The references that name something."""
+        return (found for found in self.operations if found.name == REF and found.argument.__class__ is str)
+
+
+def walk(rule: Json, path: Where, limits: Limits) -> Walk:
+    """Walk a rule."""
+    found: list[Operation | Ambiguous] = []
+    nodes = deepest = 0
+    stack: list[Pending] = [(rule, path, 0, None, False)]
+    while stack:
+        node, where, depth, parent, element = stack.pop()
+        nodes, deepest = nodes + 1, max(deepest, depth)
+        excess = beyond(nodes, depth, limits)
+        if excess:
+            return Walk(path, found, nodes, deepest, excess)
+        if node.__class__ is list:
+            stack.extend(reversed(_items(node, where, depth, parent, element)))
+        elif node.__class__ is dict and len(node) > 1:
+            found.append(Ambiguous(where, list(node), parent))
+        elif node.__class__ is dict and node:
+            ((name, argument),) = node.items()
+            operation = Operation((where, name), name, argument, depth, parent, element)
+            found.append(operation)
+            if name != REF:
+                stack.append((argument, operation.where, depth + 1, operation, element))
+    _settle(found)
+    return Walk(path, found, nodes, deepest, "")
+
+
+def beyond(nodes: int, depth: int, limits: Limits) -> str:
+    """Return which limit so many values, nested so deeply, go beyond; empty if none."""
+    if nodes <= limits.rule_nodes and depth <= limits.depth:
+        return ""
+    what = "has too many values" if nodes > limits.rule_nodes else "is nested too deeply"
+    return f"the rule {what} (see Limits.rule_nodes and Limits.depth)"
+
+
+def _items(nodes: list[Json], where: Where, depth: int, parent: Operation | None, element: bool) -> list[Pending]:
+    items: list[Pending] = [(node, (where, index), depth + 1, parent, element) for index, node in enumerate(nodes)]
+    if parent is not None and parent.name in LOOPS and where is parent.where and len(items) > 1:
+        items[1] = (*items[1][:4], True)
+    return items
+
+
+def _settle(found: list[Operation | Ambiguous]) -> None:
+    """Tell what is constant: an operation that does not look at the context, and has no part that does."""
+    for operation in reversed(found):
+        if isinstance(operation, Operation):
+            operation.constant &= operation.name in _FIXED
+            if operation.parent is not None:
+                operation.parent.constant &= operation.constant

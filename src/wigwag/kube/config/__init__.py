@@ -1,0 +1,1 @@
+"""How to reach an API server: kubeconfig files, service accounts, credentials and certificates."""

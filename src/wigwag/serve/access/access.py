@@ -1,0 +1,272 @@
+"""The door: who asks, for what, and whether not too often. Behind it nobody is asked again.
+
+    request ─ who? ─▶ not too often? ─▶ known? ─▶ may select that? ─▶ handler
+                           │               │             │
+                         429              401         400, 403
+
+`Access` wraps the methods of an RPC port, or the handler of an HTTP port, when the port is put together. Without any
+option there is no `Access` and nothing is wrapped, so who does not use it does not pay for it. A caller whose rule
+names one selector need not send it: the handler sees the request as if he had.
+
+A stream is let in once but lives long. So it is held: when other rules come, every stream whose caller is no longer let
+in ends, at once if it waits, else before its next message. It counts, and is known here, from its first pull, because a
+stream that is dropped before that is never told so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from math import ceil
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wigwag.errors import SelectorError
+from wigwag.flags.selector import Selector
+from wigwag.serve.access.held import Held
+from wigwag.serve.access.throttle import UNKNOWN, place
+from wigwag.serve.access.tokens import Proof, bearer
+from wigwag.serve.context import SELECTOR, selector_of
+from wigwag.wire.http import Reply, Stream
+from wigwag.wire.rpc import Code, Method, RpcError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from wigwag.serve.access.refusals import Refusals
+    from wigwag.serve.access.throttle import Slots, Throttle
+    from wigwag.serve.access.tokens import Caller, Rules
+    from wigwag.wire.http import Answer, Handler, Headers, Peer, Request
+    from wigwag.wire.rpc import Call, Methods, ServerStream, Unary
+    from wigwag.wire.server.identity import Identity
+
+    Wanted = Callable[[Call], str | None]
+    """Tells the selector of a call; None if it asks for no flags."""
+
+AUTHORIZATION = b"authorization"
+CHALLENGE: Headers = ((b"www-authenticate", b"Bearer"),)
+NO_SELECTOR = "say which flags are meant, by the header Flagd-Selector, such as Flagd-Selector: flagSetId=NAME"
+NO_TOKEN = "say who asks, by the header Authorization: Bearer TOKEN, or by a client certificate"  # noqa: S105 - a message
+NOT_YET = "the access rules have not been read yet; try again later"
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What is asked of a request; by default nothing."""
+
+    known: bool = False
+    """Only who is known by the rules is let in."""
+    selector: bool = False
+    """Nobody sees all flags by saying nothing."""
+    throttle: Throttle | None = None
+    slots: Slots | None = None
+
+
+class Visitor(Struct, frozen=True):
+    """Somebody who was let in."""
+
+    name: str
+    """What he is counted under: the name of his rule, his certificate's identity, or where he comes from."""
+    proof: Proof
+    caller: Caller | None
+
+
+class Access:
+    """Lets requests in, or refuses them with an `RpcError`. With rules, all are refused until the first are adopted."""
+
+    def __init__(self, policy: Policy, refusals: Refusals, now: Callable[[], float] = monotonic) -> None:
+        self._policy, self._refusals, self._now = policy, refusals, now
+        self._held: dict[Held, tuple[Visitor, str]] = {}
+        self.rules: Rules | None = None
+
+    def adopt(self, rules: Rules) -> None:
+        """Go by these rules from now on, and end the streams that they do not allow."""
+        self.rules = rules
+        for held, (visitor, selector) in list(self._held.items()):
+            error = self._objection(visitor, selector)
+            if error is not None:
+                held.end(error)
+
+    def methods(self, methods: Methods, wanted: Wanted = selector_of) -> dict[bytes, Method]:
+        """Return the methods behind the door."""
+        return {path: self._method(method, wanted) for path, method in methods.items()}
+
+    def handler(self, handler: Handler, wanted: Callable[[Request], str], key: Callable[[Request], str]) -> Handler:
+        """Return the handler of OFREP behind the door; `key` tells the flag that a request names, for its refusal."""
+
+        def handle(request: Request) -> Answer | Awaitable[Answer]:
+            try:
+                visitor = self._enter(request.header(AUTHORIZATION), request.peer)
+                selector = wanted(request)
+                granted = self._grant(visitor, selector)
+                if granted != selector:
+                    headers = ((SELECTOR, granted.encode()), *request.headers)
+                    request = replace(request, headers=headers, known=None)
+                answer = handler(request)
+                if isinstance(answer, Stream) and self._holds:
+                    self._room(visitor)
+                    answer.chunks = _quietly(self._hold(answer.chunks, visitor, granted))
+            except RpcError as error:
+                return _refused(error, key(request))
+            return answer
+
+        return handle
+
+    def _method(self, method: Method, wanted: Wanted) -> Method:
+        if method.unary is not None:
+            return Method(unary=self._unary(method.unary, wanted), safe=method.safe)
+        assert method.stream is not None
+        return Method(stream=self._stream(method.stream, wanted))
+
+    def _unary(self, handler: Unary, wanted: Wanted) -> Unary:
+        def unary(call: Call) -> bytes | Awaitable[bytes]:
+            self._admit(call, wanted)
+            return handler(call)
+
+        return unary
+
+    def _stream(self, handler: ServerStream, wanted: Wanted) -> ServerStream:
+        def stream(call: Call) -> AsyncIterator[bytes]:
+            visitor, selector = self._admit(call, wanted)
+            self._room(visitor)
+            messages = handler(call)
+            assert isinstance(messages, AsyncIterator)  # what is behind this door begins at once
+            return self._hold(messages, visitor, selector) if self._holds else messages
+
+        return stream
+
+    def _admit(self, call: Call, wanted: Wanted) -> tuple[Visitor, str]:
+        fields = call.fields
+        visitor = self._enter(fields.get(AUTHORIZATION), call.request.peer)
+        selector = wanted(call)
+        if selector is None:
+            return visitor, ""
+        granted = self._grant(visitor, selector)
+        if granted != selector:
+            call.fields = {**fields, SELECTOR: granted.encode()}
+        return visitor, granted
+
+    def _enter(self, authorization: bytes | None, peer: Peer | None) -> Visitor:
+        """Find out who it is, count him, and let him in if he may."""
+        policy, rules, caller = self._policy, self.rules, None
+        certificate = peer.certificate if peer is not None else None
+        proof = Proof(bearer(authorization) if policy.known else None, certificate)
+        if rules is not None:
+            caller = rules.caller(proof)
+        name = caller.name if caller is not None else _unknown(certificate, peer)
+        if policy.throttle is not None and (wait := policy.throttle.take(name, self._now())):
+            raise self._refuse("rate", name, _too_often(wait))
+        if policy.known and caller is None:
+            raise self._stranger(name, proof)
+        return Visitor(name, proof, caller)
+
+    def _stranger(self, name: str, proof: Proof) -> RpcError:
+        if self.rules is None:
+            return self._refuse("closed", name, RpcError(Code.UNAVAILABLE, NOT_YET))
+        message = NO_TOKEN
+        if proof.digest is not None:
+            message = "the token is not known, or no longer"
+        elif proof.certificate is not None:
+            message = "no access rule names the client certificate; " + NO_TOKEN
+        return self._refuse("unauthenticated", name, RpcError(Code.UNAUTHENTICATED, message, metadata=CHALLENGE))
+
+    def _grant(self, visitor: Visitor, selector: str) -> str:
+        """Return the selector that the visitor goes by: his own, if he may, or the only one that he may."""
+        caller = visitor.caller
+        if caller is None or caller.selectors is None:
+            if not selector and self._policy.selector:
+                raise self._refuse("no_selector", visitor.name, RpcError(Code.INVALID_ARGUMENT, NO_SELECTOR))
+            return selector
+        if caller.only and (not selector or selector == caller.only):
+            return caller.only
+        if not selector:
+            raise self._refuse("no_selector", visitor.name, RpcError(Code.INVALID_ARGUMENT, NO_SELECTOR))
+        try:
+            allowed = Selector.parse(selector) in caller.selectors
+        except SelectorError as error:
+            raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error
+        if not allowed:
+            message = f"{caller.name!r} may not use this selector; ask whoever keeps the access rules"
+            raise self._refuse("forbidden", visitor.name, RpcError(Code.PERMISSION_DENIED, message))
+        return selector
+
+    @property
+    def _holds(self) -> bool:
+        return self._policy.known or self._policy.slots is not None
+
+    def _room(self, visitor: Visitor) -> None:
+        slots = self._policy.slots
+        if slots is not None and not slots.free(visitor.name):
+            raise self._refuse("streams", visitor.name, _too_many(slots.most))
+
+    async def _hold(self, messages: AsyncIterator[bytes], visitor: Visitor, selector: str) -> AsyncIterator[bytes]:
+        """Yield what a stream yields for as long as its visitor may have it."""
+        slots, held = self._policy.slots, Held(messages)
+        error = self._objection(visitor, selector)  # other rules may have come since it was let in
+        if error is not None:
+            raise error
+        if slots is not None and not slots.take(visitor.name):
+            raise self._refuse("streams", visitor.name, _too_many(slots.most))
+        self._held[held] = visitor, selector
+        try:
+            async for message in held:
+                yield message
+        finally:
+            del self._held[held]
+            if slots is not None:
+                slots.give_back(visitor.name)
+            await held.aclose()
+
+    def _objection(self, visitor: Visitor, selector: str) -> RpcError | None:
+        """Return why the rules of now do not allow what was allowed."""
+        if not self._policy.known or self.rules is None:
+            return None
+        caller = self.rules.caller(visitor.proof)
+        if caller is None:
+            gone = RpcError(Code.UNAUTHENTICATED, "the token or certificate is no longer accepted", metadata=CHALLENGE)
+            return self._refuse("revoked", visitor.name, gone)
+        if caller.selectors is None or (selector and Selector.parse(selector) in caller.selectors):
+            return None
+        denied = RpcError(Code.PERMISSION_DENIED, f"{caller.name!r} may no longer use this selector")
+        return self._refuse("revoked", visitor.name, denied)
+
+    def _refuse(self, reason: str, name: str, error: RpcError) -> RpcError:
+        self._refusals.note(reason, name, self._now())
+        return error
+
+
+def _unknown(certificate: Identity | None, peer: Peer | None) -> str:
+    """Return what a caller without a rule is counted under."""
+    if certificate is not None:
+        return str(certificate)
+    return place(peer.address) if peer else UNKNOWN
+
+
+def _too_often(wait: float) -> RpcError:
+    seconds = b"%d" % max(1, ceil(wait))
+    return RpcError(
+        Code.RESOURCE_EXHAUSTED, "too many requests; try again later", metadata=((b"retry-after", seconds),)
+    )
+
+
+def _too_many(most: int) -> RpcError:
+    return RpcError(Code.RESOURCE_EXHAUSTED, f"{most} streams are open already; close one, or share it")
+
+
+async def _quietly(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield chunks of a stream that has no way to say why it ends: whoever comes back is told then."""
+    try:
+        async for chunk in chunks:
+            yield chunk
+    except RpcError:
+        pass
+    finally:
+        await chunks.aclose()  # type: ignore[attr-defined]
+
+
+def _refused(error: RpcError, key: str) -> Reply:
+    told = {"key": key} if key else {}
+    body = msgspec.json.encode(told | {"errorCode": "GENERAL", "errorDetails": error.message})
+    return Reply(error.code.http_status, ((b"content-type", b"application/json"), *error.metadata), body)

@@ -1,0 +1,1 @@
+"""What every long-running command shares: its ports, its limits, its signals and its exit code."""

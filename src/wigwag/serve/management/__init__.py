@@ -1,0 +1,1 @@
+"""The management port: probes, metrics, health, snapshots and debug pages."""

@@ -1,0 +1,181 @@
+"""What the agent counts, under the names that flagd gives it."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from wigwag.observe import Counter, Gauge, Histogram, Registry, View
+from wigwag.serve.management.outcomes import NAMES as RPC
+from wigwag.serve.management.outcomes import no_rpc
+from wigwag.wire.http import Reply
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from wigwag.flags.model import Resolution
+    from wigwag.serve.management.outcomes import RpcLabels
+    from wigwag.wire.http import Answer, Handler, Request
+
+    Note = Callable[[Request, Answer, float], None]
+    Observe = Callable[[float], None]
+
+PROVIDER = "flagd"
+MOST_KINDS = 500
+LONGEST_LABEL = 128
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_BYTES = tuple(100 * 10**power for power in range(8))
+_STREAM_SECONDS = (30, 60, 120, 300, 480, 600, 1200, 1800, 3600, 10800)
+_HTTP = ("service.name", "http.route", "http.request.method", "http.response.status_code", "url.scheme")
+
+
+class Recorder(Protocol):
+    """Who is told of evaluations."""
+
+    def evaluated(self, key: str, found: Resolution) -> None:
+        """Take note of one."""
+
+    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
+        """Take note of all that one request asked for."""
+
+
+class Metrics:
+    """The instruments of an agent."""
+
+    def __init__(self) -> None:
+        self._impressions = Counter(
+            "feature_flag.flagd.impression",
+            "Evaluations of a flag, by key, variant and reason.",
+            ("feature_flag.key", "feature_flag.provider.name", "feature_flag.reason", "feature_flag.result.variant"),
+            "{impression}",
+        )
+        self._reasons = Counter(
+            "feature_flag.flagd.result.reason",
+            "Evaluations by reason.",
+            ("feature_flag.provider.name", "feature_flag.reason", "error.type"),
+            "{reason}",
+        )
+        self._duration = Histogram("requests", "", _SECONDS, (*_HTTP, *RPC))
+        self._size = Histogram("answers", "", _BYTES, (*_HTTP, *RPC))
+        self.active = 0
+        self.streams: dict[tuple[str, str], int] = {}
+        self.stream_duration = Histogram(
+            "feature_flag.flagd.sync.stream.duration",
+            "How long sync streams were open.",
+            _STREAM_SECONDS,
+            ("selector", "provider_id", "reason"),
+            "s",
+        )
+        self.registry = Registry([self._impressions, self._reasons, *self._views(), self.stream_duration])
+        self.registry.add(
+            Gauge(
+                "http.server.active_requests",
+                "Requests under way.",
+                lambda: [((), self.active)],
+                unit="{request}",
+                adds=True,
+            ),
+            Gauge(
+                "feature_flag.flagd.sync.active_streams",
+                "Open sync streams.",
+                self.streams.items,
+                ("selector", "provider_id"),
+                "{stream}",
+                adds=True,
+            ),
+        )
+
+    def _views(self) -> list[View]:
+        """Requests are noted once; HTTP and remote procedure calls are two ways to look at them."""
+        seconds, sizes = self._duration, self._size
+        return [
+            View(seconds, "http.server.request.duration", "Duration of requests.", _HTTP, "s"),
+            View(sizes, "http.server.response.body.size", "Size of answers.", _HTTP, "By"),
+            View(seconds, "rpc.server.duration", "Duration of calls.", RPC, "ms", 1000),
+            View(sizes, "rpc.server.response.size", "Size of the answers to calls.", RPC, "By"),
+        ]
+
+    def evaluated(self, key: str, found: Resolution) -> None:
+        """Count one evaluation."""
+        if found.error is None:
+            self._impressions.add((key, PROVIDER, found.reason, found.variant or ""))
+            self._reasons.add((PROVIDER, found.reason, ""))
+        else:
+            self._reasons.add((PROVIDER, found.reason, found.error))
+
+    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
+        """Count many evaluations: their reasons are few."""
+        count, reasons = self._impressions.add, dict[tuple[str, str | None], int]()
+        for key, found in answers:
+            reason, error = kind = found.reason, found.error
+            if error is None:
+                count((key, PROVIDER, reason, found.variant or ""))
+            reasons[kind] = reasons.get(kind, 0) + 1
+        for (reason, error), number in reasons.items():
+            self._reasons.add((PROVIDER, reason, error or ""), number)
+
+    def stream_opened(self, selector: str, provider_id: str) -> tuple[str, str]:
+        """Note that a sync stream began; return the labels it is counted under, which are short and not too many."""
+        labels = selector[:LONGEST_LABEL], provider_id[:LONGEST_LABEL]
+        if labels not in self.streams and len(self.streams) >= MOST_KINDS:
+            labels = "(others)", "(others)"
+        self.streams[labels] = self.streams.get(labels, 0) + 1
+        return labels
+
+    def stream_closed(self, labels: tuple[str, str], seconds: float, reason: str) -> None:
+        """Note that a sync stream ended, and why."""
+        self.streams[labels] -= 1
+        if not self.streams[labels]:
+            del self.streams[labels]
+        self.stream_duration.observe((*labels, reason), seconds)
+
+    def observing(
+        self,
+        handler: Handler,
+        service: str,
+        route: Callable[[bytes], str],
+        outcome: Callable[[str, Answer], RpcLabels] = no_rpc,
+    ) -> Handler:
+        """Return the handler with its requests timed; streams count only until they begin."""
+        note = self._notes(service, route, outcome)
+
+        def handle(request: Request) -> object:
+            start = perf_counter()
+            answer = handler(request)
+            if hasattr(answer, "__await__"):
+                return self._awaited(request, answer, note, start)
+            note(request, answer, perf_counter() - start)
+            return answer
+
+        return handle  # type: ignore[return-value]
+
+    async def _awaited(self, request: Request, answer: object, note: Note, start: float) -> Answer:
+        self.active += 1
+        try:
+            found: Answer = await answer  # type: ignore[misc]
+        finally:
+            self.active -= 1
+        note(request, found, perf_counter() - start)
+        return found
+
+    def _notes(self, service: str, route: Callable[[bytes], str], outcome: Callable[[str, Answer], RpcLabels]) -> Note:
+        """Return what notes a request. Routes, methods and outcomes are few, so their observers are kept."""
+        known: dict[tuple[str, bytes, int, str, object], tuple[Observe, Observe]] = {}
+        telling = outcome is not no_rpc
+
+        def note(request: Request, answer: Answer, seconds: float) -> None:
+            scheme = request.peer.scheme if request.peer else "http"
+            ending = (answer.headers, answer.trailers) if telling and answer.__class__ is Reply else None
+            kind = route(request.path), request.method, answer.status, scheme, ending
+            observers = known.get(kind)
+            if observers is None:
+                http = service, kind[0], kind[1].decode("latin-1"), str(kind[2]), scheme
+                labels = http + outcome(kind[0], answer)
+                observers = self._duration.observer(labels), self._size.observer(labels)
+                if len(known) < MOST_KINDS:
+                    known[kind] = observers
+            observers[0](seconds)
+            if answer.__class__ is Reply:
+                observers[1](len(answer.body))
+
+        return note

@@ -1,0 +1,1 @@
+"""Files and directories, followed by inotify with polling as a safety net. No network."""

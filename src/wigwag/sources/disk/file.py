@@ -1,0 +1,70 @@
+"""A file: its whole content, when it changes.
+
+Whatever way it is changed, by an editor, by `mv`, in place, by a symbolic link on its way, by the kubelet; and whatever
+is missing at first, the file or its directory.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wigwag.sources.disk.beneath import open_beneath
+from wigwag.sources.disk.follow import FollowDeps, FollowTiming, Mark, follow
+from wigwag.sources.disk.lookup import Lookup, chain
+from wigwag.sources.disk.read import read, read_handle
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from wigwag.pipeline.spec import Unavailable, Unchanged
+
+
+@dataclass(frozen=True, slots=True)
+class FileWatch:
+    """The content of a file."""
+
+    path: str
+    most: int = 64 << 20
+    """The largest size that is read, in bytes."""
+    timing: FollowTiming = FollowTiming()
+    root: str = ""
+    """The directory that the file must be in, links followed, as an absolute path without links; empty: any."""
+
+    def __str__(self) -> str:
+        return f"file:{self.path}"
+
+
+def watch_file(spec: FileWatch, deps: FollowDeps = FollowDeps()) -> AsyncIterator[bytes | Unavailable | Unchanged]:  # noqa: B008 - a frozen value
+    """Yield the content whenever it changes."""
+    return follow(_File(str(Path(spec.path).absolute()), spec.most, spec.root), spec.timing, deps)
+
+
+class _File:
+    def __init__(self, path: str, most: int, root: str) -> None:
+        self._path, self._most, self._root = path, most, root
+        self._name = ""
+
+    def lookups(self) -> tuple[Lookup, ...]:
+        found = chain(self._path).lookups
+        self._name = found[-1].name if found else ""
+        return found
+
+    def marks(self) -> tuple[Mark, ...]:
+        return (Mark.of(self._name, self._stat()),)
+
+    def read(self) -> bytes:
+        if not self._root:
+            return read(self._path, self._most)
+        return read_handle(open_beneath(self._root, self._path), self._path, self._most)
+
+    def _stat(self) -> os.stat_result:
+        if not self._root:
+            return os.stat(self._path)  # noqa: PTH116 - the path is text
+        handle = open_beneath(self._root, self._path)
+        try:
+            return os.fstat(handle)
+        finally:
+            os.close(handle)

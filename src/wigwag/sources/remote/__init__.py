@@ -1,0 +1,1 @@
+"""Remote documents: HTTP and blobs by polling, gRPC by streaming."""

@@ -1,0 +1,155 @@
+"""Tokens for a source that wants OAuth: the client-credentials grant, with the parameters in the body.
+
+A token is kept until shortly before it expires, or until the source refuses it. Id and secret may be files of a mounted
+Secret; these are read again from time to time, and when they have changed, so has the token. Nothing that an
+authorisation server says is quoted in an error but the codes that the standard knows: it may repeat what it was sent.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import msgspec
+from msgspec import Struct
+
+from wigwag.errors import UsageError
+from wigwag.sources.secret import read_secret
+from wigwag.wire.client.errors import BrokenError, FetchError
+from wigwag.wire.client.url import parse_url
+from wigwag.wire.h1.client import Call, check_fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.wire.client.client import Client, Reply
+
+EARLY = 10.0
+"""Seconds before its end at which a token is no longer used."""
+_FILES = "the folder of oauth needs the files client-id and client-secret"
+_LARGEST_TOKEN = 64 << 10
+_CODES = (
+    "invalid_request",
+    "invalid_client",
+    "invalid_grant",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "invalid_scope",
+)
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """Where tokens come from, and for whom."""
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    token_url: str = field(default="", repr=False)
+    folder: str = ""
+    """Where the files `client-id` and `client-secret` are, instead of the two above."""
+    reload_delay: float = 60.0
+    """How long what was read from the folder is good for, in seconds."""
+
+    def __post_init__(self) -> None:
+        try:
+            parse_url(self.token_url)
+        except UsageError as error:
+            raise UsageError(f"oauth: tokenUrl: {error}") from None
+        if not self.folder and not (self.client_id and self.client_secret):
+            raise UsageError("oauth: give clientID and clientSecret, or a folder with the files of both")
+
+
+class Grant(Struct, frozen=True):
+    """What an authorisation server answers."""
+
+    access_token: str = ""
+    token_type: str = "Bearer"  # noqa: S105 - the name of a scheme
+    expires_in: float | str | None = None
+    error: str = ""
+
+
+class Tokens:
+    """The token of one source."""
+
+    def __init__(self, oauth: OAuth, client: Client, now: Callable[[], float]) -> None:
+        self._oauth, self._client, self._now = oauth, client, now
+        self._url = parse_url(oauth.token_url)
+        self._credentials: tuple[str, str] = (oauth.client_id, oauth.client_secret)
+        self._read_at: float | None = None
+        self._header, self._until = "", -math.inf
+
+    async def header(self) -> str:
+        """Return the `Authorization` to ask with, with a token that is good for a while."""
+        self._reload()
+        if not self._header or self._now() >= self._until:
+            await self._renew()
+        return self._header
+
+    def refused(self) -> None:
+        """Note that the source does not take the token."""
+        self._header = ""
+
+    def _reload(self) -> None:
+        oauth, now = self._oauth, self._now()
+        if not oauth.folder or (self._read_at is not None and now < self._read_at + oauth.reload_delay):
+            return
+        client_id, secret = (read_secret(f"{oauth.folder}/{name}", _FILES) for name in ("client-id", "client-secret"))
+        found = client_id, secret
+        if found != self._credentials:
+            self._header = ""
+        self._credentials, self._read_at = found, now
+
+    async def _renew(self) -> None:
+        """Ask for a token. Redirects are not followed: the secret is in the body."""
+        client_id, secret = self._credentials
+        parameters = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
+        fields = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"))
+        asked = self._now()
+        reply = await self._client.fetch(Call(self._url, "POST", fields, urlencode(parameters).encode()))
+        grant = self._granted(reply)
+        self._header = authorization(grant, str(self._url))
+        self._until = asked + lifetime(grant)
+
+    def _granted(self, reply: Reply) -> Grant:
+        try:
+            grant = msgspec.json.decode(reply.body, type=Grant)
+        except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+            grant = Grant()
+        if reply.status == _OK and grant.access_token:
+            return grant
+        code = f" ({grant.error})" if grant.error in _CODES else ""
+        said = f"answered {reply.status}{code}" if reply.status != _OK else "answered without a token"
+        raise FetchError(self._url, f"no token: the server {said}; check clientID, clientSecret and tokenUrl")
+
+
+def authorization(grant: Grant, url: str) -> str:
+    """Return the header that a token is sent in.
+
+    >>> authorization(Grant("abc", "bearer"), "https://login.example/token")
+    'Bearer abc'
+    """
+    scheme = "Bearer" if grant.token_type.lower() == "bearer" else grant.token_type
+    header = f"{scheme} {grant.access_token}"
+    try:
+        check_fields((("Authorization", header),))
+    except UsageError:
+        raise BrokenError(url, "the token cannot be sent in a header; look at the authorisation server") from None
+    if len(header) > _LARGEST_TOKEN:
+        raise BrokenError(url, f"the token is larger than {_LARGEST_TOKEN} bytes; look at the authorisation server")
+    return header
+
+
+def lifetime(grant: Grant) -> float:
+    """Return for how many seconds a token is used. One that does not say when it ends is used until it is refused.
+
+    >>> lifetime(Grant("abc", expires_in=3600)), lifetime(Grant("abc", expires_in="8")), lifetime(Grant("abc"))
+    (3590.0, 4.0, inf)
+    """
+    try:
+        seconds = float(grant.expires_in or math.inf)
+    except ValueError:
+        seconds = math.inf
+    return max(seconds - EARLY, seconds / 2)

@@ -1,0 +1,220 @@
+"""Header blocks coming in: HPACK (RFC 7541), decoded as few times as possible.
+
+A block means the same as long as the dynamic table stays the same, so whole decoded blocks are remembered until a block
+changes the table: grpcio repeats three blocks for ever and never gets past the dictionary. grpc-go adds a new
+`grpc-timeout` to the table with every call; such blocks are decoded by the loop below, in which a table reference costs
+one look-up.
+
+The hard cases: a bad field must poison its block but stay in the table, since the other end keeps counting from it; and
+a block of one-byte references to one large entry decodes to megabytes (the HPACK bomb) — references share their entry
+here, and the size is checked before anybody joins them. Decoding stops at the limit on fields: what follows is only
+followed as far as it changes the table, and a block that costs too much even so ends the connection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable
+
+from hpack.exceptions import HPACKError
+from hpack.huffman_table import decode_huffman
+from hpack.table import HeaderTable
+
+from wigwag.wire.h2.frames import Code, LinkError
+from wigwag.wire.h2.heads import NAMED, POISON, Field, Head, head
+from wigwag.wire.limits import WireLimits
+
+STATIC: tuple[Field, ...] = (POISON, *HeaderTable.STATIC_TABLE)
+CAPACITY = HeaderTable.DEFAULT_SIZE
+REMEMBERED = 64
+"""Blocks that are remembered at a time…"""
+REMEMBERED_SIZE = 1024
+"""…each of at most so many bytes."""
+NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
+BLANKS = b" \t"
+MOST_FIELDS = 16_384
+"""Fields that are followed beyond the limit, for the sake of the table…"""
+LITERAL = 8
+"""…of which one that is written out counts as so many references."""
+MOST_HUFFMAN = 32 * 1024
+"""Bytes of Huffman strings in one block: each costs half a microsecond."""
+
+
+def out_of_step(reason: str) -> LinkError:
+    """Return the fault after which the two tables can no longer be the same."""
+    return LinkError(Code.COMPRESSION_ERROR, reason)
+
+
+def integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
+    """Return the integer whose prefix is at `at`, and where it ends (RFC 7541 §5.1)."""
+    value = block[at] & mask
+    at += 1
+    if value < mask:
+        return value, at
+    for shift in (0, 7, 14, 21):
+        byte = block[at]
+        at += 1
+        value += (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise out_of_step("an integer is too long")
+
+
+def text(block: bytes, at: int) -> tuple[bytes, int]:
+    """Return the string at `at`, and where it ends."""
+    size, start = integer(block, at, 127)
+    end = start + size
+    if end > len(block):
+        raise out_of_step("a string is cut off")
+    raw = block[start:end]
+    return (bytes(decode_huffman(raw)), end) if block[at] & 128 else (raw, end)
+
+
+def skip(block: bytes, at: int) -> int:
+    """Return where the string at `at` ends."""
+    size, start = integer(block, at, 127)
+    if start + size > len(block):
+        raise out_of_step("a string is cut off")
+    return start + size
+
+
+def checked(name: bytes, value: bytes) -> Field:
+    """Return the field, or the poison that makes every block with it malformed.
+
+    Blanks around a value are not allowed either (RFC 9113 §8.2.1), but clients send them and Go's server takes them:
+    they are cut off, except around pseudo-header fields.
+    """
+    padded = bool(value) and (value[0] in BLANKS or value[-1] in BLANKS)
+    if bad(value) or (name in NAMED and padded) or not (name in NAMED or NAME.fullmatch(name)):
+        return POISON
+    return name, value.strip(BLANKS) if padded else value
+
+
+def bad(value: bytes) -> bool:
+    """Return whether a value has what no value may have: line breaks or zeros (RFC 9113 §8.2.1)."""
+    return b"\n" in value or b"\r" in value or b"\0" in value
+
+
+def too_costly(reason: str) -> LinkError:
+    """Return the fault of a block that would take too long to decode."""
+    return LinkError(Code.ENHANCE_YOUR_CALM, reason)
+
+
+class HeaderDecoder:
+    """The decoding end of one connection."""
+
+    __slots__ = ("_capacity", "_changed", "_entries", "_huffman", "_known", "_limits", "_read", "_size", "_sizes")
+
+    def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = head) -> None:
+        self._limits, self._read = limits, read
+        self._known: dict[bytes, Head] = {}
+        self._entries: deque[Field] = deque()
+        self._sizes: deque[int] = deque()
+        self._size, self._capacity, self._changed, self._huffman = 0, CAPACITY, False, MOST_HUFFMAN
+
+    def decode(self, block: bytes) -> Head:
+        """Return what a block says; raise if the table is out of step with the other end's."""
+        return self._known.get(block) or self._learn(block)
+
+    def _learn(self, block: bytes) -> Head:
+        self._changed = False
+        try:
+            fields = self._fields(block)
+        except IndexError:
+            raise out_of_step("a header block is cut off") from None
+        except HPACKError as error:
+            raise out_of_step("a Huffman string is broken") from error
+        known = self._read(fields, self._limits, len(block))
+        if self._changed or len(self._known) >= REMEMBERED:
+            self._known.clear()
+        if not self._changed and len(block) <= REMEMBERED_SIZE:
+            self._known[block] = known
+        return known
+
+    def _fields(self, block: bytes) -> list[Field]:
+        """Return the fields, at most one more than the limit."""
+        fields: list[Field] = []
+        at, end, entries = 0, len(block), self._entries
+        self._huffman = MOST_HUFFMAN
+        for _ in range(self._limits.header_count + 1):
+            if at >= end:
+                return fields
+            byte = block[at]
+            if byte > 128 and byte != 255:
+                index, at = byte - 128, at + 1
+                fields.append(STATIC[index] if index < 62 else entries[index - 62])
+            elif byte >= 128:
+                index, at = integer(block, at, 127)
+                fields.append(self._entry(index))
+            elif byte & 0xE0 == 0x20:
+                at = self._resize(block, at, at_start=not fields)
+            else:
+                field, at = self._literal(block, at, byte)
+                fields.append(field)
+        self._follow(block, at)
+        return fields
+
+    def _follow(self, block: bytes, at: int) -> None:
+        """Keep the table in step with what is beyond the limit."""
+        end, left = len(block), MOST_FIELDS
+        while at < end:
+            byte = block[at]
+            left -= 1 if byte >= 128 else LITERAL
+            if left < 0:
+                raise too_costly("a header block has too many fields")
+            if byte >= 128:
+                index, at = integer(block, at, 127)
+                self._entry(index)
+            elif byte & 64:
+                _, at = self._literal(block, at, byte)
+            elif byte & 32:
+                raise out_of_step("a table size update is too late")
+            else:
+                index, at = integer(block, at, 15)
+                at = skip(block, at if index else skip(block, at))
+
+    def _entry(self, index: int) -> Field:
+        if not index:
+            raise out_of_step("index 0 is nothing")
+        return STATIC[index] if index < 62 else self._entries[index - 62]
+
+    def _literal(self, block: bytes, at: int, byte: int) -> tuple[Field, int]:
+        indexed = byte & 64
+        name_index, at = integer(block, at, 63 if indexed else 15)
+        if name_index:
+            name = self._entry(name_index)[0]
+        else:
+            name, at = self._text(block, at)
+        value, at = self._text(block, at)
+        field = checked(name, value)
+        if indexed:
+            self._insert(field, len(name) + len(value) + 32)
+        return field, at
+
+    def _text(self, block: bytes, at: int) -> tuple[bytes, int]:
+        if block[at] & 128 and len(block) > MOST_HUFFMAN:  # a smaller one cannot hold too much
+            self._huffman -= integer(block, at, 127)[0]
+            if self._huffman < 0:
+                raise too_costly("a header block has too much in Huffman code")
+        return text(block, at)
+
+    def _insert(self, field: Field, size: int) -> None:
+        self._changed = True
+        self._size += size
+        self._entries.appendleft(field)
+        self._sizes.appendleft(size)
+        self._evict()
+
+    def _resize(self, block: bytes, at: int, *, at_start: bool) -> int:
+        size, at = integer(block, at, 31)
+        if size > CAPACITY or not at_start:
+            raise out_of_step("a table size update is too large or too late")
+        self._capacity, self._changed = size, True
+        self._evict()
+        return at
+
+    def _evict(self) -> None:
+        while self._size > self._capacity:
+            self._size -= self._sizes.pop()
+            self._entries.pop()

@@ -1,0 +1,1 @@
+"""Remote procedure calls over HTTP: gRPC, gRPC-Web and Connect, and the protobuf wire format."""

@@ -1,0 +1,134 @@
+"""A server: listeners, the connections they bring, and how both come to an end.
+
+    async with serve(handler, [Listener(port=8013)]) as server: …
+
+Every task belongs to the group that `serve` opens, so nothing outlives the `async with`. One task looks at all
+connections once a second and ends what has taken too long; no request has a timer of its own.
+
+Draining is three steps: accept nothing more and say so (GOAWAY, `connection: close`), wait for what is under way, then
+cancel and cut whatever the grace period did not suffice for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+
+from wigwag.wire.http import Early, Handler
+from wigwag.wire.limits import WireLimits
+from wigwag.wire.server.accept import Acceptor
+from wigwag.wire.server.connection import Connection, Host
+from wigwag.wire.server.listen import Listener, Listening, bind
+from wigwag.wire.server.shared import Shared
+from wigwag.wire.tls import Certificates
+
+__all__ = ["Listener", "Server", "serve"]
+DEFAULTS = WireLimits()
+CUT = 1.0
+"""How long what is cancelled may take to say so."""
+LOOKED_AT = 500
+"""Connections that are looked at in one turn of the loop."""
+
+
+class Server:
+    """What `serve` gives: where it listens, and how to end it gently."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._listening: list[Listening] = []
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where it can be reached, in the order of its listeners: `host:port`, or the path of a unix socket."""
+        return [address for each in self._listening for address in each.addresses()]
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected, those that are still shaking hands among them."""
+        return self._host.admission.open
+
+    @property
+    def limits(self) -> WireLimits:
+        """What clients may ask of it."""
+        return self._host.limits
+
+    @property
+    def refused(self) -> Mapping[str, int]:
+        """How many connections were turned away, by reason."""
+        return self._host.admission.refused
+
+    async def open(self, listeners: Sequence[Listener]) -> None:
+        """Begin to listen, at all places or at none."""
+        host = self._host
+        for listener in listeners:
+            tls = (Certificates(listener.tls).front, host.limits.header_seconds) if listener.tls else None
+            sockets = await bind(listener)
+            acceptor = Acceptor(sockets, host.admission, partial(Connection, host), host.tasks, tls)
+            self._listening.append(Listening(listener, acceptor))
+
+    async def drain(self, grace: float = 5.0) -> None:
+        """Stop accepting, let what is under way finish for `grace` seconds, then cut it off."""
+        for listening in self._listening:
+            listening.close()
+        for connection in list(self._host.connections):
+            connection.drain()
+        await self._emptied(grace)
+        for connection in list(self._host.connections):
+            connection.stop()
+        await self._emptied(CUT)
+        for connection in list(self._host.connections):
+            connection.transport.abort()
+        await self._host.empty.wait()
+        await self._closed()
+
+    async def _emptied(self, seconds: float) -> None:
+        """Wait for the last connection to close, but not for ever."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._host.empty.wait()
+
+    async def _closed(self) -> None:
+        """Wait for the listeners; a client that is still shaking hands is not worth waiting for."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CUT):
+                for listening in self._listening:
+                    await listening.closed()
+        self._listening.clear()
+
+    async def look(self) -> None:
+        """Look at every connection for ever, often enough for the shortest limit."""
+        limits, host = self._host.limits, self._host
+        shortest = min(limits.header_seconds, limits.body_seconds, limits.idle_seconds, limits.write_seconds)
+        while True:
+            await asyncio.sleep(min(1.0, shortest / 2))
+            for at, connection in enumerate(list(host.connections), 1):
+                connection.look(host.loop.time())
+                if not at % LOOKED_AT:
+                    await asyncio.sleep(0)
+            host.shared.log.summarise(host.loop.time())
+
+
+@asynccontextmanager
+async def serve(
+    handler: Handler,
+    listeners: Sequence[Listener],
+    limits: WireLimits = DEFAULTS,
+    early: Early | None = None,
+    shared: Shared | None = None,
+) -> AsyncIterator[Server]:
+    """Serve until the block ends; what is then still under way is cut off, unless it was drained before.
+
+    `early` tells which requests are handed over before their bodies are there. Servers of one process should have the
+    same `shared`: their clients compete for the same time and memory.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        server = Server(Host(handler, limits, tasks, early, shared))
+        looking = tasks.create_task(server.look())
+        try:
+            await server.open(listeners)
+            yield server
+        finally:
+            await server.drain(grace=0.0)
+            looking.cancel()
