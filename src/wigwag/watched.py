@@ -2,7 +2,7 @@
 
     file ─▶ sources.file ─▶ parse with the set before ─▶ State ─▶ `flags`, `error`, `changes()`, `on_change`
 
-The watch is the one of the agent (`sources.disk.file` and `pipeline.watch`). A state is one immutable pair, the newest good
+The watch is the one of the agent (`sources.disk.file` and `pipeline.watch`). A state is one immutable pair, the newest
 set and what is wrong since; it is replaced as a whole, so a reader in any thread sees both of the same moment and takes
 no lock.
 
