@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from wigwag.observe import MOST_LABEL_SETS, Counter, Gauge, Histogram, Reading, Registry, View
+from wigwag.observe import MOST_LABEL_SETS, Counter, Gauge, Histogram, HistogramView, Reading, Registry
 
 
 def test_a_name_in_prometheus_form_follows_from_the_name_and_the_unit() -> None:
@@ -53,7 +53,7 @@ def test_a_view_adds_up_what_its_labels_do_not_tell_apart() -> None:
     histogram = Histogram("h", "", (1, 2), ("a", "b"))
     for labels, value in ((("x", "1"), 0.5), (("x", "2"), 1.5), (("y", "1"), 3), (("", "1"), 1)):
         histogram.observe(labels, value)
-    assert View(histogram, "v", "Help.", ("a",), "ms", 1000).read() == Reading(
+    assert HistogramView(histogram, "v", "Help.", ("a",), "ms", 1000).read() == Reading(
         "histogram",
         "v",
         "Help.",

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 import pytest
 
 import wigwag
-from wigwag.watched import State
+from wigwag.watched import WatchedState
 
 PATIENCE = 20.0
 BROKEN = "{"
@@ -66,7 +66,7 @@ def test_a_watch_starts_only_with_flags(tmp_path: Path, content: str | None) -> 
 
 
 def test_a_watched_file_always_has_the_newest_good_set(path: Path) -> None:
-    states: SimpleQueue[State] = SimpleQueue()
+    states: SimpleQueue[WatchedState] = SimpleQueue()
     with wigwag.watch_file(path, on_change=states.put) as watched:
         first = watched.flags
         path.write_text(document(2))
@@ -77,7 +77,7 @@ def test_a_watched_file_always_has_the_newest_good_set(path: Path) -> None:
 def test_a_bad_edit_keeps_the_last_good_set_and_is_visible_until_it_is_mended(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    states: SimpleQueue[State] = SimpleQueue()
+    states: SimpleQueue[WatchedState] = SimpleQueue()
     with wigwag.watch_file(path, on_change=states.put) as watched:
         good = watched.flags
         path.write_text(BROKEN)
@@ -91,7 +91,7 @@ def test_a_bad_edit_keeps_the_last_good_set_and_is_visible_until_it_is_mended(
 
 
 def test_a_bad_flag_keeps_its_last_good_definition_and_is_among_the_problems(path: Path) -> None:
-    states: SimpleQueue[State] = SimpleQueue()
+    states: SimpleQueue[WatchedState] = SimpleQueue()
     with wigwag.watch_file(path, on_change=states.put) as watched:
         path.write_text('{"flags": {"size": {"variants": []}}}')
         assert states.get(timeout=PATIENCE).flags.integer("size", 0) == 1
@@ -99,7 +99,7 @@ def test_a_bad_flag_keeps_its_last_good_definition_and_is_among_the_problems(pat
 
 
 def test_a_deleted_file_changes_no_flag(path: Path) -> None:
-    states: SimpleQueue[State] = SimpleQueue()
+    states: SimpleQueue[WatchedState] = SimpleQueue()
     with wigwag.watch_file(path, on_change=states.put) as watched:
         path.unlink()
         assert "No such file" in (states.get(timeout=PATIENCE).error or "")
@@ -132,9 +132,9 @@ def test_there_are_no_flags_before_it_starts(path: Path) -> None:
 
 
 def test_a_callback_that_raises_is_logged_and_called_again(path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    states: SimpleQueue[State] = SimpleQueue()
+    states: SimpleQueue[WatchedState] = SimpleQueue()
 
-    def fail(state: State) -> None:
+    def fail(state: WatchedState) -> None:
         states.put(state)
         raise LookupError("mine")
 
@@ -197,7 +197,7 @@ def test_what_the_block_of_a_loop_raises_is_raised_as_it_is(path: Path) -> None:
 
 
 def test_changes_are_for_a_loop(path: Path) -> None:
-    async def ask(watched: wigwag.WatchedFile) -> State:
+    async def ask(watched: wigwag.WatchedFile) -> WatchedState:
         return await anext(aiter(watched.changes()))
 
     with wigwag.watch_file(path) as watched, pytest.raises(wigwag.UsageError, match="async with"):

@@ -1,88 +1,60 @@
-"""A thread of our own with an event loop of its own, for programs that have none.
+"""A thread for what may take its time, so that the loop never does.
 
-It is a daemon, because a program that forgets to stop it must still be able to end; and it is stopped when the
-interpreter exits, so that it never ends in the middle of something. After a fork it is the parent's: whoever has it in
-the child has an empty shell, which must not touch the loop, for that shares its descriptors with the parent's.
+The thread is a daemon, the one kind that a process does not wait for at its end: neither a collector that has stopped
+answering nor a disk that hangs may keep the agent from stopping. Whoever wants a result waits for as long as it likes,
+and no longer. There is no thread before there is something to do.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
-import logging
-import os
-import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from typing import Any
+from concurrent.futures import Executor, Future
+from queue import SimpleQueue
+from threading import Thread
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from wigwag.ending import note_threads, wait_for_end
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-log = logging.getLogger("wigwag.background")
-_LAST_PATIENCE = 2.0
-"""Seconds that the end of the program waits for it; one that takes longer is in a notifier of the user."""
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class Background:
-    """Runs a coroutine until it is stopped."""
+class BackgroundWorker(Executor):
+    """Does one thing after the other. It is an executor, so a loop knows how to wait for it."""
 
-    def __init__(self, main: Callable[[], Coroutine[Any, Any, None]], name: str) -> None:
-        self._main, self._process = main, os.getpid()
-        self._loop = asyncio.new_event_loop()
-        self._task: asyncio.Task[None] | None = None
-        self._stopping = False
-        self._threads: list[int] = []
-        self.ended = False
-        """Whether it has come to its end, in this process or, before a fork, in its parent."""
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError:  # there is no thread to be had
-            self._loop.close()
-            raise
-        atexit.register(self.stop, _LAST_PATIENCE)
+    def __init__(self, name: str) -> None:
+        self._name, self._thread = name, False
+        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
-    @property
-    def alive(self) -> bool:
-        """Whether it runs still."""
-        return self._process == os.getpid() and self._thread.is_alive()
+    async def send(self, job: Callable[[], T]) -> T:
+        """Have something done in the thread; return what it returns. Cancelled before it is begun, it is not done."""
+        return await asyncio.get_running_loop().run_in_executor(self, job)
 
-    @property
-    def here(self) -> bool:
-        """Whether this is its thread."""
-        return threading.current_thread() is self._thread
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have something done in the thread; `RuntimeError` if there can be no more threads."""
+        future: Future[T] = Future()
 
-    def stop(self, patience: float | None = None) -> None:
-        """Cancel the coroutine and wait for its end; from within, only cancel it. A second time does nothing."""
-        if self._process != os.getpid():
-            return
-        atexit.unregister(self.stop)
-        if not self._stopping:
-            self._stopping = True
-            with suppress(RuntimeError):  # it has ended by itself
-                self._loop.call_soon_threadsafe(self._cancel)
-        if not self.here:
-            self._thread.join(patience)
-            if not self._thread.is_alive():
-                wait_for_end(self._threads)
-                self._threads = []
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:  # noqa: BLE001  it is raised where the job came from
+                    future.set_exception(error)
 
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+        if not self._thread:
+            Thread(target=self._work, name=self._name, daemon=True).start()
+            self._thread = True
+        self._jobs.put(work)
+        return future
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._threads = note_threads(self._loop)
-        try:
-            self._task = self._loop.create_task(self._main())
-            self._loop.run_until_complete(asyncio.wait([self._task]))
-            if not self._task.cancelled():
-                self._task.exception()  # it has been told of by whoever it happened to
-            elif not self._stopping:
-                log.error("the thread %r has ended, though nobody has stopped it", self._thread.name)
-        finally:
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()
-            self.ended = True
+    def dismiss(self) -> None:
+        """Let the thread end after what it still has to do. It is not waited for."""
+        if self._thread:
+            self._jobs.put(None)
+        self._thread = False
+
+    def _work(self) -> None:
+        for job in iter(self._jobs.get, None):
+            job()
+            del job  # and all that it holds, until the next one comes

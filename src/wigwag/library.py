@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.flags import store
-from wigwag.flags.flag import Options
+from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import Limits
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def load(
         raise UsageError(f"unknown fractional version {fractional!r}: use v2 or v3")
     if numbers not in ("truncate", "lossless"):
         raise UsageError(f"unknown way with numbers {numbers!r}: use truncate or lossless")
-    options = Options(fractional, numbers, limits)
+    options = LoadSettings(fractional, numbers, limits)
     return store.load(
         document, source=source, options=options, strict=strict, format=format, previous=previous, clock=clock
     )

@@ -126,7 +126,7 @@ class Histogram:
         return Reading("histogram", self._name, self._help, self._unit, self._labels, samples, self._bounds)
 
 
-class View:
+class HistogramView:
     """A histogram by some of its labels, and perhaps in another unit; what lacks the first of them is left out."""
 
     def __init__(

@@ -24,7 +24,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]\s,/@]+)(?::([0-9]{1,5}))?")
 _PORTS = {"http": 80, "https": 443}
 
 
-class Origin(NamedTuple):
+class RequestOrigin(NamedTuple):
     """What a browser calls the origin of a page."""
 
     scheme: str
@@ -78,13 +78,13 @@ def is_forwarded(names: Iterable[str]) -> bool:
     return any(name in FORWARDING or name.startswith(_FORWARDED) for name in names)
 
 
-def read_origin(text: str) -> Origin | None:
+def read_origin(text: str) -> RequestOrigin | None:
     """Read an origin; None if it is none that we could be."""
     scheme, _, rest = text.partition("://")
     found = _HOST.fullmatch(rest)
     if scheme.lower() not in _PORTS or found is None:
         return None
-    return Origin(scheme.lower(), found[1].lower().removesuffix("."), int(found[2] or _PORTS[scheme.lower()]))
+    return RequestOrigin(scheme.lower(), found[1].lower().removesuffix("."), int(found[2] or _PORTS[scheme.lower()]))
 
 
 def _ours(origin: str, host: str, allowed: Collection[str]) -> bool:

@@ -1,6 +1,6 @@
 """A flag document on disk, for programs that use wigwag as a library: loaded once, or watched.
 
-    file ─▶ sources.file ─▶ parse with the set before ─▶ State ─▶ `flags`, `error`, `changes()`, `on_change`
+    file ─▶ sources.disk.file ─▶ parse with the set before ─▶ WatchedState ─▶ `flags`, `error`, `changes()`, `on_change`
 
 The watch is the one of the agent (`sources.disk.file` and `pipeline.watch`). A state is one immutable pair, the newest
 set and what is wrong since; it is replaced as a whole, so a reader in any thread sees both of the same moment and takes
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from typing import Self, TypeAlias
 
-    from wigwag.background import Background
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional, Limits, Numbers
+    from wigwag.loop_thread import LoopThread
     from wigwag.pipeline.publish import Topic
     from wigwag.pipeline.watch import Watch
     from wigwag.sources.disk.file import FileWatch
@@ -44,7 +44,7 @@ class LoadOptions(TypedDict, total=False):
     clock: Callable[[], float]
 
 
-class State(NamedTuple):
+class WatchedState(NamedTuple):
     """The newest good set of flags, and why a newer content of the file is not in force."""
 
     flags: FlagSet
@@ -70,7 +70,7 @@ def load_file(path: StrPath, **options: Unpack[LoadOptions]) -> FlagSet:
 
 def watch_file(
     path: StrPath,
-    on_change: Callable[[State], object] | None = None,
+    on_change: Callable[[WatchedState], object] | None = None,
     **options: Unpack[LoadOptions],
 ) -> WatchedFile:
     """Watch a flag document on disk: `flags` of the result is always the newest good set.
@@ -123,19 +123,19 @@ class WatchedFile:
     (True, None)
     """
 
-    def __init__(self, path: StrPath, on_change: Callable[[State], object] | None, options: LoadOptions) -> None:
+    def __init__(self, path: StrPath, on_change: Callable[[WatchedState], object] | None, options: LoadOptions) -> None:
         self.path = os.fspath(path)
         self._options, self._on_change = options, on_change
-        self._state: State | None = None
-        self._topic: Topic[State] | None = None
+        self._state: WatchedState | None = None
+        self._topic: Topic[WatchedState] | None = None
         self._watch: Watch[FileWatch, FlagSet] | None = None
         self._process = os.getpid()
-        self._background: Background | None = None
+        self._background: LoopThread | None = None
         self._tasks: TaskGroup | None = None
         self._following: Task[None] | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> WatchedState:
         """The flags and the error of one moment."""
         if self._state is None:
             raise UsageError(f"{self.path} is not watched yet: read it inside `with wigwag.watch_file(…) as watched:`")
@@ -160,10 +160,10 @@ class WatchedFile:
 
     def start(self) -> Self:
         """Load the file, and watch it in a thread until `close`: for a program that has no block to do it in."""
-        from wigwag.background import Background
+        from wigwag.loop_thread import LoopThread
 
         self._load()
-        self._background = Background(self._follow, f"wigwag watch {self.path}")
+        self._background = LoopThread(self._follow, f"wigwag watch {self.path}")
         return self
 
     def __enter__(self) -> Self:
@@ -193,7 +193,7 @@ class WatchedFile:
             self._following.cancel()
             await tasks.__aexit__(None, None, None)  # what the block raises is raised as it is, and not in a group
 
-    async def changes(self) -> AsyncIterator[State]:
+    async def changes(self) -> AsyncIterator[WatchedState]:
         """Yield the state of now, and each that follows; a slow reader may skip states, but never ends on an old one.
 
         It is for a program that watches with `async with`.
@@ -210,7 +210,7 @@ class WatchedFile:
         from wigwag.pipeline.publish import Topic
 
         self._process, self._topic = os.getpid(), Topic()
-        self._state = State(load_file(self.path, **self._options))
+        self._state = WatchedState(load_file(self.path, **self._options))
         self._topic.set(self._state)
 
     async def _follow(self) -> None:
@@ -226,15 +226,15 @@ class WatchedFile:
         return _parse(spec.path, content, self.flags, self._options)
 
     def _take(self, _: FileWatch, flags: FlagSet) -> None:
-        self._become(State(flags))
+        self._become(WatchedState(flags))
 
     def _turned(self) -> None:
         """Called when the watch fails or recovers; a recovery comes with flags, and is published with them."""
         status = self._watch.status if self._watch else None
         if status is not None and status.state == "failing":
-            self._become(State(self.flags, status.error))
+            self._become(WatchedState(self.flags, status.error))
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: WatchedState) -> None:
         if _content(state) == _content(self.state):
             return
         self._state = state
@@ -253,6 +253,6 @@ class WatchedFile:
         return f"<WatchedFile {self.path!r}: {self.error or 'watching'}>"
 
 
-def _content(state: State) -> tuple[object, ...]:
+def _content(state: WatchedState) -> tuple[object, ...]:
     """Return what makes a state worth publishing: its flags, those in quarantine, and the error."""
     return state.flags.id, [layer.problems for layer in state.flags.layers], state.error

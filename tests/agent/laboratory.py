@@ -30,7 +30,7 @@ from wigwag.sources.builtin.grpc import grpc_watch
 from wigwag.sources.builtin.http import http_watch
 from wigwag.sources.remote import blob, grpc, http
 from wigwag.sources.source import Source
-from wigwag.wire.h1.client import Limits
+from wigwag.wire.h1.client import ResponseLimits
 from wigwag.wire.http import Early, Handler, Reply, Request
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.listen import Listener
@@ -178,7 +178,7 @@ class Lab:
     def _kind(self, source: Source, tap: Tap) -> Documents:
         told = source.settings
         if source.provider == "http":
-            limits = Limits(head=self.patience, idle=self.patience, total=self.patience)
+            limits = ResponseLimits(head=self.patience, idle=self.patience, total=self.patience)
             deps = http.HttpDeps(tap, self.wall, self.random, environment={}, limits=limits)
             return http.watch_http(http_watch(source), deps)
         if source.provider == "grpc":

@@ -12,7 +12,7 @@ from wigwag.agent.assemble import LARGE, Loader
 from wigwag.agent.state.lastgood import keys_of
 from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.document import Document
-from wigwag.sources.source import Settings, Source, parse_sources
+from wigwag.sources.source import Source, SourceSettings, parse_sources
 
 
 def document(**sets: list[str]) -> Document:
@@ -36,7 +36,7 @@ def loaded(source: Source, *documents: Document) -> list[Any]:
 
 
 def test_an_incremental_document_is_about_the_flag_sets_that_it_names() -> None:
-    source = Source("flags", "grpc", settings=Settings(incremental=True))
+    source = Source("flags", "grpc", settings=SourceSettings(incremental=True))
     emptied = Document(b'{"metadata": {"flagSetId": "blue"}, "flags": {}}', "json")
     steps = [document(blue=["a", "b"], none=["x"]), document(red=["c"]), document(blue=["b"]), emptied, document()]
     found = loaded(source, *steps)
@@ -99,7 +99,7 @@ def test_sources_that_differ_only_in_a_password_are_not_mixed_up(name: str) -> N
 
 
 def test_what_an_earlier_life_said_is_not_updated_but_replaced() -> None:
-    source = Source("flags", "grpc", settings=Settings(incremental=True))
+    source = Source("flags", "grpc", settings=SourceSettings(incremental=True))
     loader = Loader("v2", strict=False)
     loader.flags[source] = loader.parse(source, document(gone=["a"], blue=["b"]))
     assert loader._load(source, document(blue=["b"])).keys() == ("b",)

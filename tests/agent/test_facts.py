@@ -25,11 +25,11 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Unavailable, Wanted
 from wigwag.pipeline.watch import WatchPolicy, closing
 from wigwag.serve.context import Enrichment
-from wigwag.serve.events import Changes
+from wigwag.serve.events import ChangeStreams
 from wigwag.serve.feed import Feed
-from wigwag.serve.management.history import History
+from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.snapshot import Snapshot
-from wigwag.sources.source import Settings, Source
+from wigwag.sources.source import Source, SourceSettings
 from wigwag.wire.http import Request
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
@@ -91,7 +91,7 @@ def test_a_long_value_is_no_attribute_but_can_name_flags() -> None:
 
 def test_a_mounted_volume_is_followed(tmp_path: Path) -> None:
     folder = mounted(tmp_path, labels='tier="a"', annotations='note="x"', name="shop-1")
-    source = Source("pod", POD, settings=Settings(address=folder))
+    source = Source("pod", POD, settings=SourceSettings(address=folder))
 
     async def main() -> None:
         async with closing(watch_facts(source, {"NODE_NAME": "n1"})) as stream:
@@ -117,7 +117,7 @@ def test_a_mounted_volume_is_followed(tmp_path: Path) -> None:
 def test_without_a_volume_the_environment_is_all_there_is(
     environment: dict[str, str], expected: set[str] | None, tmp_path: Path
 ) -> None:
-    source = Source("pod", POD, settings=Settings(address=str(tmp_path / "none")))
+    source = Source("pod", POD, settings=SourceSettings(address=str(tmp_path / "none")))
 
     async def main() -> None:
         async with closing(watch_facts(source, environment)) as stream:
@@ -261,7 +261,7 @@ def test_facts_go_over_what_a_client_sends_and_under_what_the_operator_says() ->
 
 
 def test_an_earlier_snapshot_keeps_its_facts_and_its_id() -> None:
-    history = History(5)
+    history = SnapshotHistory(5)
     snapshots = [Snapshot(FLAGS, number=number, facts=facts) for number, facts in ((1, ONE), (2, TWO))]
     for snapshot in snapshots:
         history.add(snapshot)
@@ -273,14 +273,14 @@ def test_clients_that_evaluate_elsewhere_are_told_to_fetch_again_when_facts_chan
     async def main() -> None:
         feed = Feed(Snapshot(FLAGS, number=1, facts=ONE))
         first = feed.current()
-        stream = Changes(feed).server_sent("")
+        stream = ChangeStreams(feed).server_sent("")
         welcome = await anext(stream)
         assert first.version("").encode() in welcome
         waiting = asyncio.ensure_future(anext(stream))
         await settle()
         feed.advance(Snapshot(FLAGS, number=2, facts=TWO))
         assert b"refetchEvaluation" in await waiting
-        late = await anext(Changes(feed).server_sent("", first.version("")))
+        late = await anext(ChangeStreams(feed).server_sent("", first.version("")))
         assert b"refetchEvaluation" in late, "who comes back after the change is told, too"
         await stream.aclose()  # type: ignore[attr-defined]
 

@@ -16,9 +16,9 @@ from tests.pipeline.fakes import FakeWatcher, run, settle
 from wigwag.agent.facts import POD, Facts, watch_facts
 from wigwag.agent.locate import ANNOTATION, MOST, OPERATORS, ORDER, agent_sources, located, references
 from wigwag.agent.options import AgentOptions
-from wigwag.agent.ownpod import Identity, Pod, decode_pod, described, identify, namespace_of, zone_of
+from wigwag.agent.ownpod import Pod, PodIdentity, decode_pod, described, identify, namespace_of, zone_of
 from wigwag.errors import UsageError
-from wigwag.kube.errors import ApiError, Status
+from wigwag.kube.errors import ApiError, ApiStatus
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.kube.watch.spec import KubeWatch
@@ -26,9 +26,9 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.kubernetes.names import SELF
-from wigwag.sources.source import Settings, Source
+from wigwag.sources.source import Source, SourceSettings
 
-WHO = Identity("team", "shop-1")
+WHO = PodIdentity("team", "shop-1")
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 A, B = (json.dumps({"flags": {key: FLAG}}).encode() for key in "ab")
 
@@ -65,7 +65,7 @@ class FakeHub(Hub):
     async def get(self, kind: object, node: str) -> dict[str, Any]:
         self.asked += 1
         if self.zones.get(node) is None:
-            raise ApiError("GET node", Status(403, "Forbidden"))
+            raise ApiError("GET node", ApiStatus(403, "Forbidden"))
         return {"metadata": {"labels": {"topology.kubernetes.io/zone": self.zones[node]}}}
 
     async def pod(self, annotations: Mapping[str, str] | None = None, **more: Any) -> None:
@@ -161,8 +161,8 @@ def test_those_that_name_nothing_say_what_to_write(annotations: dict[str, str], 
 
 def test_the_environment_tells_which_pod_this_is(tmp_path: Path) -> None:
     config = {"KUBECONFIG": kubeconfig(tmp_path)}
-    assert identify(config | {"POD_NAME": "a", "POD_NAMESPACE": "b"}) == Identity("b", "a")
-    assert identify(config | {"POD_NAME": "a"}) == Identity("of-config", "a")
+    assert identify(config | {"POD_NAME": "a", "POD_NAMESPACE": "b"}) == PodIdentity("b", "a")
+    assert identify(config | {"POD_NAME": "a"}) == PodIdentity("of-config", "a")
     assert namespace_of({"POD_NAMESPACE": "b"}) == "b"
     for environment in (
         config | {"HOSTNAME": "laptop"},
@@ -208,7 +208,7 @@ def test_what_an_object_says_about_a_pod() -> None:
 
 
 def self_source(folder: str) -> Source:
-    return Source("core.openfeature.dev/", SELF, settings=Settings(address=folder))
+    return Source("core.openfeature.dev/", SELF, settings=SourceSettings(address=folder))
 
 
 def test_the_pods_annotations_lead_to_its_flags_and_a_change_of_them_to_others(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_facts_come_from_the_server_with_the_zone_of_the_node_as_soon_as_it_may_
     environment = {
         "KUBECONFIG": kubeconfig(tmp_path), "POD_NAME": "shop-1", "POD_NAMESPACE": "team", "POD_IMAGE": "env",
     }  # fmt: skip
-    source = Source("pod", POD, settings=Settings(address=str(tmp_path / "none")))
+    source = Source("pod", POD, settings=SourceSettings(address=str(tmp_path / "none")))
 
     async def main() -> None:
         hub = FakeHub()

@@ -11,7 +11,7 @@ import pytest
 import wigwag
 from wigwag.agent.assemble import LARGE, Loader, assembler
 from wigwag.serve.feed import Feed
-from wigwag.serve.management.history import History
+from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.sync import AT_ONCE, chosen, document, written
 from wigwag.sources.document import Merged
@@ -27,7 +27,7 @@ class Agent:
 
     def __init__(self) -> None:
         self.merger, self.loader, self.assemble = Merger(), Loader("v2", strict=False), assembler(lambda: 0.0)
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=History(3))
+        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=SnapshotHistory(3))
         self.texts = {f"part-{number:03}": self.text(number) for number in range(PARTS)}
 
     def text(self, number: int, **more: Any) -> bytes:

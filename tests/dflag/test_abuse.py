@@ -23,8 +23,8 @@ from tests.dflag.kubelet import Heard, Volume, becomes, until
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.notifying.notifiers import NotifierPool, NotifierQueue, Step
-from wigwag.dflag.values.kinds import Kind
+from wigwag.dflag.notifying.notifiers import NotifierPool, NotifierQueue, ValueChange
+from wigwag.dflag.values.kinds import ValueKind
 from wigwag.errors import UsageError
 
 PATIENCE = 20.0
@@ -175,7 +175,7 @@ class Array:
 
 @pytest.mark.parametrize(("answer", "told"), [(ZeroDivisionError, 1), (Array(), 1), (True, 0), (False, 1)])
 def test_a_value_that_cannot_be_compared_has_changed(answer: Any, told: int) -> None:
-    kind: Kind[Any] = Kind("odd", lambda text: Odd(answer), lambda value: "odd", lambda value: value)
+    kind: ValueKind[Any] = ValueKind("odd", lambda text: Odd(answer), lambda value: "odd", lambda value: value)
     found, heard = dflag.FlagSet("test").flag(kind, "x", Odd(answer)), Heard()  # type: ignore[arg-type]
     found.on_change(heard, "sync")
     found.set("")
@@ -183,7 +183,9 @@ def test_a_value_that_cannot_be_compared_has_changed(answer: Any, told: int) -> 
 
 
 def test_one_whose_equality_ends_the_program_changes_nothing() -> None:
-    kind: Kind[Any] = Kind("odd", lambda text: Odd(KeyboardInterrupt), lambda value: "odd", lambda value: value)
+    kind: ValueKind[Any] = ValueKind(
+        "odd", lambda text: Odd(KeyboardInterrupt), lambda value: "odd", lambda value: value
+    )
     flags = dflag.FlagSet("test")
     number, odd = flags.int("a", 0), flags.flag(kind, "b", Odd(KeyboardInterrupt))  # type: ignore[arg-type]
     before = odd.get()
@@ -263,7 +265,7 @@ def test_where_no_thread_is_to_be_had_notifiers_wait_for_one(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", none_left)
         for number in range(3):
-            notifiers.submit(queue, Step(number, number + 1))
+            notifiers.submit(queue, ValueChange(number, number + 1))
         assert not notifiers.flush(0.0)
     assert caplog.text.count("no thread is to be had") == 1
     assert notifiers.flush(PATIENCE)

@@ -15,7 +15,7 @@ from tests.dflag.test_kinds import deps, is_refused_in_few_words
 from wigwag import dflag
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
 from wigwag.dflag.values.frozen import freeze
-from wigwag.dflag.values.kinds import DURATION, INT, STR, Kind
+from wigwag.dflag.values.kinds import DURATION, INT, STR, ValueKind
 from wigwag.dflag.values.types import kind_of
 
 
@@ -24,7 +24,7 @@ class Colour(Enum):
     BLUE = "blue"
 
 
-GOOD: list[tuple[Kind[Any], str, Any]] = [
+GOOD: list[tuple[ValueKind[Any], str, Any]] = [
     (list_kind(STR), "a, b,,c, ,", ["a", "b", "c"]),
     (list_kind(STR), "a\nb\r\n  c, d\n\n", ["a", "b", "c", "d"]),
     (list_kind(STR), '["a", "b,c", ""]', ["a", "b,c", ""]),
@@ -62,7 +62,7 @@ GOOD: list[tuple[Kind[Any], str, Any]] = [
     (kind_of(list[tuple[int, int]]), "[[1, 2]]", [(1, 2)]),
 ]
 
-BAD: list[tuple[Kind[Any], str]] = [
+BAD: list[tuple[ValueKind[Any], str]] = [
     *((list_kind(STR), text) for text in ('["a", "b",]', "[a, b]", '["a"', "[1]", "[null]", '[["a"]]', "[" * 5000)),
     (list_kind(INT), "[9223372036854775808]"),
     (list_kind(INT), '["x"]'),
@@ -74,12 +74,12 @@ BAD: list[tuple[Kind[Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), GOOD)
-def test_a_text_is_read_and_written_so_that_it_means_the_same(kind: Kind[Any], text: str, value: Any) -> None:
+def test_a_text_is_read_and_written_so_that_it_means_the_same(kind: ValueKind[Any], text: str, value: Any) -> None:
     deps(kind, text, value)
 
 
 @pytest.mark.parametrize(("kind", "text"), BAD)
-def test_a_text_that_is_none_of_the_kind_is_refused_in_few_words(kind: Kind[Any], text: str) -> None:
+def test_a_text_that_is_none_of_the_kind_is_refused_in_few_words(kind: ValueKind[Any], text: str) -> None:
     is_refused_in_few_words(kind, text)
 
 

@@ -6,8 +6,8 @@ import asyncio
 import threading
 from pathlib import Path
 
-from wigwag.background import Background
 from wigwag.ending import PATIENCE, note_threads, wait_for_end
+from wigwag.loop_thread import LoopThread
 
 
 def test_a_thread_that_is_still_there_is_waited_for(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_a_background_that_is_stopped_has_no_thread_left_for_a_fork_to_fall_into
             ready.set()
             await asyncio.Event().wait()
 
-        background = Background(main, "test")
+        background = LoopThread(main, "test")
         assert ready.wait(20.0)
         background.stop()
         assert [thread for thread in threads if Path(f"/proc/self/task/{thread}").exists()] == []

@@ -17,7 +17,7 @@ from tests.dflag.kubelet import becomes, until
 from tests.dflag.page.asking import OPEN, put
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.notifying.expiry import Expiry, seconds
+from wigwag.dflag.notifying.expiry import ExpiryTimer, seconds
 from wigwag.dflag.page.site import Site
 from wigwag.errors import UsageError
 
@@ -107,7 +107,7 @@ def test_an_alarm_that_has_gone_off_stays_if_no_other_is_to_be_had(monkeypatch: 
         if len(rung) == 3:
             over.set()
 
-    expiry = Expiry(ring, time.monotonic)
+    expiry = ExpiryTimer(ring, time.monotonic)
     expiry.by(time.monotonic() + 0.01)
     assert over.wait(20.0)
     assert len(set(rung)) == 1
@@ -174,7 +174,7 @@ def test_a_fault_of_the_clock_does_not_keep_later_values_from_running_out(
 ) -> None:
     failed = threading.Event()
     monkeypatch.setattr(threading, "excepthook", lambda _: failed.set())
-    expiry = Expiry(lambda: next(calls)(), time.monotonic)
+    expiry = ExpiryTimer(lambda: next(calls)(), time.monotonic)
     rung = threading.Event()
 
     def fail() -> NoReturn:

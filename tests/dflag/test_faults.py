@@ -181,16 +181,16 @@ def test_a_sub_directory_that_may_not_be_read_is_trouble_and_not_keys_that_are_g
 
 
 def test_an_updater_that_fails_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from wigwag.dflag.updating.record import Record
+    from wigwag.dflag.updating.record import UpdateRecord
 
     flags, rate = example()
     updater = dflag.Updater(flags, Volume(tmp_path / "conf", {"rate": "20"}).path)
 
-    def broken(self: Record, picture: object, *, static: bool) -> None:
+    def broken(self: UpdateRecord, picture: object, *, static: bool) -> None:
         raise ZeroDivisionError("oh")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Record, "apply", broken)
+        patch.setattr(UpdateRecord, "apply", broken)
         with pytest.raises(StartError, match="ZeroDivisionError: oh"):
             updater.start()
     assert not updater.running
@@ -244,17 +244,17 @@ def test_an_updater_that_fails_of_one_content_is_counted_once_however_often_it_t
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each time it begins with what it had, which is good, and then comes to what breaks it."""
-    from wigwag.dflag.updating.record import Record
+    from wigwag.dflag.updating.record import UpdateRecord
 
-    apply, failures = Record.apply, list[object]()
+    apply, failures = UpdateRecord.apply, list[object]()
 
-    def fragile(self: Record, picture: Any, *, static: bool) -> None:
+    def fragile(self: UpdateRecord, picture: Any, *, static: bool) -> None:
         if any(contents.get("rate") == b"21" for contents in picture.values()):
             failures.append(picture)
             raise ZeroDivisionError("oh")
         apply(self, picture, static=static)
 
-    monkeypatch.setattr(Record, "apply", fragile)
+    monkeypatch.setattr(UpdateRecord, "apply", fragile)
     flags, rate = example()
     volume = Volume(tmp_path / "conf", {"rate": "20"})
     with dflag.setup(flags, volume.path) as updater:

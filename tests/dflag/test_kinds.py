@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from wigwag import dflag
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
 from wigwag.dflag.values.frozen import freeze
-from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind
+from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, ValueKind
 from wigwag.dflag.values.structured import json_kind
 from wigwag.dflag.values.types import kind_of
 
@@ -62,7 +62,7 @@ class LimitsModel(pydantic.BaseModel):
     policy: str = "allow"
 
 
-GOOD: list[tuple[Kind[Any], str, Any]] = [
+GOOD: list[tuple[ValueKind[Any], str, Any]] = [
     *((BOOL, text, True) for text in ("1", "t", "T", "TRUE", "true", "True")),
     *((BOOL, text, False) for text in ("0", "f", "F", "FALSE", "false", "False")),
     (INT, "-42", -42),
@@ -107,7 +107,7 @@ GOOD: list[tuple[Kind[Any], str, Any]] = [
     (json_kind(list[Limits]), '[{"rate": 5}]', [Limits(5)]),
 ]
 
-BAD: list[tuple[Kind[Any], str]] = [
+BAD: list[tuple[ValueKind[Any], str]] = [
     *((BOOL, text) for text in ("", "yes", "tRUE", " true", "2")),
     *(
         (INT, text)
@@ -134,7 +134,7 @@ BAD: list[tuple[Kind[Any], str]] = [
 ]
 
 
-def deps(kind: Kind[Any], text: str, value: Any) -> None:
+def deps(kind: ValueKind[Any], text: str, value: Any) -> None:
     """A text is a value, and what is written of that is the value again."""
     found = kind.parse(text)
     assert found == value
@@ -142,19 +142,19 @@ def deps(kind: Kind[Any], text: str, value: Any) -> None:
     assert kind.take(found) == value
 
 
-def is_refused_in_few_words(kind: Kind[Any], text: str) -> None:
+def is_refused_in_few_words(kind: ValueKind[Any], text: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         kind.parse(text)
     assert len(str(caught.value)) < 300
 
 
 @pytest.mark.parametrize(("kind", "text", "value"), GOOD)
-def test_a_text_is_read_and_written_so_that_it_means_the_same(kind: Kind[Any], text: str, value: Any) -> None:
+def test_a_text_is_read_and_written_so_that_it_means_the_same(kind: ValueKind[Any], text: str, value: Any) -> None:
     deps(kind, text, value)
 
 
 @pytest.mark.parametrize(("kind", "text"), BAD)
-def test_a_text_that_is_none_of_the_kind_is_refused_in_few_words(kind: Kind[Any], text: str) -> None:
+def test_a_text_that_is_none_of_the_kind_is_refused_in_few_words(kind: ValueKind[Any], text: str) -> None:
     is_refused_in_few_words(kind, text)
 
 
@@ -182,7 +182,7 @@ def test_a_text_that_is_none_of_the_kind_is_refused_in_few_words(kind: Kind[Any]
         (json_kind(LimitsModel), LimitsStruct(1)),
     ],
 )
-def test_a_value_of_another_type_is_refused_without_being_told(kind: Kind[Any], value: Any) -> None:
+def test_a_value_of_another_type_is_refused_without_being_told(kind: ValueKind[Any], value: Any) -> None:
     with pytest.raises(TypeError, match=r"expected|not JSON"):
         kind.take(value)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.dflag.kubelet import Heard, until
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
-from wigwag.dflag.notifying.notifiers import NotifierPool, NotifierQueue, Step
+from wigwag.dflag.notifying.notifiers import NotifierPool, NotifierQueue, ValueChange
 from wigwag.errors import UsageError
 
 PATIENCE = 20.0
@@ -105,13 +105,13 @@ def test_one_that_blocks_holds_up_neither_the_setter_nor_the_notifiers_of_others
 def test_what_waits_has_a_bound_and_the_chain_of_values_does_not_break() -> None:
     notifiers, release, heard = NotifierPool(backlog=5), threading.Event(), Heard()
 
-    def call(step: Step) -> None:
+    def call(step: ValueChange) -> None:
         release.wait(PATIENCE)
         heard(step.old, step.new)
 
     queue = NotifierQueue(call)
     for number in range(100):
-        notifiers.submit(queue, Step(number, number + 1))
+        notifiers.submit(queue, ValueChange(number, number + 1))
     assert len(queue.steps) <= 5
     release.set()
     assert notifiers.flush(PATIENCE)
@@ -122,10 +122,10 @@ def test_what_waits_has_a_bound_and_the_chain_of_values_does_not_break() -> None
 
 def test_threads_go_when_there_is_nothing_to_do() -> None:
     notifiers, called = NotifierPool(linger=0.0), Heard()
-    notifiers.submit(NotifierQueue(lambda step: called(step.old, step.new)), Step(0, 1))
+    notifiers.submit(NotifierQueue(lambda step: called(step.old, step.new)), ValueChange(0, 1))
     assert notifiers.flush(PATIENCE)
     until(lambda: notifiers._running == 0)
-    notifiers.submit(NotifierQueue(lambda step: called(step.old, step.new)), Step(1, 2))
+    notifiers.submit(NotifierQueue(lambda step: called(step.old, step.new)), ValueChange(1, 2))
     assert notifiers.flush(PATIENCE)
     assert called.steps == [(0, 1), (1, 2)]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import wigwag
 from wigwag.errors import DocumentError
-from wigwag.flags.flag import Options
+from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import Limits
 from wigwag.flags.part import Part, read_part, written
 from wigwag.flags.store import load_parts
@@ -48,7 +48,7 @@ class Loads:
         self.flags = load_parts(
             {name: part for name, (_, part) in self._parts.items()},
             source="src",
-            options=Options(limits=self._limits),
+            options=LoadSettings(limits=self._limits),
             strict=strict,
             previous=self.flags,
             clock=time,
@@ -154,7 +154,7 @@ class TestBadFlags:
     def test_members_that_appear_twice_are_told_with_the_part(self) -> None:
         text = b'{"flags": {"x": {"state": "ENABLED", "variants": {"on": 1, "on": 2}}}}'
         parts = {"a": read_part(text, Limits(), "json")}
-        flags = load_parts(parts, source="src", options=Options(), strict=False, previous=None, clock=time)
+        flags = load_parts(parts, source="src", options=LoadSettings(), strict=False, previous=None, clock=time)
         assert [(found.code, found.path, found.source) for found in flags.problems] == [
             ("duplicate-key", "$.flags.x.variants.on", "src (a)")
         ]

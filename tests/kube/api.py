@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from tests.sources.faulty import DROP, Asked, Server, serving, whole
 from wigwag.kube.client import Kube
-from wigwag.kube.config.cluster import Cluster, User
+from wigwag.kube.config.cluster import Cluster, KubeUser
 from wigwag.kube.config.tls import ClusterTrust
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.kube.requests import KubeDeps
@@ -143,7 +143,13 @@ async def cluster(
                 client.close()
 
 
-def kube(url: str, user: User = User(), trust: ClusterTrust = ClusterTrust(), proxy: str = "", **deps: Any) -> Kube:  # noqa: B008
+def kube(
+    url: str,
+    user: KubeUser = KubeUser(),  # noqa: B008
+    trust: ClusterTrust = ClusterTrust(),  # noqa: B008
+    proxy: str = "",
+    **deps: Any,
+) -> Kube:
     given: dict[str, Any] = {"environment": {}, "random": lambda: 0.5, **deps}
     return Kube(Cluster(url, trust, user, "ns", proxy), KubeDeps(**given))
 

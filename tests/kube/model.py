@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
-from wigwag.kube.errors import Status, read_status
+from wigwag.kube.errors import ApiStatus, read_status
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.kube.requests import Abilities
-from wigwag.kube.watch.asks import Ask
-from wigwag.kube.watch.decode import END, Key, Lines, MalformedError, metadata_only, plain, read_page
-from wigwag.kube.watch.faults import Fault, fault_of, refusal
+from wigwag.kube.watch.asks import ReflectorRequest
+from wigwag.kube.watch.decode import END, Key, Lines, MalformedObjectError, metadata_only, plain, read_page
+from wigwag.kube.watch.faults import WatchFault, fault_of, refusal
 from wigwag.kube.watch.reflector import Reflector
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.kube.watch.timing import WatchTiming
@@ -103,7 +103,7 @@ class Server:
         self.pinned.clear()
         self.states.append((version, self.state()))
 
-    def page(self, ask: Ask) -> bytes:
+    def page(self, ask: ReflectorRequest) -> bytes:
         """Return a page; `Refused` if it cannot be had."""
         if ask.token:
             if ask.token not in self.pinned:
@@ -139,14 +139,14 @@ class Refused(Exception):  # noqa: N818 - it is what the server says
         self.code, self.retry_after = code, retry_after
         self.body = json.dumps({"kind": "Status", "code": code, "reason": reason, "message": message}).encode()
 
-    def fault(self, ask: Ask) -> Fault:
+    def fault(self, ask: ReflectorRequest) -> WatchFault:
         return refusal(read_status(self.body, self.code), SPEC, ask.verb, self.retry_after)
 
     def event(self) -> bytes:
         return b'{"type":"ERROR","object":' + self.body + b"}\n"
 
 
-BROKEN = Fault("the connection broke")
+BROKEN = WatchFault("the connection broke")
 REFUSALS = [Refused(500), Refused(429, retry_after=7.0), Refused(503), Refused(403), Refused(404), Refused(401)]
 
 
@@ -167,7 +167,7 @@ class World:
             self.abilities, timing or WatchTiming(page=choice([2, 3, 500])), self.random.random
         )
         self.now = 1000.0
-        self.asks: list[Ask] = []
+        self.asks: list[ReflectorRequest] = []
         self.causes = 1
         """How many reasons there were to ask for the whole list; that nothing is known is the first."""
         self.published: State | None = None
@@ -219,11 +219,11 @@ class World:
                 self.seen += 1
             assert self.seen < len(states), f"{self.published} was never so, or not any more"
 
-    def fail(self, fault: Fault, cause: bool = False) -> None:
+    def fail(self, fault: WatchFault, cause: bool = False) -> None:
         self.causes += cause
         self.take(self.reflector.failed(fault, self.now))
 
-    def perform(self, ask: Ask) -> None:
+    def perform(self, ask: ReflectorRequest) -> None:
         whole = ask.how != "watch"
         if not self.calm and self.random.random() < 0.25:
             refused = self.random.choice([*REFUSALS, None])
@@ -237,16 +237,16 @@ class World:
                 self.watch(ask)
         except Refused as refused:
             self.fail(refused.fault(ask), cause=True)
-        except MalformedError as error:
+        except MalformedObjectError as error:
             self.fail(fault_of(error, SPEC, ask.verb), cause=whole)
 
-    def page(self, ask: Ask) -> None:
+    def page(self, ask: ReflectorRequest) -> None:
         body = self.server.page(ask)
         if not self.calm and self.random.random() < 0.1:
             body = body[: self.random.randrange(len(body))]
         self.take(self.reflector.listed(read_page(body, plain), self.now))
 
-    def watch(self, ask: Ask) -> None:
+    def watch(self, ask: ReflectorRequest) -> None:
         server, reflector = self.server, self.reflector
         lines = Lines(plain)
         position = int(ask.version or server.version)
@@ -277,7 +277,7 @@ class World:
         self.random.shuffle(objects)
         return b"".join(objects) + self.server.bookmark(end=True)
 
-    def step(self, lines: Lines[Any], ask: Ask, position: int) -> int:
+    def step(self, lines: Lines[Any], ask: ReflectorRequest, position: int) -> int:
         """Let something happen on an open stream; return up to which version it was told."""
         server, random = self.server, self.random
         self.now += random.choice([0.0, 0.1, 2.0, 20.0])
@@ -315,7 +315,7 @@ class World:
             return
         self.take(self.reflector.checked(page, self.now))
 
-    def tell(self, lines: Lines[Any], ask: Ask, news: list[Past]) -> None:
+    def tell(self, lines: Lines[Any], ask: ReflectorRequest, news: list[Past]) -> None:
         lot = 1.0 if self.calm else self.random.random()
         if lot < 0.05:
             self.causes += 1
@@ -347,10 +347,10 @@ class World:
         self.random.shuffle(told)
         return b"".join(each.line() for each in told)
 
-    def feed(self, lines: Lines[Any], ask: Ask, text: bytes, split: bool = True) -> None:
+    def feed(self, lines: Lines[Any], ask: ReflectorRequest, text: bytes, split: bool = True) -> None:
         for piece in self.pieces(text) if split else [text]:
             events, problem = lines.feed(piece)
-            heard = [refusal(each, SPEC, ask.verb) if isinstance(each, Status) else each for each in events]
+            heard = [refusal(each, SPEC, ask.verb) if isinstance(each, ApiStatus) else each for each in events]
             self.take(self.reflector.heard(heard, self.now))
             if not self.reflector.open:
                 return
@@ -384,7 +384,7 @@ class World:
             self.check()
         assert self.now - began <= 600 + 15 + 16
 
-    def end(self, ask: Ask) -> None:
+    def end(self, ask: ReflectorRequest) -> None:
         if ask.how == "stream" and not self.calm:
             self.causes += 1
         self.take(self.reflector.ended(self.now))

@@ -16,7 +16,7 @@ from tests.pipeline.fakes import FakeClock
 from tests.sources.faulty import Authority, Server, serving, whole
 from tests.wire.served import LOOPS, run
 from wigwag.errors import UsageError
-from wigwag.kube.config.cluster import Plugin, User
+from wigwag.kube.config.cluster import KubeUser, Plugin
 from wigwag.kube.config.plugins import Credential
 from wigwag.kube.config.tls import ClusterTrust
 from wigwag.kube.errors import ApiError, read_status
@@ -32,7 +32,7 @@ MAP = {"metadata": {"name": "a", "namespace": "ns"}, "data": {"k": "v"}}
 def test_each_verb_is_the_right_request() -> None:
     async def main() -> None:
         async with cluster(OK) as api:
-            client = api.kube(url=f"{api.url}/prefix/", user=User("t"))
+            client = api.kube(url=f"{api.url}/prefix/", user=KubeUser("t"))
             await client.get(CONFIG_MAP, "a", "ns")
             await client.get(NAMESPACE, "ns")
             await client.create(CONFIG_MAP, MAP)
@@ -173,7 +173,7 @@ def test_a_redirect_is_not_followed_as_it_would_get_our_token() -> None:
     async def main() -> None:
         async with cluster(refusal(302, "Found", Location="http://127.0.0.1:1/")) as api:
             with pytest.raises(ApiError) as caught:
-                await api.kube(User("t")).get(CONFIG_MAP, "a", "ns")
+                await api.kube(KubeUser("t")).get(CONFIG_MAP, "a", "ns")
             assert (caught.value.status.code, len(api.asked)) == (302, 1)
 
     run(main)
@@ -194,7 +194,7 @@ def test_a_token_that_is_refused_is_read_once_more(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with cluster(rotate, OK) as api:
-            client = api.kube(User(token_file=str(path)))
+            client = api.kube(KubeUser(token_file=str(path)))
             await client.get(CONFIG_MAP, "a", "ns")
             assert [each.headers["authorization"] for each in api.asked] == ["Bearer old", "Bearer new"]
 
@@ -206,7 +206,7 @@ def test_a_token_that_nobody_replaced_is_not_shown_twice(tmp_path: Path) -> None
 
     async def main() -> None:
         async with cluster(refusal(401, "Unauthorized")) as api:
-            client = api.kube(User(token_file=str(tmp_path / "token")))
+            client = api.kube(KubeUser(token_file=str(tmp_path / "token")))
             for times in (1, 2):
                 with pytest.raises(ApiError) as caught:
                     await client.get(CONFIG_MAP, "a", "ns")
@@ -215,8 +215,8 @@ def test_a_token_that_nobody_replaced_is_not_shown_twice(tmp_path: Path) -> None
     run(main)
 
 
-@pytest.mark.parametrize(("user", "times"), [(User("t"), 1), (User(plugin=Plugin("v", "x")), 2)])
-def test_who_stays_unknown_is_told_so(user: User, times: int) -> None:
+@pytest.mark.parametrize(("user", "times"), [(KubeUser("t"), 1), (KubeUser(plugin=Plugin("v", "x")), 2)])
+def test_who_stays_unknown_is_told_so(user: KubeUser, times: int) -> None:
     runs = []
 
     async def plugin(*_given: Any) -> Credential:
@@ -320,7 +320,7 @@ def test_the_certificates_of_a_plugin_are_shown_and_replaced_when_they_are_refus
     async def main() -> None:
         shown: list[str] = []
         async with cluster(judge(shown), context=asking(authority, "api")) as api:
-            client = api.kube(User(plugin=Plugin("v", "x")), ClusterTrust(str(authority.path)), run=plugin)
+            client = api.kube(KubeUser(plugin=Plugin("v", "x")), ClusterTrust(str(authority.path)), run=plugin)
             for _ in range(2):
                 await client.get(CONFIG_MAP, "a", "ns")
             assert shown == ["old", "new", "new"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.kube.config.cluster import Cluster, Plugin, User, choose
+from wigwag.kube.config.cluster import Cluster, KubeUser, Plugin, choose
 from wigwag.kube.config.discover import find_cluster
 from wigwag.kube.config.kubeconfig import merged
 from wigwag.kube.config.tls import ClusterTrust
@@ -69,14 +69,14 @@ def test_whom_to_believe_and_what_to_show(cluster: Any, user: Any, trust: Cluste
 @pytest.mark.parametrize(
     ("given", "user"),
     [
-        ({}, User()),
-        (None, User()),
-        ({"token": "t"}, User("t")),
-        ({"token": "t", "tokenFile": "token"}, User("t", "/etc/kube/token")),
-        ({"username": "me", "password": "p"}, User(basic="me:p")),
+        ({}, KubeUser()),
+        (None, KubeUser()),
+        ({"token": "t"}, KubeUser("t")),
+        ({"token": "t", "tokenFile": "token"}, KubeUser("t", "/etc/kube/token")),
+        ({"username": "me", "password": "p"}, KubeUser(basic="me:p")),
         (
             {"token": "t", "as": "jane", "as-uid": "7", "as-groups": ["a", "b"]},
-            User(
+            KubeUser(
                 "t",
                 pretence=(
                     ("Impersonate-User", "jane"),
@@ -88,15 +88,15 @@ def test_whom_to_believe_and_what_to_show(cluster: Any, user: Any, trust: Cluste
         ),
         (
             {"exec": {"apiVersion": V1, "command": "aws", "args": ["eks"], "env": [{"name": "A", "value": "b"}]}},
-            User(plugin=Plugin(V1, "aws", ("eks",), (("A", "b"),))),
+            KubeUser(plugin=Plugin(V1, "aws", ("eks",), (("A", "b"),))),
         ),
         (
             {"exec": {"apiVersion": f"{V1}beta1", "command": "bin/aws", "args": None, "installHint": "get it"}},
-            User(plugin=Plugin(f"{V1}beta1", "/etc/kube/bin/aws", hint="get it")),
+            KubeUser(plugin=Plugin(f"{V1}beta1", "/etc/kube/bin/aws", hint="get it")),
         ),
     ],
 )
-def test_how_to_prove_who_we_are(given: Any, user: User) -> None:
+def test_how_to_prove_who_we_are(given: Any, user: KubeUser) -> None:
     assert read(config(user=given)).user == user
 
 
@@ -124,7 +124,7 @@ def test_contexts_namespaces_and_proxies() -> None:
         {"name": "d", "cluster": {"server": "https://d:1/k8s/clusters/x/"}},
     ]
     text = config(user={"token": "t"}, contexts=more, clusters=clusters)
-    assert read(text) == Cluster("https://c", user=User("t"), namespace="team-a", proxy="http://proxy:3128")
+    assert read(text) == Cluster("https://c", user=KubeUser("t"), namespace="team-a", proxy="http://proxy:3128")
     assert read(text, "there") == Cluster("https://d:1/k8s/clusters/x")
 
 
@@ -132,7 +132,7 @@ def test_of_several_files_the_first_word_counts_and_paths_belong_to_their_file()
     first = config(user={"tokenFile": "token"}, clusters=None, **{"current-context": None})
     second = config({"server": "https://second", "certificate-authority": "ca"}, {"token": "not this one"})
     found = choose(merged([("/a/config", first), ("/b/config", second)]))
-    assert found == Cluster("https://second", ClusterTrust("/b/ca"), User("", "/a/token"))
+    assert found == Cluster("https://second", ClusterTrust("/b/ca"), KubeUser("", "/a/token"))
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_pod_finds_its_api_server(tmp_path: Path) -> None:
     folder = account(tmp_path / "account")
     found = find_cluster(POD, account=str(folder))
     assert found == Cluster(
-        "https://10.0.0.1:443", ClusterTrust(f"{folder}/ca.crt"), User(token_file=f"{folder}/token"), "team-a"
+        "https://10.0.0.1:443", ClusterTrust(f"{folder}/ca.crt"), KubeUser(token_file=f"{folder}/token"), "team-a"
     )
     assert find_cluster({**POD, "KUBERNETES_SERVICE_HOST": "fd00::1"}, account=str(folder)).server == (
         "https://[fd00::1]:443"

@@ -14,7 +14,7 @@ import pytest
 
 from tests.pipeline.fakes import run
 from wigwag.errors import UsageError
-from wigwag.kube.config.cluster import Cluster, Plugin, User
+from wigwag.kube.config.cluster import Cluster, KubeUser, Plugin
 from wigwag.kube.config.credentials import Credentials
 from wigwag.kube.config.plugins import PluginError, read_credential, run_plugin
 
@@ -22,7 +22,7 @@ V1 = "client.authentication.k8s.io/v1"
 SERVER = "https://api.example"
 
 
-def fields(user: User) -> Any:
+def fields(user: KubeUser) -> Any:
     async def main() -> Any:
         return (await Credentials(Cluster(SERVER, user=user), {}).current()).fields
 
@@ -30,16 +30,16 @@ def fields(user: User) -> Any:
 
 
 def test_a_token_a_file_and_a_password() -> None:
-    assert fields(User("t")) == (("Authorization", "Bearer t"),)
-    assert fields(User(basic="me:p")) == (("Authorization", "Basic bWU6cA=="),)
-    assert fields(User("t", pretence=(("Impersonate-User", "jane"),)))[1] == ("Impersonate-User", "jane")
-    assert fields(User("t", "/does/not/exist")) == (("Authorization", "Bearer t"),)
+    assert fields(KubeUser("t")) == (("Authorization", "Bearer t"),)
+    assert fields(KubeUser(basic="me:p")) == (("Authorization", "Basic bWU6cA=="),)
+    assert fields(KubeUser("t", pretence=(("Impersonate-User", "jane"),)))[1] == ("Impersonate-User", "jane")
+    assert fields(KubeUser("t", "/does/not/exist")) == (("Authorization", "Bearer t"),)
 
 
 def test_a_token_file_is_read_for_every_request(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("one\n")
-    credentials = Credentials(Cluster(SERVER, user=User("fallback", str(path))), {})
+    credentials = Credentials(Cluster(SERVER, user=KubeUser("fallback", str(path))), {})
 
     async def main() -> None:
         assert (await credentials.current()).fields == (("Authorization", "Bearer one"),)
@@ -58,7 +58,7 @@ def test_a_file_without_a_token_is_told_by_its_name_alone(tmp_path: Path, conten
     if content is not None:
         path.write_text(content)
     with pytest.raises(UsageError) as caught:
-        fields(User(token_file=str(path)))
+        fields(KubeUser(token_file=str(path)))
     assert said in str(caught.value)
     assert str(path) in str(caught.value)
 
@@ -189,7 +189,7 @@ class Given:
 
 
 def plugged(given: Given, wall: list[float]) -> Credentials:
-    cluster = Cluster(SERVER, user=User(plugin=Plugin(V1, "x")))
+    cluster = Cluster(SERVER, user=KubeUser(plugin=Plugin(V1, "x")))
     return Credentials(cluster, {}, lambda: wall[0], given.run)
 
 
@@ -223,4 +223,4 @@ def test_what_the_server_refuses_is_given_anew_once() -> None:
         assert given.runs == 2
 
     run(main)
-    assert not Credentials(Cluster(SERVER, user=User("t")), {}).refused(None)  # type: ignore[arg-type]
+    assert not Credentials(Cluster(SERVER, user=KubeUser("t")), {}).refused(None)  # type: ignore[arg-type]

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from wigwag.kube.errors import Status
+from wigwag.kube.errors import ApiStatus
 from wigwag.kube.watch import decode
 from wigwag.kube.watch.decode import (
     LAST_APPLIED,
-    Change,
+    Bookmark,
     Lines,
-    MalformedError,
-    Mark,
-    Record,
+    MalformedObjectError,
+    ObjectEvent,
+    ObjectRecord,
     plain,
     read_event,
     read_page,
@@ -42,13 +42,13 @@ def test_a_page_has_its_version_the_next_one_and_its_objects() -> None:
     page = read_page(
         json.dumps({"metadata": {"resourceVersion": "9", "continue": "t"}, "items": [item]}).encode(), plain
     )
-    assert (page.version, page.token, page.records) == ("9", "t", (Record(("n", "a"), "7", item),))
+    assert (page.version, page.token, page.records) == ("9", "t", (ObjectRecord(("n", "a"), "7", item),))
     assert read_page(b'{"metadata":{},"items":null}', plain).records == ()
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"items":[]}', b'{"metadata":{},"items":[1]}', b"[" * 100_000])
 def test_what_is_no_page_is_an_error(body: bytes) -> None:
-    with pytest.raises(MalformedError, match="the list cannot be read"):
+    with pytest.raises(MalformedObjectError, match="the list cannot be read"):
         read_page(body, plain)
 
 
@@ -62,10 +62,10 @@ def test_an_object_that_does_not_fit_is_told_with_its_place_and_its_neighbours_a
 @pytest.mark.parametrize(
     ("line", "event"),
     [
-        ({"type": "ADDED", "object": OBJECT}, Change(Record(("", "a"), "", OBJECT))),
-        ({"type": "DELETED", "object": OBJECT}, Change(Record(("", "a"), "", OBJECT), gone=True)),
-        ({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}, Mark("7")),
-        ({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}, Status(410, "Expired")),
+        ({"type": "ADDED", "object": OBJECT}, ObjectEvent(ObjectRecord(("", "a"), "", OBJECT))),
+        ({"type": "DELETED", "object": OBJECT}, ObjectEvent(ObjectRecord(("", "a"), "", OBJECT), gone=True)),
+        ({"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "7"}}}, Bookmark("7")),
+        ({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}}, ApiStatus(410, "Expired")),
         ({"type": "SURPRISE", "object": 5}, None),
     ],
 )
@@ -81,11 +81,11 @@ def test_events_are_put_together_from_pieces_up_to_what_cannot_be_read() -> None
         events, problem = lines.feed(bytes([byte]))
         assert problem is None
         found += events
-    assert found == [Mark("1"), Mark("2")]
+    assert found == [Bookmark("1"), Bookmark("2")]
     assert not lines.broken
     events, problem = lines.feed(text % 3 + b"{]\n" + text % 4)
-    assert events == [Mark("3")]
-    assert isinstance(problem, MalformedError)
+    assert events == [Bookmark("3")]
+    assert isinstance(problem, MalformedObjectError)
     lines = Lines(plain)
     lines.feed(b'{"type":')
     assert lines.broken

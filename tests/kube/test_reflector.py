@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from tests.kube.model import SPEC, State, World, contents
-from wigwag.kube.errors import Status
+from wigwag.kube.errors import ApiStatus
 from wigwag.kube.requests import Abilities
-from wigwag.kube.watch.asks import Ask
-from wigwag.kube.watch.decode import Change, Mark, Page, Record
-from wigwag.kube.watch.faults import Fault, refusal
+from wigwag.kube.watch.asks import ReflectorRequest
+from wigwag.kube.watch.decode import Bookmark, ListPage, ObjectEvent, ObjectRecord
+from wigwag.kube.watch.faults import WatchFault, refusal
 from wigwag.kube.watch.reflector import Reflector
 from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
 SCHEDULES, BATCHES = 3000, 12
 HOUR = 3600.0
-REFUSED = Fault("no connection")
+REFUSED = WatchFault("no connection")
 
 
 def schedule(seed: int, *, restores: bool = False) -> World:
@@ -65,25 +65,25 @@ def test_a_server_that_goes_back_is_followed_again_however_often_that_happens(ba
     assert restores > 20
 
 
-def obj(name: str, version: int, content: str = "") -> Record[Any]:
+def obj(name: str, version: int, content: str = "") -> ObjectRecord[Any]:
     value = {"metadata": {"name": name}, "data": {"content": content or f"{name}{version}"}}
-    return Record(("ns", name), str(version), value)
+    return ObjectRecord(("ns", name), str(version), value)
 
 
-def there(name: str, version: int) -> Change[Any]:
-    return Change(obj(name, version))
+def there(name: str, version: int) -> ObjectEvent[Any]:
+    return ObjectEvent(obj(name, version))
 
 
-def gone(name: str, version: int) -> Change[Any]:
-    return Change(obj(name, version), gone=True)
+def gone(name: str, version: int) -> ObjectEvent[Any]:
+    return ObjectEvent(obj(name, version), gone=True)
 
 
-def page(version: int, *records: Record[Any], token: str = "") -> Page[Any]:
-    return Page(str(version), token, records)
+def page(version: int, *records: ObjectRecord[Any], token: str = "") -> ListPage[Any]:
+    return ListPage(str(version), token, records)
 
 
-def status(code: int, reason: str = "", message: str = "", retry_after: float = 0.0) -> Fault:
-    return refusal(Status(code, reason, message), SPEC, "watch", retry_after)
+def status(code: int, reason: str = "", message: str = "", retry_after: float = 0.0) -> WatchFault:
+    return refusal(ApiStatus(code, reason, message), SPEC, "watch", retry_after)
 
 
 class Driven:
@@ -93,16 +93,16 @@ class Driven:
         self.abilities = Abilities(streams)
         self.reflector = Reflector[dict[str, Any]](self.abilities, WatchTiming(**timing), lambda: chance)
         self.now = 0.0
-        self.asks: list[Ask] = []
+        self.asks: list[ReflectorRequest] = []
 
-    def ask(self) -> Ask:
+    def ask(self) -> ReflectorRequest:
         """Let time pass until the next request."""
         asked = self.reflector.next(self.now)
         self.now = max(self.now, asked.when)
         self.asks.append(asked)
         return asked
 
-    def failed(self, fault: Fault, after: float = 0.0) -> list[Any]:
+    def failed(self, fault: WatchFault, after: float = 0.0) -> list[Any]:
         self.now += after
         return self.reflector.failed(fault, self.now)
 
@@ -123,7 +123,7 @@ class Driven:
             self.reflector.check(self.now)  # which is never answered, either
         return found
 
-    def check(self) -> Ask:
+    def check(self) -> ReflectorRequest:
         """Let time pass until the next comparison."""
         while (asked := self.reflector.check(self.now)) is None:
             self.now = max(self.now, self.reflector.wake)
@@ -131,18 +131,20 @@ class Driven:
             assert self.reflector.open, "no comparison was asked for"
         return asked
 
-    def compared(self, *records: Record[Any], version: int | str = "") -> list[Any]:
+    def compared(self, *records: ObjectRecord[Any], version: int | str = "") -> list[Any]:
         """Answer a comparison with metadata."""
-        heads: tuple[Record[None], ...] = tuple(Record(each.key, each.version, None, uid=each.uid) for each in records)
-        return self.reflector.checked(Page(str(version), "", heads), self.now)
+        heads: tuple[ObjectRecord[None], ...] = tuple(
+            ObjectRecord(each.key, each.version, None, uid=each.uid) for each in records
+        )
+        return self.reflector.checked(ListPage(str(version), "", heads), self.now)
 
-    def listed(self, *records: Record[Any], version: int = 10) -> None:
+    def listed(self, *records: ObjectRecord[Any], version: int = 10) -> None:
         """Bring it to where a list has come, and a watch is open."""
         assert self.ask().how == "list"
         self.reflector.listed(page(version, *records), self.now)
         self.opened()
 
-    def opened(self) -> Ask:
+    def opened(self) -> ReflectorRequest:
         asked = self.ask()
         self.reflector.opened(self.now)
         return asked
@@ -168,7 +170,7 @@ def test_the_first_request_is_a_watch_that_begins_with_all_objects() -> None:
         ("resourceVersionMatch", "NotOlderThan"),
     )
     assert driven.heard(there("a", 3), there("b", 5)) == []
-    assert state(driven.heard(Mark("9", end=True))) == {"a": "a3", "b": "b5"}
+    assert state(driven.heard(Bookmark("9", end=True))) == {"a": "a3", "b": "b5"}
     assert driven.reflector.open
     assert state(driven.heard(there("a", 11))) == {"a": "a11", "b": "b5"}
 
@@ -207,7 +209,7 @@ def test_objects_of_a_beginning_that_breaks_off_are_not_published_and_nothing_go
 def test_what_comes_right_behind_the_beginning_is_published_after_it() -> None:
     driven = Driven(streams=True)
     driven.opened()
-    first, second = driven.heard(there("a", 3), Mark("9", end=True), there("a", 10))
+    first, second = driven.heard(there("a", 3), Bookmark("9", end=True), there("a", 10))
     assert (contents(first), contents(second)) == ({"a": "a3"}, {"a": "a10"})
 
 
@@ -262,7 +264,7 @@ def test_pages_that_are_too_large_are_asked_for_in_smaller_ones() -> None:
     limits = []
     for _ in range(4):
         limits.append(driven.ask().limit)
-        driven.failed(Fault("too large", oversize=True))
+        driven.failed(WatchFault("too large", oversize=True))
     assert limits == [500, 100, 20, 4]
 
 
@@ -325,15 +327,15 @@ def test_a_version_that_is_too_old_leads_to_a_list_which_shows_what_went(as_even
 @pytest.mark.parametrize(
     ("fault", "version"), [(status(410), "9"), (status(504, "", "Too large resource version"), "")]
 )
-def test_a_stream_whose_beginning_has_come_is_a_watch_like_any_other(fault: Fault, version: str) -> None:
+def test_a_stream_whose_beginning_has_come_is_a_watch_like_any_other(fault: WatchFault, version: str) -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Mark("9", end=True))
+    driven.heard(there("a", 3), Bookmark("9", end=True))
     assert driven.heard(fault, after=5.0) == []
     before = driven.now
     asked = driven.opened()
     assert (asked.how, asked.version, driven.now) == ("stream", version, before)
-    driven.heard(there("a", 3), Mark("12", end=True))
+    driven.heard(there("a", 3), Bookmark("12", end=True))
     driven.heard(status(422), after=60.0)
     assert driven.ask().how == "stream", "it does offer streams, whatever else it does not like"
 
@@ -347,7 +349,7 @@ def test_a_list_that_shows_nothing_new_is_a_confirmation() -> None:
 
 
 @pytest.mark.parametrize("fault", [status(410), status(504, "Timeout", "Too large resource version: 30, current: 5")])
-def test_if_even_the_list_cannot_be_had_from_there_the_newest_is_asked_for(fault: Fault) -> None:
+def test_if_even_the_list_cannot_be_had_from_there_the_newest_is_asked_for(fault: WatchFault) -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
     driven.heard(status(410))
@@ -379,7 +381,7 @@ def test_a_silent_server_is_compared_with_what_is_known_after_half_an_hour() -> 
 def test_a_server_that_no_longer_sends_bookmarks_is_compared_too() -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
-    driven.heard(Mark("31"))
+    driven.heard(Bookmark("31"))
     while driven.asks[-1].how == "watch":
         driven.silent()
         driven.opened()
@@ -413,7 +415,7 @@ def test_while_there_are_signs_of_life_no_list_is_compared() -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
     for number in range(100):
-        driven.heard(Mark(str(31 + number)), after=60.0)
+        driven.heard(Bookmark(str(31 + number)), after=60.0)
         driven.ended(after=390.0)
         assert driven.opened().version == str(31 + number)
     assert [asked.how for asked in driven.asks[1:]] == ["watch"] * 101
@@ -428,11 +430,11 @@ def test_a_watch_that_is_opened_again_confirms_nothing_until_it_was_compared() -
     driven.listed(obj("a", 8), version=30)
     driven.failed(REFUSED, after=60.0)
     assert driven.opened().version == "30"
-    assert driven.heard(Mark("30"), after=1.2) == []
+    assert driven.heard(Bookmark("30"), after=1.2) == []
     asked = driven.check()
     assert (asked.how, asked.query()) == ("compare", (("limit", "500"),))
     assert driven.compared(obj("a", 8), version=30) == [UNCHANGED]
-    assert driven.heard(Mark("31"), after=60.0) == [UNCHANGED]
+    assert driven.heard(Bookmark("31"), after=60.0) == [UNCHANGED]
 
 
 @pytest.mark.parametrize("after", [0.5, 400.0], ids=["at once", "before its time"])
@@ -440,7 +442,7 @@ def test_a_watch_that_the_server_ended_early_is_compared_and_one_that_timed_out_
     """A server that shuts down in good order ends its watches in good order."""
     driven = Driven()
     driven.listed(obj("a", 8), version=30)
-    driven.heard(Mark("31"))
+    driven.heard(Bookmark("31"))
     assert driven.ended(after=after) == []
     driven.opened()
     assert driven.check().how == "compare"
@@ -487,11 +489,11 @@ def test_a_restore_is_found_by_an_object_though_the_server_has_passed_our_versio
     restored(driven)
 
 
-@pytest.mark.parametrize("event", [Mark("20"), there("b", 20)], ids=["bookmark", "event"])
+@pytest.mark.parametrize("event", [Bookmark("20"), there("b", 20)], ids=["bookmark", "event"])
 def test_a_version_below_ours_is_a_reason_to_compare_at_once_and_confirms_nothing(event: Any) -> None:
     driven = Driven()
     driven.listed(obj("a", 18), version=10)
-    driven.heard(Mark("30"))
+    driven.heard(Bookmark("30"))
     before = driven.now
     assert not [said for said in driven.heard(event, after=5.0) if said is UNCHANGED]
     assert (driven.check().how, driven.now) == ("compare", before + 5.0)
@@ -502,9 +504,9 @@ def test_a_version_below_ours_is_a_reason_to_compare_at_once_and_confirms_nothin
 def test_a_version_below_ours_during_a_comparison_is_a_reason_for_another() -> None:
     driven = Driven()
     driven.listed(obj("a", 18), version=10)
-    driven.heard(Mark("30"))
+    driven.heard(Bookmark("30"))
     assert driven.check().how == "probe"
-    driven.heard(Mark("20"))
+    driven.heard(Bookmark("20"))
     assert driven.compared(obj("a", 18)) == []
     before = driven.now
     assert (driven.check().how, driven.now) == ("compare", before)
@@ -516,7 +518,7 @@ def test_all_objects_are_compared_every_few_minutes_though_bookmarks_come() -> N
         driven.listed(obj("a", 1), version=10)
         version = 10
         while (asked := driven.reflector.check(driven.now)) is None:
-            driven.heard(Mark(str(version := version + 1)), after=10.0)
+            driven.heard(Bookmark(str(version := version + 1)), after=10.0)
         assert (asked.how, driven.now) == ("compare", seconds)
 
 
@@ -524,7 +526,7 @@ def test_after_some_seconds_of_silence_the_server_is_asked_for_one_object() -> N
     for chance, seconds in ((0.0, 15.0), (0.5, 17.5), (1.0, 20.0)):
         driven = Driven(chance=chance)
         driven.listed(obj("a", 1), version=10)
-        driven.heard(Mark("11"), after=9.0)
+        driven.heard(Bookmark("11"), after=9.0)
         heard = driven.now
         asked = driven.check()
         assert (asked.how, asked.limit, driven.now) == ("probe", 1, heard + seconds)
@@ -535,13 +537,13 @@ def test_after_some_seconds_of_silence_the_server_is_asked_for_one_object() -> N
 def test_a_connection_that_dies_without_a_word_is_found_within_half_a_minute(first: bool) -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Mark("9", end=True), after=5.0)
+    driven.heard(there("a", 3), Bookmark("9", end=True), after=5.0)
     for number in range(0 if first else 5):
-        driven.heard(Mark(str(10 + number)), after=60.0)
+        driven.heard(Bookmark(str(10 + number)), after=60.0)
     began = driven.now
     driven.check()
     driven.now += WatchTiming().answer
-    assert driven.reflector.check_failed(Fault("does not answer"), driven.now) == [Unavailable("does not answer")]
+    assert driven.reflector.check_failed(WatchFault("does not answer"), driven.now) == [Unavailable("does not answer")]
     assert not driven.reflector.open
     assert driven.now - began < 30.0
     assert driven.ask().how == "watch"
@@ -551,7 +553,7 @@ def test_a_connection_that_something_holds_open_is_given_up_when_bookmarks_stay_
     """Also in its first minute: the bookmark that ends the initial objects counts."""
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Mark("9", end=True), after=5.0)
+    driven.heard(there("a", 3), Bookmark("9", end=True), after=5.0)
     began = driven.now
     while driven.reflector.open:
         driven.now = driven.reflector.wake
@@ -591,10 +593,10 @@ def test_a_set_that_changes_all_the_time_is_confirmed_when_what_was_on_its_way_h
     driven.check()
     assert driven.compared(obj("a", 31), version=31) == []
     assert state(driven.heard(there("a", 31), there("b", 32), after=1.0)) == {"a": "a31", "b": "b32"}
-    assert driven.heard(Mark("33")) == []
+    assert driven.heard(Bookmark("33")) == []
     driven.now = driven.reflector.wake
     assert driven.reflector.waited(driven.now) == [UNCHANGED]
-    assert driven.heard(Mark("34")) == [UNCHANGED]
+    assert driven.heard(Bookmark("34")) == [UNCHANGED]
 
 
 def test_what_changes_while_a_comparison_is_under_way_is_no_difference() -> None:
@@ -615,8 +617,8 @@ def test_another_object_of_the_same_name_and_version_is_a_difference() -> None:
 
 def test_an_object_that_cannot_be_decoded_is_no_difference() -> None:
     driven = Driven()
-    driven.listed(Record(("ns", "bad"), "8", None, "bad"), version=30)
-    driven.heard(Change(Record(("ns", "worse"), "31", None, "bad")))
+    driven.listed(ObjectRecord(("ns", "bad"), "8", None, "bad"), version=30)
+    driven.heard(ObjectEvent(ObjectRecord(("ns", "worse"), "31", None, "bad")))
     driven.check()
     assert driven.compared(obj("bad", 8), obj("worse", 31)) == [UNCHANGED]
 
@@ -627,7 +629,7 @@ def test_a_comparison_in_pages_is_judged_as_a_whole() -> None:
     driven.failed(REFUSED, after=60.0)
     driven.opened()
     driven.check()
-    assert driven.reflector.checked(Page("30", "more", (Record(("ns", "a"), "8", None),)), driven.now) == []
+    assert driven.reflector.checked(ListPage("30", "more", (ObjectRecord(("ns", "a"), "8", None),)), driven.now) == []
     asked = driven.check()
     assert (asked.how, asked.query()) == ("compare", (("limit", "500"), ("continue", "more")))
     assert driven.compared(obj("b", 9), version=30) == [UNCHANGED]
@@ -647,7 +649,7 @@ def test_a_server_whose_lists_are_not_what_its_objects_are_is_told_and_not_liste
         [said] = driven.compared(obj("a", 4))
         assert "the API server contradicts itself: ns/a has version 4 on the server" in said.reason
         assert "restart the API server" in said.reason
-        assert driven.heard(Mark("31"), after=1.0) == []
+        assert driven.heard(Bookmark("31"), after=1.0) == []
     assert driven.reflector.open
     driven.check()
     assert driven.compared(obj("a", 20)) == [UNCHANGED]
@@ -680,7 +682,7 @@ def test_a_server_that_cannot_be_compared_with_is_told_and_followed(code: int) -
     [said] = driven.reflector.check_failed(status(code), driven.now)
     assert isinstance(said, Unavailable)
     assert driven.reflector.open
-    assert driven.heard(Mark("31"), after=1.0) == []
+    assert driven.heard(Bookmark("31"), after=1.0) == []
     assert state(driven.heard(there("a", 32))) == {"a": "a32"}
     assert driven.check().how == "compare"
     assert driven.compared(obj("a", 32), version=33) == [UNCHANGED]
@@ -692,7 +694,7 @@ def test_a_busy_server_is_asked_later_and_that_is_no_trouble() -> None:
     driven.check()
     before = driven.now
     assert driven.reflector.check_failed(status(429, retry_after=50.0), driven.now) == []
-    assert driven.heard(Mark("31"), after=1.0) == [UNCHANGED]
+    assert driven.heard(Bookmark("31"), after=1.0) == [UNCHANGED]
     driven.check()
     assert driven.now == before + 50.0
 
@@ -700,10 +702,10 @@ def test_a_busy_server_is_asked_later_and_that_is_no_trouble() -> None:
 def test_who_may_watch_and_not_list_is_followed_all_the_same_and_lists_where_it_would_compare() -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Mark("9", end=True))
+    driven.heard(there("a", 3), Bookmark("9", end=True))
     driven.check()
     assert driven.reflector.check_failed(status(403), driven.now) == []
-    assert driven.heard(Mark("31"), after=1.0) == [UNCHANGED]
+    assert driven.heard(Bookmark("31"), after=1.0) == [UNCHANGED]
     driven.failed(REFUSED, after=60.0)
     asked = driven.ask()
     assert (asked.how, asked.version) == ("stream", "")
@@ -716,7 +718,7 @@ def test_a_watch_that_ends_is_followed_by_another_from_the_last_version_at_once(
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
     driven.heard(there("b", 12))
-    driven.heard(Mark("15"))
+    driven.heard(Bookmark("15"))
     assert driven.ended(after=450.0) == [UNCHANGED]
     before = driven.now
     asked = driven.ask()
@@ -726,14 +728,14 @@ def test_a_watch_that_ends_is_followed_by_another_from_the_last_version_at_once(
 def test_a_bookmark_confirms_and_a_burst_is_one_change() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    assert driven.heard(Mark("15")) == [UNCHANGED]
-    assert state(driven.heard(there("a", 16), there("b", 17), gone("a", 18), Mark("18"))) == {"b": "b17"}
+    assert driven.heard(Bookmark("15")) == [UNCHANGED]
+    assert state(driven.heard(there("a", 16), there("b", 17), gone("a", 18), Bookmark("18"))) == {"b": "b17"}
 
 
 def test_an_event_that_changes_nothing_that_is_kept_is_a_confirmation() -> None:
     driven = Driven()
     driven.listed(obj("a", 1, "same"), version=10)
-    assert driven.heard(Change(obj("a", 11, "same"))) == [UNCHANGED]
+    assert driven.heard(ObjectEvent(obj("a", 11, "same"))) == [UNCHANGED]
     driven.failed(REFUSED, after=60.0)
     assert driven.ask().version == "11"
 
@@ -757,9 +759,11 @@ def test_what_happened_before_the_list_does_not_come_back() -> None:
 def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
     driven = Driven()
     driven.ask()
-    driven.reflector.listed(Page("x", "", (Record(("ns", "a"), "q", {"metadata": {}, "data": {"content": "1"}}),)), 0.0)
+    driven.reflector.listed(
+        ListPage("x", "", (ObjectRecord(("ns", "a"), "q", {"metadata": {}, "data": {"content": "1"}}),)), 0.0
+    )
     driven.opened()
-    changed = Change(Record(("ns", "a"), "b", {"metadata": {}, "data": {"content": "2"}}))
+    changed = ObjectEvent(ObjectRecord(("ns", "a"), "b", {"metadata": {}, "data": {"content": "2"}}))
     assert state(driven.heard(changed)) == {"a": "2"}
     driven.failed(REFUSED, after=60.0)
     assert driven.ask().version == "b"
@@ -768,12 +772,12 @@ def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
 def test_an_object_that_cannot_be_read_stays_as_it_was_and_harms_no_other(caplog: pytest.LogCaptureFixture) -> None:
     driven = Driven()
     driven.listed(obj("a", 1), obj("b", 2), version=10)
-    bad: Record[Any] = Record(("ns", "a"), "11", None, "Expected `object`, got `int` - at `$.spec`")
-    assert state(driven.heard(Change(bad), there("b", 12))) == {"a": "a1", "b": "b12"}
+    bad: ObjectRecord[Any] = ObjectRecord(("ns", "a"), "11", None, "Expected `object`, got `int` - at `$.spec`")
+    assert state(driven.heard(ObjectEvent(bad), there("b", 12))) == {"a": "a1", "b": "b12"}
     assert "ns/a: cannot be read, and stays as it was: Expected `object`, got `int` - at `$.spec`" in caplog.text
     driven.heard(status(410))
     driven.ask()
-    worse: Record[Any] = Record(("ns", "c"), "13", None, "bad")
+    worse: ObjectRecord[Any] = ObjectRecord(("ns", "c"), "13", None, "bad")
     assert state(driven.reflector.listed(page(30, bad, worse), driven.now)) == {"a": "a1"}
 
 
@@ -790,7 +794,7 @@ def test_a_dead_connection_is_found_after_the_time_of_the_watch() -> None:
 def test_a_dead_connection_to_a_server_that_sends_bookmarks_is_found_sooner() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    driven.heard(Mark("11"), after=60.0)
+    driven.heard(Bookmark("11"), after=60.0)
     began = driven.now
     driven.silent()
     assert driven.now == began + 100.0
@@ -801,7 +805,7 @@ def test_a_dead_connection_to_a_server_that_sends_bookmarks_is_found_sooner() ->
 def test_a_stream_that_tells_only_what_is_known_and_ends_at_once_has_failed() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    driven.heard(there("a", 1), Mark("10"))
+    driven.heard(there("a", 1), Bookmark("10"))
     driven.ended(after=0.1)
     driven.opened()
     driven.heard(there("a", 1))
@@ -825,7 +829,7 @@ def test_a_connection_that_breaks_once_is_no_trouble_and_one_that_stays_away_is(
     driven.listed(obj("a", 1), version=10)
     assert driven.failed(REFUSED, after=60.0) == []
     driven.ask()
-    assert driven.failed(Fault("no connection: refused")) == [Unavailable("no connection: refused")]
+    assert driven.failed(WatchFault("no connection: refused")) == [Unavailable("no connection: refused")]
     driven.opened()
     opened = driven.now
     assert driven.check().how == "compare"
@@ -931,7 +935,7 @@ def test_a_watch_that_delivers_and_breaks_off_again_and_again_is_limited_and_rep
 # storms that must not be
 
 
-def requests(driven: Driven, answer: Any, seconds: float = HOUR) -> list[Ask]:
+def requests(driven: Driven, answer: Any, seconds: float = HOUR) -> list[ReflectorRequest]:
     """Return what is asked within a time, if every request gets the same answer."""
     end, begun = driven.now + seconds, len(driven.asks)
     while driven.ask().when < end:
@@ -950,7 +954,7 @@ def expire(driven: Driven) -> None:
         driven.reflector.listed(page(10, obj("a", 1)), driven.now)
     else:
         driven.reflector.opened(driven.now)
-        driven.heard(there("a", 11), Mark("12"), status(410))
+        driven.heard(there("a", 11), Bookmark("12"), status(410))
 
 
 def end_at_once(driven: Driven) -> None:
@@ -960,7 +964,7 @@ def end_at_once(driven: Driven) -> None:
 
 def end_soon(driven: Driven) -> None:
     driven.reflector.opened(driven.now)
-    driven.heard(Mark(str(100 + len(driven.asks))))
+    driven.heard(Bookmark(str(100 + len(driven.asks))))
     driven.ended(after=0.01)
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.kube.watch.decode import plain
-from wigwag.kube.watch.share import Shared
+from wigwag.kube.watch.share import SharedWatches
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
@@ -25,7 +25,7 @@ ONE, TWO = {("a", "x"): 1}, {("a", "x"): 2}
 class Hub:
     def __init__(self, group: asyncio.TaskGroup, linger: float) -> None:
         self.clock, self.watcher = FakeClock(), FakeWatcher()
-        self.shared = Shared(group, self.clock, self._follow, linger)
+        self.shared = SharedWatches(group, self.clock, self._follow, linger)
 
     def _follow(self, spec: KubeWatch, decode: Any) -> AsyncIterator[Any]:
         return self.watcher.watch((spec, decode))

@@ -9,7 +9,7 @@ import pytest
 from wigwag.errors import DocumentError
 from wigwag.proxy.documents import check
 from wigwag.sources.document import Document
-from wigwag.sources.source import Settings, Source
+from wigwag.sources.source import Source, SourceSettings
 
 SOURCE = Source("a.json", "file")
 
@@ -62,7 +62,7 @@ def test_what_is_no_flag_document_is_not_shown(content: bytes) -> None:
 
 
 def test_a_document_has_a_limit() -> None:
-    small = Source("a.json", "file", settings=Settings(most=20))
+    small = Source("a.json", "file", settings=SourceSettings(most=20))
     with pytest.raises(DocumentError):
         check(small, Document(b'{"flags": {}, "more": "than that"}'))
 

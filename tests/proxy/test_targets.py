@@ -14,10 +14,10 @@ from wigwag.observe import Registry
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.options import ProxyOptions
-from wigwag.proxy.report import Report
+from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.targets import Targets
 from wigwag.sources.document import Document
-from wigwag.sources.source import Settings, Source
+from wigwag.sources.source import Source, SourceSettings
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.server.board import Board
 
@@ -42,7 +42,7 @@ class House:
             self.watcher.watch,
             WatchPolicy(clock=self.clock, random=lambda: 1.0),
         )
-        self.report = Report(self.targets, self.clock.now)
+        self.report = ProxyReport(self.targets, self.clock.now)
 
     async def join(self, source: Source) -> tuple[Board, Callable[[], None]]:
         found = self.targets.join(source, encode)
@@ -254,7 +254,7 @@ def test_targets_that_differ_by_their_secrets_are_one_in_the_metrics() -> None:
     async def main() -> None:
         async with opened() as house:
             await house.join(A)
-            await house.join(Source("a", "file", settings=Settings(auth_header="hush")))
+            await house.join(Source("a", "file", settings=SourceSettings(auth_header="hush")))
             lines = [line for line in house.metrics.splitlines() if "target=" in line]
             assert len(lines) == len({line.partition(" ")[0] for line in lines}) == 3
             assert "hush" not in house.metrics

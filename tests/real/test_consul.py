@@ -20,10 +20,10 @@ from tests.real.consul import Consul, ConsulCluster, ConsulServer
 from tests.real.processes import until
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
-from wigwag.sources.consul.access import Access
+from wigwag.sources.consul.access import ConsulAccess
 from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
-from wigwag.sources.consul.service import Health, ServiceWatch, watch_service
+from wigwag.sources.consul.service import ServiceHealth, ServiceWatch, watch_service
 from wigwag.sources.document import Document, Merged
 
 NewConsul = Callable[..., ConsulServer]
@@ -75,7 +75,7 @@ def test_a_key_that_is_written_changed_deleted_and_written_again(consul: Consul,
     key = f"{prefix}/shop.json"
 
     async def main() -> None:
-        async with watching(watch_consul, ConsulWatch(Access(host(consul)), key)) as stream:
+        async with watching(watch_consul, ConsulWatch(ConsulAccess(host(consul)), key)) as stream:
             assert trouble("there is no such key")(await stream.next())
             consul.put(key, "1")
             await stream.until(is_document(b"1"))
@@ -94,7 +94,7 @@ def test_a_question_that_waits_in_vain_says_that_nothing_has_changed(consul: Con
     consul.put(key, "1")
 
     async def main() -> None:
-        async with watching(watch_consul, ConsulWatch(Access(host(consul), wait=0.05), key)) as stream:
+        async with watching(watch_consul, ConsulWatch(ConsulAccess(host(consul), wait=0.05), key)) as stream:
             assert await stream.next() == Document(b"1", "json")
             assert [await stream.next(), await stream.next()] == [UNCHANGED, UNCHANGED]
 
@@ -111,7 +111,7 @@ def test_all_keys_below_a_prefix_are_one_document(consul: Consul, prefix: str) -
     async def main() -> None:
         consul.put(f"{prefix}/b.json", written("b"))
         consul.put(f"{prefix}/a/x.yaml", "flags: {x: {variants: {on: 1}}}")
-        async with watching(watch_consul, ConsulWatch(Access(host(consul)), f"{prefix}/")) as stream:
+        async with watching(watch_consul, ConsulWatch(ConsulAccess(host(consul)), f"{prefix}/")) as stream:
             assert named(await stream.next()) == ["x", "b"]
             consul.put(f"{prefix}/c.json", written("c"))
             assert named(await stream.next()) == ["x", "b", "c"]
@@ -130,7 +130,7 @@ def test_a_restored_snapshot_is_noticed_though_its_index_lies_behind(private_con
     saved = consul.save()
 
     async def main() -> None:
-        async with watching(watch_consul, ConsulWatch(Access(host(consul), wait=2.0), "flags")) as stream:
+        async with watching(watch_consul, ConsulWatch(ConsulAccess(host(consul), wait=2.0), "flags")) as stream:
             assert await stream.next() == Document(b"first")
             for number in range(5):
                 consul.put("flags", f"later {number}")
@@ -150,7 +150,7 @@ def test_a_consul_that_is_killed_and_comes_back_empty_takes_nothing_away(private
         consul.put("flags", str(number))
 
     async def main() -> None:
-        async with watching(watch_consul, ConsulWatch(Access(host(consul)), "flags")) as stream:
+        async with watching(watch_consul, ConsulWatch(ConsulAccess(host(consul)), "flags")) as stream:
             await stream.next()
             server.server.kill()
             await stream.until(trouble("no connection"))
@@ -168,7 +168,7 @@ def test_a_consul_that_hangs_is_found_out(private_consul: NewConsul) -> None:
     server.consul.put("flags", "1")
 
     async def main() -> None:
-        spec = ConsulWatch(Access(host(server.consul), wait=0.5), "flags")
+        spec = ConsulWatch(ConsulAccess(host(server.consul), wait=0.5), "flags")
         async with watching(watch_consul, spec) as stream:
             assert await stream.next() == Document(b"1")
             server.server.pause()
@@ -187,7 +187,7 @@ def test_without_a_leader_what_was_there_stays_and_a_new_leader_is_noticed(consu
     until(lambda: second.consul.get("flags") == b"1", "the write being everywhere")
 
     async def main() -> None:
-        async with watching(watch_consul, ConsulWatch(Access(host(second.consul), wait=1.0), "flags")) as stream:
+        async with watching(watch_consul, ConsulWatch(ConsulAccess(host(second.consul), wait=1.0), "flags")) as stream:
             assert await stream.next() == Document(b"1")
             first.server.kill()
             await stream.until(trouble("has no leader at present"))
@@ -209,7 +209,7 @@ def test_a_token_that_is_revoked_is_told_and_another_one_in_its_file_is_taken(
     path.write_text(secret)
 
     async def main() -> None:
-        access = Access(host(consul), token_file=str(path), wait=0.5)
+        access = ConsulAccess(host(consul), token_file=str(path), wait=0.5)
         async with watching(watch_consul, ConsulWatch(access, "flags/")) as stream:
             assert isinstance(await stream.next(), Merged)
             consul.revoke(accessor)
@@ -228,7 +228,7 @@ def test_a_token_that_may_see_some_keys_only_is_told_so(private_consul: NewConsu
     _, secret = consul.add_token('key "flags/a" { policy = "read" }')
 
     async def main() -> None:
-        access = Access(host(consul), token=secret)
+        access = ConsulAccess(host(consul), token=secret)
         async with watching(watch_consul, ConsulWatch(access, "flags/")) as stream:
             assert trouble("may not read all of it")(await stream.next())
         async with watching(watch_consul, ConsulWatch(access, "flags/b")) as stream:
@@ -240,8 +240,8 @@ def test_a_token_that_may_see_some_keys_only_is_told_so(private_consul: NewConsu
 def test_a_datacenter_or_a_namespace_that_is_not_there_is_told(consul: Consul, prefix: str) -> None:
     async def main() -> None:
         for access, said in (
-            (Access(host(consul), datacenter="mars"), "knows no way to that datacenter"),
-            (Access(host(consul), namespace="team"), "has no namespaces"),
+            (ConsulAccess(host(consul), datacenter="mars"), "knows no way to that datacenter"),
+            (ConsulAccess(host(consul), namespace="team"), "has no namespaces"),
         ):
             async with watching(watch_consul, ConsulWatch(access, prefix)) as stream:
                 assert trouble(said)(await stream.next())
@@ -261,15 +261,15 @@ def deregister(consul: Consul, name: str, number: int) -> None:
 
 def test_the_health_of_a_service_is_followed_to_its_last_instance(consul: Consul, prefix: str) -> None:
     async def main() -> None:
-        async with watching(watch_service, ServiceWatch(Access(host(consul)), prefix)) as stream:
-            assert await stream.next() == Health()
+        async with watching(watch_service, ServiceWatch(ConsulAccess(host(consul)), prefix)) as stream:
+            assert await stream.next() == ServiceHealth()
             register(consul, prefix, 1, "passing", "v1")
-            await stream.until(lambda item: item == Health(1, tags=("v1",)))
+            await stream.until(lambda item: item == ServiceHealth(1, tags=("v1",)))
             register(consul, prefix, 2, "critical", "v2")
-            await stream.until(lambda item: item == Health(1, critical=1, tags=("v1", "v2")))
+            await stream.until(lambda item: item == ServiceHealth(1, critical=1, tags=("v1", "v2")))
             for number in (1, 2):
                 deregister(consul, prefix, number)
-            await stream.until(lambda item: item == Health())
+            await stream.until(lambda item: item == ServiceHealth())
 
     asyncio.run(main())
 
@@ -280,7 +280,7 @@ def test_a_service_that_may_not_be_seen_is_not_one_without_instances(private_con
     _, secret = consul.add_token('key_prefix "" { policy = "read" }')
 
     async def main() -> None:
-        access = Access(host(consul), token=secret, wait=0.2)
+        access = ConsulAccess(host(consul), token=secret, wait=0.2)
         async with watching(watch_service, ServiceWatch(access, "web")) as stream:
             for _ in range(3):
                 assert trouble("may not read all of it")(await stream.next())

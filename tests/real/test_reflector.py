@@ -15,7 +15,7 @@ from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.watching import Counting, Watching, kubeconfig
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.requests import Request
+from wigwag.kube.requests import ApiRequest
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.backoff import Backoff
@@ -245,7 +245,7 @@ def test_pages_that_are_forgotten_while_they_are_read_are_asked_for_in_one_piece
     for number in range(8):
         namespace.apply(config_map(f"map-{number}", n=str(number)))
 
-    def forget(request: Request) -> None:
+    def forget(request: ApiRequest) -> None:
         if "continue" in dict(request.query):
             namespace.apply(config_map("map-0", n="changed"))
             plane.compact()

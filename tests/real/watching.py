@@ -15,15 +15,15 @@ from tests.real.processes import until
 from wigwag.kube.client import Kube
 from wigwag.kube.config.discover import find_cluster
 from wigwag.kube.errors import ApiError
-from wigwag.kube.requests import STREAM, KubeDeps, Request
+from wigwag.kube.requests import STREAM, ApiRequest, KubeDeps
 from wigwag.kube.watch.decode import Decode, plain
 from wigwag.kube.watch.follow import watch_kube
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
-from wigwag.wire.client.client import Incoming
-from wigwag.wire.h1.client import Limits
+from wigwag.wire.client.client import StreamedResponse
+from wigwag.wire.h1.client import ResponseLimits
 
 
 class Counting(Kube):
@@ -31,13 +31,13 @@ class Counting(Kube):
 
     def __init__(self, path: Path, **deps: Any) -> None:
         super().__init__(find_cluster({}, str(path)), KubeDeps(environment={}, **deps))
-        self.asked: list[tuple[Request, int]] = []
-        self.compared: list[Request] = []
-        self.before: Callable[[Request], object] = lambda _: None
+        self.asked: list[tuple[ApiRequest, int]] = []
+        self.compared: list[ApiRequest] = []
+        self.before: Callable[[ApiRequest], object] = lambda _: None
         """What happens before a request."""
 
     @asynccontextmanager
-    async def stream(self, request: Request, limits: Limits = STREAM) -> AsyncIterator[Incoming]:
+    async def stream(self, request: ApiRequest, limits: ResponseLimits = STREAM) -> AsyncIterator[StreamedResponse]:
         self.before(request)
         if _compares(request):
             self.compared.append(request)
@@ -64,7 +64,7 @@ class Counting(Kube):
         )
 
 
-def _compares(request: Request) -> bool:
+def _compares(request: ApiRequest) -> bool:
     return "PartialObjectMetadata" in request.accept and not {"resourceVersion", "watch"} & dict(request.query).keys()
 
 

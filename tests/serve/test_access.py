@@ -14,12 +14,20 @@ import pytest
 from tests.pipeline.fakes import run, settle
 from wigwag.errors import DocumentError, UsageError
 from wigwag.observe import Registry
-from wigwag.serve.access.access import Access, Policy
+from wigwag.serve.access.access import AccessControl, AccessPolicy
 from wigwag.serve.access.cors import with_cors
-from wigwag.serve.access.held import Held
+from wigwag.serve.access.held import RevocableStream
 from wigwag.serve.access.refusals import Refusals
 from wigwag.serve.access.throttle import Slots, Throttle
-from wigwag.serve.access.tokens import Proof, Rules, bearer, compile_rules, digest, read_rules, read_tokens
+from wigwag.serve.access.tokens import (
+    PresentedCredential,
+    Rules,
+    bearer,
+    compile_rules,
+    digest,
+    read_rules,
+    read_tokens,
+)
 from wigwag.serve.context import selector_of
 from wigwag.wire.http import Answer, Handler, Headers, Peer, Reply, Request, Stream
 from wigwag.wire.rpc import Call, Code, Method, RpcError
@@ -48,20 +56,22 @@ def test_a_rule_is_found_by_its_token_its_digest_or_its_certificate() -> None:
     filed = {"name": "f", "tokenFile": "f", "selectors": ["*"]}
     found = rules(A, hashed, filed, CERTIFIED, f=read_tokens(b"old\n\n new \n"))
 
-    def name(proof: Proof) -> str | None:
+    def name(proof: PresentedCredential) -> str | None:
         caller = found.caller(proof)
         return caller.name if caller else None
 
-    assert name(Proof(digest(SECRET.encode()))) == "team-a"
-    assert name(Proof(digest(b"hashed"))) == "h"
-    assert [name(Proof(digest(token))) for token in (b"old", b"new")] == ["f", "f"]
-    assert name(Proof(None, Identity("CN", "robot"))) == "robot"
-    assert name(Proof(None, Identity("DNS", "robot"))) is None
-    assert name(Proof()) is None
+    assert name(PresentedCredential(digest(SECRET.encode()))) == "team-a"
+    assert name(PresentedCredential(digest(b"hashed"))) == "h"
+    assert [name(PresentedCredential(digest(token))) for token in (b"old", b"new")] == ["f", "f"]
+    assert name(PresentedCredential(None, Identity("CN", "robot"))) == "robot"
+    assert name(PresentedCredential(None, Identity("DNS", "robot"))) is None
+    assert name(PresentedCredential()) is None
 
 
 def test_a_bad_token_is_not_made_good_by_a_certificate() -> None:
-    assert rules(A, CERTIFIED).caller(Proof(digest(b"wrong"), Identity("URI", "spiffe://x/robot"))) is None
+    assert (
+        rules(A, CERTIFIED).caller(PresentedCredential(digest(b"wrong"), Identity("URI", "spiffe://x/robot"))) is None
+    )
 
 
 def test_yaml_is_understood_too() -> None:
@@ -133,7 +143,7 @@ class Door:
 
     def __init__(self, found: Rules | None = None, **policy: Any) -> None:
         self.registry, self.time = Registry(), 0.0
-        self.access = Access(Policy(**policy), Refusals(self.registry), lambda: self.time)
+        self.access = AccessControl(AccessPolicy(**policy), Refusals(self.registry), lambda: self.time)
         self.streams: list[asyncio.Queue[bytes]] = []
         self.closed = 0
         if found is not None:
@@ -498,8 +508,8 @@ def test_a_held_stream_passes_on_its_own_end_and_its_own_timeouts() -> None:
         raise TimeoutError
 
     async def test() -> None:
-        assert [message async for message in Held(short())] == [b"one"]
-        held = Held(late())
+        assert [message async for message in RevocableStream(short())] == [b"one"]
+        held = RevocableStream(late())
         assert await anext(held) == b"one"
         with pytest.raises(TimeoutError):
             await anext(held)

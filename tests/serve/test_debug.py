@@ -14,7 +14,7 @@ from wigwag.observe import Registry
 from wigwag.serve.context import Enrichment
 from wigwag.serve.feed import Feed
 from wigwag.serve.management.debug import Debug
-from wigwag.serve.management.history import History
+from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.management.manage import Management
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Peer, Reply, Request
@@ -32,7 +32,7 @@ class Served:
     """The management port of an agent that has published these documents."""
 
     def __init__(self, *documents: dict[str, Any], static: dict[str, str] | None = None, most: int = 5) -> None:
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=History(most))
+        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=SnapshotHistory(most))
         flags = None
         for number, document in enumerate(documents, 1):
             flags = wigwag.load({"flags": document}, source="a.json", previous=flags)

@@ -18,7 +18,7 @@ from tests.flags.test_conformance import evaluations, read
 from wigwag.serve import messages
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
-from wigwag.serve.events import Changes
+from wigwag.serve.events import ChangeStreams
 from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.resolve import Resolver
@@ -34,7 +34,7 @@ ZEROS: dict[str, Any] = {"boolean": False, "string": "", "integer": 0, "float": 
 
 def methods(flags: wigwag.FlagSet, enrichment: Enrichment = Enrichment()) -> dict[bytes, Method]:  # noqa: B008
     feed = Feed(Snapshot(flags))
-    return Evaluation(feed.current, enrichment, Resolver(Metrics()), Changes(feed)).methods()
+    return Evaluation(feed.current, enrichment, Resolver(Metrics()), ChangeStreams(feed)).methods()
 
 
 def ask(

@@ -12,7 +12,7 @@ import wigwag
 from wigwag.serve import sync as sync_module
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import V1, Evaluation
-from wigwag.serve.events import Changes
+from wigwag.serve.events import ChangeStreams
 from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import BULK, Ofrep
@@ -34,7 +34,7 @@ def call(path: str) -> Call:
 
 
 def bulk(resolver: Resolver, current: Snapshot, *headers: tuple[bytes, bytes]) -> Reply:
-    ofrep = Ofrep(lambda: current, Enrichment(), resolver, Changes(Feed(current)))
+    ofrep = Ofrep(lambda: current, Enrichment(), resolver, ChangeStreams(Feed(current)))
     answer = ofrep.handler()(Request(b"POST", BULK, headers=headers))
     assert isinstance(answer, Reply)
     return answer
@@ -44,7 +44,7 @@ def test_before_anything_is_known_nobody_is_told_that_there_are_no_flags() -> No
     nothing = snapshot("none")
     answer = bulk(Resolver(Metrics()), nothing)
     assert (answer.status, json.loads(answer.body)["errorCode"]) == (503, "PROVIDER_NOT_READY")
-    methods = Evaluation(lambda: nothing, Enrichment(), Resolver(Metrics()), Changes(Feed(nothing))).methods()
+    methods = Evaluation(lambda: nothing, Enrichment(), Resolver(Metrics()), ChangeStreams(Feed(nothing))).methods()
     resolve_all: Any = methods[f"/{V1}/ResolveAll".encode()].unary
     with pytest.raises(RpcError) as refused:
         resolve_all(call("/"))

@@ -12,7 +12,7 @@ import pytest
 import wigwag
 from wigwag.errors import UsageError
 from wigwag.serve.feed import Feed
-from wigwag.serve.management.history import History
+from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.snapshot import Snapshot
 
 FLAG = {"state": "ENABLED", "variants": {"on": 1, "off": 0}, "defaultVariant": "off"}
@@ -23,7 +23,7 @@ class Published:
     """Publishes documents of one source, as an agent does."""
 
     def __init__(self, most: int = 10, **options: Any) -> None:
-        self.history = History(most, **options)
+        self.history = SnapshotHistory(most, **options)
         self.snapshots: list[Snapshot] = []
         self._flags: wigwag.FlagSet | None = None
 
@@ -76,7 +76,7 @@ class TestNames:
             published.history.find(name)
 
     def test_what_several_ids_begin_with_is_refused(self) -> None:
-        history = History(3)
+        history = SnapshotHistory(3)
         for number, digest in enumerate(("abcdef01", "abcdef02"), 1):
             flags = wigwag.load({"flags": {"x": FLAG}})
             flags.__dict__["id"] = digest  # as if their digests began alike
@@ -87,7 +87,7 @@ class TestNames:
 
     def test_before_the_first_there_is_none(self) -> None:
         with pytest.raises(UsageError, match="no current snapshot is kept; there is none"):
-            History(3).find("current")
+            SnapshotHistory(3).find("current")
         only = Published(1)
         only({"x": FLAG})
         with pytest.raises(UsageError, match=r"no previous snapshot is kept; there is current, \w+ \(number 1\)"):
@@ -200,7 +200,7 @@ class TestChanges:
         assert (entry.changes.added, entry.changes.keys[-1], len(entry.changes.keys)) == (50, "f09", 10)
 
     def test_of_several_sources_what_is_in_force_counts(self) -> None:
-        history = History(5)
+        history = SnapshotHistory(5)
         low, high = wigwag.load({"flags": {"x": FLAG}}, source="low"), wigwag.load({"flags": {"x": ON}}, source="high")
         other = wigwag.load({"flags": {"x": {**FLAG, "state": "DISABLED"}}}, source="low")
         for number, sets in enumerate(([low, high], [other, high], [other]), 1):
@@ -209,7 +209,7 @@ class TestChanges:
 
 
 def test_a_feed_tells_its_history() -> None:
-    history = History(5)
+    history = SnapshotHistory(5)
     feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=history)
     assert history.entries() == ()
     feed.advance(Snapshot(wigwag.load({"flags": {"x": FLAG}}), number=1))

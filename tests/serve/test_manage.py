@@ -12,7 +12,7 @@ import wigwag
 from wigwag.observe import Registry
 from wigwag.serve.context import Enrichment
 from wigwag.serve.management.debug import Debug
-from wigwag.serve.management.health import Health
+from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Peer, Reply, Request
@@ -54,7 +54,7 @@ def test_others_may_only_if_the_operator_says_so(address: str) -> None:
 
 
 def health(body: bytes, *, json: bool) -> bytes | RpcError:
-    check = Health(asyncio.Event().wait).methods()[b"/grpc.health.v1.Health/Check"].unary
+    check = HealthService(asyncio.Event().wait).methods()[b"/grpc.health.v1.Health/Check"].unary
     assert check is not None
     try:
         answer = check(Call(body, json, Request(b"POST", b"/"), {}))
@@ -74,7 +74,7 @@ def test_health_is_that_of_the_server_and_of_no_single_service() -> None:
 
 def test_watching_the_health_of_an_unknown_service_says_so() -> None:
     async def first(body: bytes) -> bytes:
-        watch = Health(asyncio.Event().wait).methods()[b"/grpc.health.v1.Health/Watch"].stream
+        watch = HealthService(asyncio.Event().wait).methods()[b"/grpc.health.v1.Health/Watch"].stream
         assert watch is not None
         stream: Any = watch(Call(body, False, Request(b"POST", b"/"), {}))
         answer: bytes = await anext(stream)

@@ -10,7 +10,7 @@ import pytest
 import wigwag
 from tests.flags.test_conformance import evaluations, read
 from wigwag.serve.context import Enrichment
-from wigwag.serve.events import Changes
+from wigwag.serve.events import ChangeStreams
 from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import MENDED_BYTES, EventStreams, Ofrep
@@ -26,7 +26,7 @@ def service(flags: wigwag.FlagSet, **options: Any) -> Handler:
     feed = Feed(Snapshot(flags))
     enrichment = options.pop("enrichment", Enrichment())
     return Ofrep(
-        feed.current, enrichment, Resolver(options.pop("metrics", Metrics())), Changes(feed), **options
+        feed.current, enrichment, Resolver(options.pop("metrics", Metrics())), ChangeStreams(feed), **options
     ).handler()
 
 

@@ -17,7 +17,7 @@ from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2 as old_sync
 
 import wigwag
 from tests.simulation.loop import VirtualLoop
-from wigwag.serve.events import Changes
+from wigwag.serve.events import ChangeStreams
 from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.snapshot import Snapshot
@@ -52,7 +52,7 @@ async def settle() -> None:
 
 
 def events(feed: Feed, request: Call, **options: Any) -> AsyncIterator[bytes]:
-    stream: Any = Changes(feed, **options).event_stream(bounded=True)
+    stream: Any = ChangeStreams(feed, **options).event_stream(bounded=True)
     found: AsyncIterator[bytes] = stream(request)
     return found
 
@@ -351,7 +351,7 @@ def test_a_thousand_subscribers_share_one_document_and_none_misses_the_last() ->
 def test_server_sent_events_tell_to_fetch_again() -> None:
     async def main() -> None:
         feed = Feed(snapshot(0))
-        stream = Changes(feed).server_sent("flagSetId=mine")
+        stream = ChangeStreams(feed).server_sent("flagSetId=mine")
         assert await anext(stream) == b": connected\n\n"
         new = snapshot(7, a={**FLAG, "metadata": {"flagSetId": "mine"}}, b=FLAG)
         feed.advance(new)
@@ -370,7 +370,7 @@ def test_a_client_that_comes_back_is_told_at_once_of_what_it_missed_in_its_selec
     mine = {**FLAG, "metadata": {"flagSetId": "mine"}}
 
     async def first(current: Snapshot, last: str = "") -> bytes:
-        return await anext(Changes(Feed(current)).server_sent("flagSetId=mine", last))
+        return await anext(ChangeStreams(Feed(current)).server_sent("flagSetId=mine", last))
 
     async def main() -> None:
         welcome = await first(snapshot(a=mine))
@@ -416,7 +416,7 @@ def test_an_old_snapshot_is_forgotten_while_streams_are_open() -> None:
         first = snapshot(0, a=FLAG)
         feed, gone = Feed(first), weakref.ref(first.flags)
         del first
-        streams = [events(feed, call()), Changes(feed).server_sent("")]
+        streams = [events(feed, call()), ChangeStreams(feed).server_sent("")]
         for stream in streams:
             await anext(stream)
         for number in range(1, 4):
@@ -434,7 +434,7 @@ def test_a_quiet_stream_keeps_no_snapshot_but_the_current_one() -> None:
         first = snapshot(1, a=FLAG)
         feed, gone = Feed(first), weakref.ref(first.flags)
         del first
-        streams: list[Any] = [events(feed, call()), documents(feed, call()), Changes(feed).server_sent("")]
+        streams: list[Any] = [events(feed, call()), documents(feed, call()), ChangeStreams(feed).server_sent("")]
         for stream in streams:
             await anext(stream)
         feed.advance(snapshot(2, b=FLAG))

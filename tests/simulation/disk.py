@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from wigwag.agent.state.file import Entry
+    from wigwag.agent.state.file import StateEntry
 
 
 class Disk:
@@ -31,9 +31,9 @@ class Disk:
         self.dead = False
         self.left: int | None = None
         """How many more things the process does before it is killed; None: any number."""
-        self.kept: list[tuple[Entry, ...]] = [()]
+        self.kept: list[tuple[StateEntry, ...]] = [()]
         """What was saved last, to the end, and after it what was begun since: all that may be found again."""
-        self.completed: Callable[[tuple[Entry, ...]], None] = lambda entries: None
+        self.completed: Callable[[tuple[StateEntry, ...]], None] = lambda entries: None
 
     def open(self, path: str) -> StateDir:
         """Open it as the agent does."""
@@ -41,7 +41,7 @@ class Disk:
         self.dead, self.left = False, None
 
         class Watched(StateDir):
-            def save(self, entries: Iterable[Entry]) -> int:
+            def save(self, entries: Iterable[StateEntry]) -> int:
                 listed = tuple(entries)
                 disk.kept.append(listed)
                 size = super().save(listed)

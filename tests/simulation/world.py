@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tests.simulation.model import Layer
     from tests.simulation.schedule import Setting, Step
-    from wigwag.agent.state.file import Entry
+    from wigwag.agent.state.file import StateEntry
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
     from wigwag.wire.http import Early, Handler
@@ -184,11 +184,11 @@ class World:
     def _age(self, saved: float) -> float:
         return max(0.0, self.wall() - saved)
 
-    def _restorable(self, entries: Iterable[Entry]) -> dict[str, tuple[Layer, float]]:
+    def _restorable(self, entries: Iterable[StateEntry]) -> dict[str, tuple[Layer, float]]:
         """Return what was saved as layers of the model."""
         return {entry.name: (self._version(entry)[1], entry.saved) for entry in entries}
 
-    def _version(self, entry: Entry) -> tuple[int, Layer]:
+    def _version(self, entry: StateEntry) -> tuple[int, Layer]:
         """Return which state of a source was saved: one that it was in, or somebody made it up."""
         written = json.loads(entry.document)
         inherited = written.get("metadata", {})
@@ -202,7 +202,7 @@ class World:
                 return index, upstream.versions[index]
         raise AssertionError(f"P6: what was saved of {entry.name} never was: {found}")
 
-    def _saved(self, entries: tuple[Entry, ...]) -> None:
+    def _saved(self, entries: tuple[StateEntry, ...]) -> None:
         """Note that a save is complete. From now on nothing older may come back."""
         for entry in entries:
             index, _ = self._version(entry)

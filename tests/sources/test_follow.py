@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tests.pipeline.fakes import FakeClock, run
 from tests.sources.disk import Reader, reading_stream
-from wigwag.sources.disk.follow import FollowDeps, FollowTiming, Mark, follow
+from wigwag.sources.disk.follow import FileMark, FollowDeps, FollowTiming, follow
 from wigwag.sources.disk.lookup import Lookup, chain
 
 if TYPE_CHECKING:
@@ -30,9 +30,9 @@ class FakeTarget:
         self._then("lookups")
         return found
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[FileMark, ...]:
         self._then("marks")
-        return (Mark(self.path.name, 0, 0, 0, 0, 1),)
+        return (FileMark(self.path.name, 0, 0, 0, 0, 1),)
 
     def read(self) -> bytes:
         content = self.path.read_bytes()

@@ -22,7 +22,7 @@ from wigwag.sources.remote.http import HttpWatch, bounds, format_of, watch_http
 from wigwag.sources.remote.oauth import OAuth
 from wigwag.sources.remote.schedule import Schedule, fnv32a
 from wigwag.wire.client.url import parse_url
-from wigwag.wire.h1.client import Limits
+from wigwag.wire.h1.client import ResponseLimits
 
 
 def test_it_yields_the_document_at_once_news_when_they_come_and_otherwise_that_nothing_changed() -> None:
@@ -192,8 +192,8 @@ def test_what_cannot_be_asked_is_refused_when_it_is_configured(wrong: dict[str, 
 
 
 def test_a_timeout_bounds_everything_and_without_one_there_are_limits_still() -> None:
-    assert bounds(HttpWatch("http://h/", most=7), Limits()) == Limits(body_bytes=7)
-    long, short = (bounds(HttpWatch("http://h/", timeout=seconds), Limits()) for seconds in (300.0, 2.0))
+    assert bounds(HttpWatch("http://h/", most=7), ResponseLimits()) == ResponseLimits(body_bytes=7)
+    long, short = (bounds(HttpWatch("http://h/", timeout=seconds), ResponseLimits()) for seconds in (300.0, 2.0))
     assert (long.connect, long.head, long.idle, long.total) == (10.0, 300.0, 300.0, 300.0)
     assert (short.connect, short.head, short.idle, short.total) == (2.0, 2.0, 2.0, 2.0)
 

@@ -38,9 +38,9 @@ from tests.sources.faulty import (
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
 from wigwag.wire.client.addresses import Address
-from wigwag.wire.h1.client import Limits
+from wigwag.wire.h1.client import ResponseLimits
 
-HASTY = Limits(head=2.0, total=2.0)
+HASTY = ResponseLimits(head=2.0, total=2.0)
 SLOW = ("slow drip", "silence")
 MEGABYTE = b"x" * (1 << 20)
 
@@ -95,7 +95,7 @@ def test_a_fault_is_told_and_survived(name: str) -> None:
     behaviour, said = FAULTS[name]
 
     async def main() -> None:
-        deps: dict[str, Any] = {"limits": HASTY if name in SLOW else Limits()}
+        deps: dict[str, Any] = {"limits": HASTY if name in SLOW else ResponseLimits()}
         async with (
             serving(answer(ETag='"1"')) as server,
             watching(server.url, deps, most=65536) as watched,

@@ -18,7 +18,7 @@ from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.document import Document
 from wigwag.sources.kinds import documents, prepare
-from wigwag.sources.source import Settings, Source, parse_sources
+from wigwag.sources.source import Source, SourceSettings, parse_sources
 
 PLUGINS = ("importlib.metadata",)
 """What is loaded to look for plug-ins."""
@@ -50,7 +50,7 @@ def test_a_file_is_what_its_name_says(tmp_path: Path, name: str, kind: Any) -> N
 
 def test_a_file_that_is_too_large_or_missing_is_trouble(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(EMPTY)
-    found = run(lambda: first(Source(str(tmp_path / "a.json"), "file", settings=Settings(most=5))))
+    found = run(lambda: first(Source(str(tmp_path / "a.json"), "file", settings=SourceSettings(most=5))))
     assert isinstance(found, Unavailable)
     assert isinstance(run(lambda: first(Source(str(tmp_path / "b.json"), "file"))), Unavailable)
 
@@ -133,7 +133,7 @@ sys.exit(main(["start", "--uri", "s3://bucket/flags.json"]))
         [
             (Source("azblob://c/o", "azblob"), "the storage account is missing; set AZURE_STORAGE_ACCOUNT"),
             (Source("xds:///flags", "grpc"), "xds"),
-            (Source("https://x.example/", "http", settings=Settings(interval=-1.0)), "interval"),
+            (Source("https://x.example/", "http", settings=SourceSettings(interval=-1.0)), "interval"),
         ],
     )
     def test_what_can_never_answer_is_refused(self, source: Source, why: str) -> None:

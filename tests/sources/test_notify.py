@@ -16,7 +16,7 @@ from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.disk import reading_stream
 from wigwag.sources.disk.file import FileWatch, watch_file
 from wigwag.sources.disk.follow import FollowDeps
-from wigwag.sources.disk.notify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, Inotify, Notice, Notifier
+from wigwag.sources.disk.notify import CLOSE_WRITE, CREATE, IGNORED, MODIFY, FileEvent, Inotify, Notifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def test_what_happens_in_a_watched_directory_is_told_in_order(tmp_path: Path) -> None:
     async def main() -> None:
-        heard: list[Notice] = []
+        heard: list[FileEvent] = []
         inotify = Inotify(heard.append)
         watch = inotify.add(str(tmp_path), CREATE | MODIFY | CLOSE_WRITE)
         assert inotify.add(str(tmp_path), CREATE | MODIFY | CLOSE_WRITE) == watch
@@ -36,7 +36,7 @@ def test_what_happens_in_a_watched_directory_is_told_in_order(tmp_path: Path) ->
         inotify.remove(watch)
         (tmp_path / "b").touch()
         inotify.drain()
-        assert heard[3:] == [Notice(watch, IGNORED, "")]
+        assert heard[3:] == [FileEvent(watch, IGNORED, "")]
         inotify.close()
 
     run(main)
@@ -82,7 +82,7 @@ def test_who_follows_many_files_takes_one_instance(tmp_path: Path) -> None:
 
 def test_a_subscriber_hears_of_its_own_names_only(tmp_path: Path) -> None:
     async def main() -> None:
-        notifier, mine, others = Notifier(), list[Notice](), list[Notice]()
+        notifier, mine, others = Notifier(), list[FileEvent](), list[FileEvent]()
         one, two = notifier.subscribe(mine.append), notifier.subscribe(others.append)
         assert one
         assert two
@@ -104,7 +104,7 @@ def test_a_subscriber_hears_of_its_own_names_only(tmp_path: Path) -> None:
 
 def test_a_directory_that_goes_is_told_to_all_who_listen_there(tmp_path: Path) -> None:
     async def main() -> None:
-        folder, notifier, heard = tmp_path / "d", Notifier(), list[Notice]()
+        folder, notifier, heard = tmp_path / "d", Notifier(), list[FileEvent]()
         for _ in range(2):
             folder.mkdir()
             subscription = notifier.subscribe(heard.append)
@@ -118,10 +118,10 @@ def test_a_directory_that_goes_is_told_to_all_who_listen_there(tmp_path: Path) -
     run(main)
 
 
-def refusing(code: int, left: list[int]) -> Callable[[Callable[[Notice], None]], Inotify]:
+def refusing(code: int, left: list[int]) -> Callable[[Callable[[FileEvent], None]], Inotify]:
     """Open no instance for so many times."""
 
-    def opened(heard: Callable[[Notice], None]) -> Inotify:
+    def opened(heard: Callable[[FileEvent], None]) -> Inotify:
         if left[0]:
             left[0] -= 1
             raise OSError(code, os.strerror(code))

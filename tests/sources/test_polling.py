@@ -11,7 +11,7 @@ from tests.pipeline.fakes import FakeClock, run
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.remote.polling import Answer, Times, format_of_media, poll
+from wigwag.sources.remote.polling import Answer, PollTiming, format_of_media, poll
 
 BAD, GOOD = (Unavailable("no"), None), (Document(b"{}"), None)
 
@@ -29,7 +29,7 @@ def pauses(*answers: tuple[Answer, float | None], interval: float = 10.0, seed: 
         return left.pop(0)
 
     async def follow() -> None:
-        async with closing(poll(ask, interval, seed, Times(clock, clock.now, lambda: 1.0))) as found:
+        async with closing(poll(ask, interval, seed, PollTiming(clock, clock.now, lambda: 1.0))) as found:
             async for each in found:
                 seen.append(each)
 

@@ -12,8 +12,8 @@ import pytest
 from wigwag.errors import UsageError
 from wigwag.flags.model import Limits
 from wigwag.flags.yaml import parse_value
-from wigwag.sources.fields import Fields, OAuth
-from wigwag.sources.source import Settings, Source, parse_sources
+from wigwag.sources.fields import Fields, OAuthFields
+from wigwag.sources.source import Source, SourceSettings, parse_sources
 from wigwag.wire.client.shown import HARMLESS
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "sources.md").read_text()
@@ -26,11 +26,11 @@ def one(**fields: Any) -> Source:
     return source
 
 
-def http(**fields: Any) -> Settings:
+def http(**fields: Any) -> SourceSettings:
     return one(uri="https://flags.example/a.json", provider="http", **fields).settings
 
 
-def grpc(**fields: Any) -> Settings:
+def grpc(**fields: Any) -> SourceSettings:
     return one(uri="flags.example:8015", provider="grpc", **fields).settings
 
 
@@ -124,7 +124,7 @@ class TestIdentity:
 
     def test_a_scheme_that_only_says_how_to_read_is_no_part_of_the_name(self) -> None:
         assert one(uri="grpc://flags.example:1", provider="grpc") == Source("flags.example:1", "grpc")
-        assert one(uri="grpcs://flags.example:1", provider="grpc").settings == Settings(tls=True)
+        assert one(uri="grpcs://flags.example:1", provider="grpc").settings == SourceSettings(tls=True)
 
     def test_one_uri_with_two_selectors_is_two_sources(self) -> None:
         configured = [{"uri": "flags.example:1", "provider": "grpc", "selector": each} for each in ("a", "a", "b")]
@@ -181,7 +181,7 @@ class TestSecrets:
         for text in (repr(source), str(source), f"{source}", repr(source.settings.oauth)):
             assert "hush" not in text
         assert "auth_header=…" in repr(source)
-        assert repr(Settings()) == "Settings()"
+        assert repr(SourceSettings()) == "Settings()"
 
     @pytest.mark.parametrize(
         "fields", [{"authHeader": ["hush"]}, {"headers": {"a": 1, "b": "hush"}}, {"oauth": {"clientSecret": ["hush"]}},
@@ -199,23 +199,23 @@ class TestFields:
             authHeader="Bearer x", headers={"X-A": "1", "Host": "h"}, interval=60, intervalSeed="pod-1", timeoutS=3,
             oauth=FULL_OAUTH, certPath="/ca.pem", maxBytes=10,
         )  # fmt: skip
-        assert found == Settings(
+        assert found == SourceSettings(
             auth_header="Bearer x", headers=(("X-A", "1"), ("Host", "h")), interval=60.0, seed="pod-1", timeout=3.0,
-            oauth=OAuth("me", "hush-hush", "https://login.example/token", "/etc/oauth", 30.0), cert_path="/ca.pem",
-            most=10,
+            oauth=OAuthFields("me", "hush-hush", "https://login.example/token", "/etc/oauth", 30.0),
+            cert_path="/ca.pem", most=10,
         )  # fmt: skip
 
     def test_every_field_of_a_grpc_source(self) -> None:
         found = grpc(
             tls=True, certPath="/ca.pem", providerID="me", selector="flagSetId=a", maxMsgSize=5, headers={"a": "b"}
         )
-        assert found == Settings(
+        assert found == SourceSettings(
             tls=True, cert_path="/ca.pem", provider_id="me", selector="flagSetId=a", max_message=5,
             headers=(("a", "b"),),
         )  # fmt: skip
 
     def test_a_token_file_is_the_only_credential(self) -> None:
-        assert http(tokenFile="/token") == grpc(tokenFile="/token") == Settings(token_file="/token")
+        assert http(tokenFile="/token") == grpc(tokenFile="/token") == SourceSettings(token_file="/token")
         for other in ({"authHeader": "Bearer hush"}, {"oauth": OAUTH}, {"headers": {"AUTHORIZATION": "hush"}}):
             told = refusal({"uri": "https://flags.example", "provider": "http", "tokenFile": "/token", **other})
             assert "$.sources[0].tokenFile: is one of several credentials" in told
@@ -225,16 +225,16 @@ class TestFields:
     def test_every_field_of_a_blob_source(self, provider: str, scheme: str) -> None:
         source = one(uri=f"{scheme}://b/o", provider=provider, interval=9, intervalSeed="x", certPath="c", maxBytes=8)
         assert source == Source(
-            f"{scheme}://b/o", provider, settings=Settings(interval=9.0, seed="x", cert_path="c", most=8)
+            f"{scheme}://b/o", provider, settings=SourceSettings(interval=9.0, seed="x", cert_path="c", most=8)
         )
 
     @pytest.mark.parametrize("provider", ["kubernetes", "configmap"])
     def test_every_field_of_objects_in_kubernetes(self, provider: str) -> None:
         found = one(uri="team/flags", provider=provider, maxBytes=8, onDelete="remove").settings
-        assert found == Settings(most=8, on_delete="remove")
-        assert one(uri="team/flags", provider=provider, onDelete="keep").settings == Settings()
-        assert one(uri="team/flags?onDelete=remove", provider=provider).settings == Settings(on_delete="remove")
-        assert one(uri="team/flags?onDelete=remove", provider=provider, onDelete="keep").settings == Settings()
+        assert found == SourceSettings(most=8, on_delete="remove")
+        assert one(uri="team/flags", provider=provider, onDelete="keep").settings == SourceSettings()
+        assert one(uri="team/flags?onDelete=remove", provider=provider).settings == SourceSettings(on_delete="remove")
+        assert one(uri="team/flags?onDelete=remove", provider=provider, onDelete="keep").settings == SourceSettings()
 
     def test_objects_have_the_same_name_with_and_without_the_beginning_and_whatever_becomes_of_their_flags(
         self,
@@ -244,15 +244,19 @@ class TestFields:
         for uri in ("team/flags/key", "configmap/team/flags/key", "team/flags/key?onDelete=keep"):
             assert one(uri=uri, provider="configmap").name == "configmap/team/flags/key"
         several = one(uri="team?labels=a=b&onDelete=remove", provider="kubernetes")
-        assert (several.name, several.settings) == ("team?labels=a=b", Settings(on_delete="remove"))
+        assert (several.name, several.settings) == ("team?labels=a=b", SourceSettings(on_delete="remove"))
         assert one(uri="core.openfeature.dev/?onDelete=remove", provider="kubernetes").provider == "kubernetes-self"
 
     def test_zero_means_the_usual(self) -> None:
-        assert http(interval=0, timeoutS=0, maxBytes=0) == grpc(maxMsgSize=0) == Settings()
-        assert (Settings().interval, Settings().most, Settings().max_message) == (5.0, 64 << 20, 64 << 20)
+        assert http(interval=0, timeoutS=0, maxBytes=0) == grpc(maxMsgSize=0) == SourceSettings()
+        assert (SourceSettings().interval, SourceSettings().most, SourceSettings().max_message) == (
+            5.0,
+            64 << 20,
+            64 << 20,
+        )
 
     def test_null_says_nothing(self) -> None:
-        assert http(authHeader=None, headers=None, interval=None, oauth=None) == Settings()
+        assert http(authHeader=None, headers=None, interval=None, oauth=None) == SourceSettings()
 
     @pytest.mark.parametrize(
         ("fields", "required"),
@@ -357,7 +361,7 @@ class TestRefusals:
             parse_sources((), text)
 
     def test_a_folder_replaces_id_and_secret(self) -> None:
-        assert http(oauth={"tokenUrl": "https://x.example", "folder": "/etc/oauth"}).oauth == OAuth(
+        assert http(oauth={"tokenUrl": "https://x.example", "folder": "/etc/oauth"}).oauth == OAuthFields(
             token_url="https://x.example", folder="/etc/oauth"
         )
 
@@ -386,7 +390,7 @@ class TestDocumentation:
         named = [
             name for cell in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE) for name in re.findall(r"\w+", cell)
         ]
-        assert tuple(named) == OAuth.__struct_encode_fields__
+        assert tuple(named) == OAuthFields.__struct_encode_fields__
 
     def test_the_kinds_of_a_field_are_those_that_have_a_use_for_it(self) -> None:
         kinds = {"file": "a", "http": "https://x.example", "grpc": "x.example:1", "s3": "s3://b/o"}

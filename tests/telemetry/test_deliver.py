@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from tests.clients.certificates import Certificates, make_certificates
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.telemetry.collector import grpc_collector
-from wigwag.courier import Courier
+from wigwag.background import BackgroundWorker
 from wigwag.errors import StartError
 from wigwag.observe import Counter, Registry
 from wigwag.serve.management.metrics import Metrics
@@ -24,10 +24,12 @@ from wigwag.telemetry.deliver import Delivery, hush
 from wigwag.telemetry.exporters import metric_exporter, span_exporter
 from wigwag.telemetry.files import LARGEST, Files
 from wigwag.telemetry.push import Push
-from wigwag.telemetry.settings import Settings, Target
+from wigwag.telemetry.settings import OtlpTarget, TelemetrySettings
 from wigwag.telemetry.start import start
 
-PLAIN = Target(protocol="grpc", endpoint="user:hunter2@collector:1", headers=(("authorization", "Bearer swordfish"),))
+PLAIN = OtlpTarget(
+    protocol="grpc", endpoint="user:hunter2@collector:1", headers=(("authorization", "Bearer swordfish"),)
+)
 SDK = logging.getLogger("opentelemetry.test")
 
 
@@ -41,7 +43,7 @@ class Script:
         self.says = ""
         self.raises: Exception | None = None
 
-    def make(self, target: Target, files: Files) -> Script:
+    def make(self, target: OtlpTarget, files: Files) -> Script:
         self.made.append(files)
         return self
 
@@ -63,7 +65,7 @@ def _aloud(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("opentelemetry"), "handlers", [])
 
 
-def delivery(script: Script, target: Target = PLAIN, clock: FakeClock | None = None) -> tuple[Delivery, Counter]:
+def delivery(script: Script, target: OtlpTarget = PLAIN, clock: FakeClock | None = None) -> tuple[Delivery, Counter]:
     counter = Counter("pushes", "", ("signal", "outcome"))
     return Delivery("metrics", target, script.make, counter, (clock or FakeClock()).now, 60.0), counter
 
@@ -91,7 +93,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
 
 
 def test_two_signals_that_fail_alike_are_both_told_why(caplog: pytest.LogCaptureFixture) -> None:
-    nowhere = Target(protocol="grpc", endpoint="127.0.0.1:1", timeout=0.1)
+    nowhere = OtlpTarget(protocol="grpc", endpoint="127.0.0.1:1", timeout=0.1)
     counter = Counter("pushes", "", ("signal", "outcome"))
     hush()
     for signal in ("traces", "metrics"):
@@ -103,7 +105,7 @@ def test_two_signals_that_fail_alike_are_both_told_why(caplog: pytest.LogCapture
 
 
 def test_what_the_sdk_says_after_the_last_push_stays_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    settings = Settings(traces=Target(protocol="grpc", endpoint="127.0.0.1:1", timeout=0.1))
+    settings = TelemetrySettings(traces=OtlpTarget(protocol="grpc", endpoint="127.0.0.1:1", timeout=0.1))
     telemetry = start(settings, Registry(), Metrics())
     run(lambda: telemetry.finish(0.1))
     SDK.warning("Shutdown in progress")
@@ -123,8 +125,8 @@ def certificates(tmp_path: Path) -> Certificates:
     return make_certificates(tmp_path)
 
 
-def secure(files: Certificates) -> Target:
-    return Target(
+def secure(files: Certificates) -> OtlpTarget:
+    return OtlpTarget(
         protocol="grpc",
         endpoint="collector:1",
         secure=True,
@@ -209,9 +211,9 @@ def test_metrics_are_read_at_each_interval_and_never_while_a_delivery_is_under_w
 
     async def scenario() -> None:
         with grpc_collector() as collector:
-            target = Target(protocol="grpc", endpoint=collector.address)
+            target = OtlpTarget(protocol="grpc", endpoint=collector.address)
             deliver = Delivery("metrics", target, metric_exporter, Counter("p", "", ("s", "o")), clock.now, 60.0)
-            push = Push(registry, Resource({}), deliver, Courier("test"), 10.0, lambda: 5)
+            push = Push(registry, Resource({}), deliver, BackgroundWorker("test"), 10.0, lambda: 5)
             task = asyncio.ensure_future(push.run(clock))
             await clock.advance(9.9)
             assert collector.attempts == 0
@@ -240,18 +242,18 @@ def test_the_end_waits_for_a_collector_that_hangs_only_so_long() -> None:
     async def scenario() -> None:
         with grpc_collector() as collector:
             collector.hang = True
-            target = Target(protocol="grpc", endpoint=collector.address)
+            target = OtlpTarget(protocol="grpc", endpoint=collector.address)
             counter, clock = Counter("p", "", ("s", "o")), FakeClock()
             push = Push(
                 Registry([counter]),
                 Resource({}),
                 Delivery("metrics", target, metric_exporter, counter, clock.now, 60.0),
-                Courier("test"),
+                BackgroundWorker("test"),
                 10.0,
                 lambda: 5,
             )
             batches = Batches(
-                Settings(), Resource({}), Delivery("traces", target, span_exporter, counter, clock.now, 60.0)
+                TelemetrySettings(), Resource({}), Delivery("traces", target, span_exporter, counter, clock.now, 60.0)
             )
             batches.provider.get_tracer("test").start_span("a").end()
             await push.finish(0.1)

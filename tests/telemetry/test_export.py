@@ -19,7 +19,7 @@ from tests.telemetry.collector import Collector, attributes, grpc_collector, htt
 from wigwag.observe import Counter
 from wigwag.telemetry.deliver import Delivery
 from wigwag.telemetry.exporters import span_exporter
-from wigwag.telemetry.settings import Target
+from wigwag.telemetry.settings import OtlpTarget
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 RESOLVE = "/flagd.evaluation.v1.Service/ResolveBoolean"
@@ -253,7 +253,7 @@ def test_new_certificates_are_used_without_a_restart(
     new = make_certificates(tmp_path / "new")
     monkeypatch.setattr(logging.getLogger("opentelemetry"), "propagate", False)
     with grpc_collector(certificates) as collector:
-        target = Target(
+        target = OtlpTarget(
             protocol="grpc",
             endpoint=collector.address,
             secure=True,

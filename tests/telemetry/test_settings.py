@@ -7,35 +7,35 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.telemetry.settings import Asked, Settings, Target, decide
+from wigwag.telemetry.settings import OtlpTarget, TelemetryOptions, TelemetrySettings, decide
 
 
-def traces(variables: dict[str, str] | None = None, **asked: Any) -> Target:
-    found = decide(Asked(**asked), variables or {}).traces
+def traces(variables: dict[str, str] | None = None, **asked: Any) -> OtlpTarget:
+    found = decide(TelemetryOptions(**asked), variables or {}).traces
     assert found is not None
     return found
 
 
-def metrics(variables: dict[str, str] | None = None, **asked: Any) -> Target:
-    found = decide(Asked(**asked), variables or {}).metrics
+def metrics(variables: dict[str, str] | None = None, **asked: Any) -> OtlpTarget:
+    found = decide(TelemetryOptions(**asked), variables or {}).metrics
     assert found is not None
     return found
 
 
 def test_nothing_is_pushed_unless_somebody_asks() -> None:
-    assert decide(Asked(), {}) == Settings()
+    assert decide(TelemetryOptions(), {}) == TelemetrySettings()
 
 
 def test_the_collector_option_asks_for_traces_alone_in_plain_grpc() -> None:
-    found = decide(Asked(collector="collector:4317"), {})
+    found = decide(TelemetryOptions(collector="collector:4317"), {})
     assert found.metrics is None
     assert found.by_option
-    assert found.traces == Target(protocol="grpc", endpoint="collector:4317", secure=False)
+    assert found.traces == OtlpTarget(protocol="grpc", endpoint="collector:4317", secure=False)
 
 
 def test_metrics_follow_when_the_exporter_is_otel() -> None:
-    found = decide(Asked(collector="collector:4317", metrics_exporter="otel"), {})
-    assert found.metrics == found.traces == Target(protocol="grpc", endpoint="collector:4317")
+    found = decide(TelemetryOptions(collector="collector:4317", metrics_exporter="otel"), {})
+    assert found.metrics == found.traces == OtlpTarget(protocol="grpc", endpoint="collector:4317")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_metrics_follow_when_the_exporter_is_otel() -> None:
     ],
 )
 def test_the_environment_asks_too(variables: dict[str, str], wanted: tuple[bool, bool]) -> None:
-    found = decide(Asked(), variables)
+    found = decide(TelemetryOptions(), variables)
     assert (found.traces is not None, found.metrics is not None) == wanted
     assert not found.by_option
 
@@ -72,7 +72,7 @@ def test_the_environment_wins_over_the_collector_option() -> None:
     asked: dict[str, Any] = {"collector": "collector:4317", "metrics_exporter": "otel"}
     assert traces(variables, **asked).endpoint == "http://general:1/v1/traces"
     assert metrics(variables, **asked).endpoint == "special:2"
-    assert decide(Asked(**asked), {"OTEL_METRICS_EXPORTER": "none"}).metrics is None
+    assert decide(TelemetryOptions(**asked), {"OTEL_METRICS_EXPORTER": "none"}).metrics is None
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_everything_else_comes_from_the_environment() -> None:
         "OTEL_METRIC_EXPORT_INTERVAL": "1500",
         "OTEL_BSP_MAX_QUEUE_SIZE": "100",
     }
-    found = decide(Asked(collector="x:1", metrics_exporter="otel", reload_seconds=5), variables)
-    assert found.traces == Target(
+    found = decide(TelemetryOptions(collector="x:1", metrics_exporter="otel", reload_seconds=5), variables)
+    assert found.traces == OtlpTarget(
         protocol="grpc",
         endpoint="x:1",
         secure=True,
@@ -178,7 +178,7 @@ def test_what_cannot_be_meant_says_where_and_what_to_do(
     asked: dict[str, Any], variables: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
-        decide(Asked(**asked), variables)
+        decide(TelemetryOptions(**asked), variables)
 
 
 def test_secrets_stay_out_of_errors_and_of_what_is_shown() -> None:

@@ -19,7 +19,7 @@ import wigwag
 from tests.pipeline.fakes import run
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
-from wigwag.serve.events import Changes
+from wigwag.serve.events import ChangeStreams
 from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import Ofrep
@@ -54,7 +54,12 @@ class Bench:
         provider.add_span_processor(SimpleSpanProcessor(self._memory))
         self.tracing = Tracing(provider, self.metrics)
         snapshot = Snapshot(wigwag.load(FLAGS))
-        common: tuple[Any, ...] = lambda: snapshot, Enrichment({}), Resolver(self.tracing), Changes(Feed(snapshot))
+        common: tuple[Any, ...] = (
+            lambda: snapshot,
+            Enrichment({}),
+            Resolver(self.tracing),
+            ChangeStreams(Feed(snapshot)),
+        )
         self.rpc = rpc_handler(self.tracing.methods(Evaluation(*common).methods()), WireLimits())
         self.ofrep = self.tracing.ofrep(Ofrep(*common).handler())
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tests.wire.echo import settled
 from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.blocks import HeaderEncoder
-from wigwag.wire.h2.frames import Code, frame
+from wigwag.wire.h2.frames import ErrorCode, frame
 from wigwag.wire.h2.server import Http2
 from wigwag.wire.http import Peer, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Method, RpcError
 from wigwag.wire.rpcs.dispatch import early, rpc_handler
 from wigwag.wire.rpcs.envelope import unwrap_stream, wrap
-from wigwag.wire.rpcs.incoming import Incoming
+from wigwag.wire.rpcs.incoming import RequestBody
 
 GRPC = b"application/grpc"
 
@@ -80,7 +80,7 @@ def test_a_client_that_sends_faster_than_its_handler_reads_is_cut_off() -> None:
         assert [stream.id for stream in link.cancelled] == [1]
         return b"".join(link.out)
 
-    assert f.reset(1, Code.ENHANCE_YOUR_CALM) in asyncio.run(main())
+    assert f.reset(1, ErrorCode.ENHANCE_YOUR_CALM) in asyncio.run(main())
 
 
 def test_a_request_both_ways_has_no_time_limit_while_others_do() -> None:
@@ -105,7 +105,7 @@ def test_messages_are_found_however_the_body_is_cut(messages: list[bytes], cuts:
     body = b"".join(map(wrap, messages))
     at = sorted(cuts.draw(st.lists(st.integers(0, len(body)), max_size=8)))
     pieces = [body[start:end] for start, end in zip([0, *at], [*at, len(body)], strict=True)]
-    incoming = Incoming()
+    incoming = RequestBody()
     for piece in pieces:
         incoming.feed(piece)
     incoming.end()
@@ -125,7 +125,7 @@ def test_many_messages_in_one_piece_leave_others_their_turn() -> None:
 
         async with asyncio.TaskGroup() as group:
             group.create_task(others())
-            assert len(await collect(Incoming.whole(wrap(b"") * 500))) == 500
+            assert len(await collect(RequestBody.whole(wrap(b"") * 500))) == 500
             over.set()
         return turns
 
@@ -135,10 +135,10 @@ def test_many_messages_in_one_piece_leave_others_their_turn() -> None:
 @pytest.mark.parametrize("body", [wrap(b"abc")[:-1], b"\0\0", wrap(bytes(101))])
 def test_a_body_that_is_cut_off_or_too_large_is_an_error(body: bytes) -> None:
     with pytest.raises(RpcError):
-        asyncio.run(collect(Incoming.whole(body)))
+        asyncio.run(collect(RequestBody.whole(body)))
 
 
-async def collect(incoming: Incoming) -> list[bytes]:
+async def collect(incoming: RequestBody) -> list[bytes]:
     return [message async for message in unwrap_stream(incoming, None, 100)]
 
 

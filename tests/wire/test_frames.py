@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.frames import Code, LinkError
+from wigwag.wire.h2.frames import ErrorCode, LinkError
 
 
 def parsed(data: bytes) -> Frame:
@@ -18,13 +18,13 @@ def parsed(data: bytes) -> Frame:
     return frame
 
 
-@given(st.integers(1, f.MAX_WINDOW), st.sampled_from(Code))
-def test_another_library_reads_our_frames(number: int, code: Code) -> None:
+@given(st.integers(1, f.MAX_WINDOW), st.sampled_from(ErrorCode))
+def test_another_library_reads_our_frames(number: int, code: ErrorCode) -> None:
     assert parsed(f.reset(number, code)).error_code == code  # type: ignore[attr-defined]
     assert parsed(f.window_update(0, number)).window_increment == number  # type: ignore[attr-defined]
     goaway = parsed(f.goaway(number, code, "reason"))
     assert (goaway.last_stream_id, goaway.error_code, goaway.additional_data) == (number, code, b"reason")  # type: ignore[attr-defined]
-    assert parsed(f.settings({f.Setting.MAX_FRAME_SIZE: 20_000})).settings == {5: 20_000}  # type: ignore[attr-defined]
+    assert parsed(f.settings({f.SettingId.MAX_FRAME_SIZE: 20_000})).settings == {5: 20_000}  # type: ignore[attr-defined]
 
 
 @given(st.binary(max_size=100), st.integers(1, 40))

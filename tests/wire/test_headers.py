@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wigwag.wire.h2.blocks import block
-from wigwag.wire.h2.frames import Code, LinkError
+from wigwag.wire.h2.frames import ErrorCode, LinkError
 from wigwag.wire.h2.heads import Head
 from wigwag.wire.h2.hpack import HeaderDecoder
 from wigwag.wire.limits import WireLimits
@@ -59,7 +59,7 @@ def test_garbage_is_either_a_head_or_an_error(blocks: list[bytes]) -> None:
         try:
             decoder.decode(each)
         except LinkError as error:
-            assert error.code is Code.COMPRESSION_ERROR
+            assert error.code is ErrorCode.COMPRESSION_ERROR
         assert decoder._size <= 4096
         assert decoder._size == sum(decoder._sizes)
 
@@ -134,7 +134,7 @@ def test_the_asterisk_is_a_path_and_anything_else_is_not() -> None:
 def test_what_leaves_the_tables_out_of_step_ends_the_connection(data: bytes) -> None:
     with pytest.raises(LinkError) as caught:
         HeaderDecoder(LIMITS).decode(data)
-    assert caught.value.code is Code.COMPRESSION_ERROR
+    assert caught.value.code is ErrorCode.COMPRESSION_ERROR
 
 
 def over_limit(rest: bytes) -> bytes:
@@ -159,7 +159,7 @@ def test_the_table_stays_in_step_beyond_the_limit() -> None:
 def test_a_block_without_end_ends_the_connection(rest: bytes) -> None:
     with pytest.raises(LinkError) as failed:
         decode(over_limit(rest))
-    assert failed.value.code == Code.ENHANCE_YOUR_CALM
+    assert failed.value.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_too_much_huffman_code_ends_the_connection_before_it_is_decoded() -> None:
@@ -168,7 +168,7 @@ def test_too_much_huffman_code_ends_the_connection_before_it_is_decoded() -> Non
     fields = [b"\0\x01a\xff\xe9\x06" + each for each in [good] * 32 + [broken] * 32]
     with pytest.raises(LinkError) as failed:
         HeaderDecoder(WireLimits(header_bytes=1 << 20)).decode(hpack.Encoder().encode(PSEUDO) + b"".join(fields))
-    assert failed.value.code == Code.ENHANCE_YOUR_CALM
+    assert failed.value.code == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_each_field_counts_for_32_octets_more_than_its_text() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.wire.session import HEADERS, OK, Session, frames, machine, taken
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.frames import PREFACE, Code, frame
+from wigwag.wire.h2.frames import PREFACE, ErrorCode, frame
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
 
@@ -131,7 +131,7 @@ def test_a_body_over_the_limit_is_refused_and_its_stream_reset(told: bool) -> No
         session.client.send_data(1, b"x" * 11)
     events = session.exchange()
     assert dict(only(events, h2.events.ResponseReceived)[0].headers)[b":status"] == b"413"
-    assert only(events, h2.events.StreamReset)[0].error_code == Code.NO_ERROR
+    assert only(events, h2.events.StreamReset)[0].error_code == ErrorCode.NO_ERROR
     assert session.requests == []
     assert session.machine._held == 0
     session.request(3, b"small")
@@ -170,7 +170,7 @@ def test_too_many_headers_are_refused_and_the_connection_goes_on(limits: WireLim
 def test_more_streams_than_allowed_are_refused_and_may_be_retried() -> None:
     link = machine(WireLimits(streams=2))
     link.receive(GREETING + b"".join(frame(f.HEADERS, f.END_HEADERS, n, BLOCK) for n in (1, 3, 5)), 0.0)
-    assert frames(taken(link))[-1] == (f.RST_STREAM, 0, 5, Code.REFUSED_STREAM.to_bytes(4, "big"))
+    assert frames(taken(link))[-1] == (f.RST_STREAM, 0, 5, ErrorCode.REFUSED_STREAM.to_bytes(4, "big"))
     assert list(link.streams) == [1, 3]
 
 
@@ -255,7 +255,7 @@ def test_an_answer_that_breaks_off_is_not_taken_for_whole() -> None:
     session.exchange()
     session.streams[0].begin(200, ())
     session.streams[0].abort()
-    assert only(session.exchange(), h2.events.StreamReset)[0].error_code == Code.INTERNAL_ERROR
+    assert only(session.exchange(), h2.events.StreamReset)[0].error_code == ErrorCode.INTERNAL_ERROR
 
 
 def test_a_header_with_a_line_break_is_refused_before_anything_is_sent() -> None:
@@ -278,7 +278,7 @@ def test_draining_says_goodbye_finishes_what_is_there_and_ignores_what_is_new() 
     session.machine.drain()
     session.machine.drain()
     goodbyes = [payload for kind, _, _, payload in frames(taken(session.machine)) if kind == f.GOAWAY]
-    assert goodbyes == [f.PAIR.pack(1, Code.NO_ERROR)]
+    assert goodbyes == [f.PAIR.pack(1, ErrorCode.NO_ERROR)]
     session.machine.receive(late, 0.0)
     assert not session.machine.ready
     assert not session.machine.closing

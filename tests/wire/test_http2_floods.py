@@ -9,7 +9,7 @@ import pytest
 from tests.wire.session import OK, frames, machine, taken
 from tests.wire.test_http2 import BLOCK, GREETING
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.frames import Code, frame
+from wigwag.wire.h2.frames import ErrorCode, frame
 from wigwag.wire.h2.server import Http2
 from wigwag.wire.h2.streams import Http2Stream
 from wigwag.wire.http import Reply
@@ -38,9 +38,9 @@ def flood(pieces: bytes, times: int = 1000, seconds: float = 1.0) -> tuple[Http2
 def test_rapid_resets_end_the_connection_before_a_handler_is_called_for_them() -> None:
     link = machine()
     link.receive(GREETING, 0.0)
-    pairs = [frame(f.HEADERS, OPEN | f.END_STREAM, n, BLOCK) + f.reset(n, Code.CANCEL) for n in range(1, 2001, 2)]
+    pairs = [frame(f.HEADERS, OPEN | f.END_STREAM, n, BLOCK) + f.reset(n, ErrorCode.CANCEL) for n in range(1, 2001, 2)]
     link.receive(b"".join(pairs), 0.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_control_frames")
     assert all(stream.gone for stream in link.ready)
     assert link.streams == {}
 
@@ -50,14 +50,14 @@ def test_mistakes_that_make_us_reset_are_counted_too() -> None:
     link.receive(GREETING, 0.0)
     for n in range(1, 2001, 2):
         link.receive(frame(f.HEADERS, OPEN, n, BLOCK) + f.window_update(n, 0), 0.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_control_frames")
 
 
 def test_cancelling_now_and_then_is_fine() -> None:
     link = machine()
     link.receive(GREETING, 0.0)
     for n in range(1, 4001, 2):
-        link.receive(frame(f.HEADERS, OPEN, n, BLOCK) + f.reset(n, Code.CANCEL), n / 20)
+        link.receive(frame(f.HEADERS, OPEN, n, BLOCK) + f.reset(n, ErrorCode.CANCEL), n / 20)
         taken(link)
     assert not link.closing
 
@@ -68,7 +68,7 @@ def test_resetting_what_was_answered_already_is_fine() -> None:
     for n in range(1, 4001, 2):
         link.receive(frame(f.HEADERS, OPEN | f.END_STREAM, n, BLOCK), 0.0)
         link.ready.popleft().reply(OK)
-        link.receive(f.reset(n, Code.NO_ERROR), 0.0)
+        link.receive(f.reset(n, ErrorCode.NO_ERROR), 0.0)
         taken(link)
         link.receive(f.window_update(0, 5), 0.0)
     assert not link.closing
@@ -87,7 +87,7 @@ def test_resetting_what_was_answered_already_is_fine() -> None:
 )
 def test_control_frames_are_good_in_small_numbers_only(pieces: bytes) -> None:
     _, end = flood(pieces)
-    assert end == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert end == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_control_frames")
     link, _ = flood(pieces, seconds=100.0)
     assert not link.closing
 
@@ -96,7 +96,7 @@ def test_empty_data_frames_are_counted() -> None:
     link = machine()
     link.receive(GREETING + frame(f.HEADERS, OPEN, 1, BLOCK), 0.0)
     link.receive(frame(f.DATA, 0, 1) * 501, 0.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_control_frames")
 
 
 @pytest.mark.parametrize("piece", [b"", b"\0" * 1000])
@@ -106,7 +106,7 @@ def test_a_header_block_without_end_is_cut_off(piece: bytes) -> None:
     link.receive(frame(f.CONTINUATION, 0, 1, piece) * 600, 0.0)
     found = goodbye(link)
     assert found
-    assert found[0] == Code.ENHANCE_YOUR_CALM
+    assert found[0] == ErrorCode.ENHANCE_YOUR_CALM
 
 
 def test_a_header_bomb_is_refused_without_being_unpacked() -> None:
@@ -126,7 +126,7 @@ def test_pings_that_come_too_fast_end_the_connection_after_a_few() -> None:
         link.receive(PING, float(n))
     assert not link.closing
     link.receive(PING, 3.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_pings")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_pings")
 
 
 def test_pings_every_thirty_seconds_are_fine_for_ever() -> None:
@@ -153,7 +153,7 @@ def test_without_keep_alive_enforcement_pings_are_limited_by_their_rate() -> Non
         taken(link)
     assert not link.closing
     link.receive(PING, 1.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_pings")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_pings")
 
 
 def test_without_a_stream_pings_may_be_forbidden() -> None:
@@ -161,7 +161,7 @@ def test_without_a_stream_pings_may_be_forbidden() -> None:
     link.receive(GREETING, 0.0)
     for n in range(4):
         link.receive(PING, n * 100.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_pings")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_pings")
 
 
 def test_bandwidth_probes_after_every_answer_are_fine() -> None:
@@ -190,11 +190,11 @@ def test_bandwidth_probes_after_every_piece_of_a_stream_are_fine() -> None:
 
 def test_a_window_opened_byte_by_byte_is_abuse() -> None:
     link = machine()
-    link.receive(GREETING + f.settings({f.Setting.INITIAL_WINDOW_SIZE: 0}), 0.0)
+    link.receive(GREETING + f.settings({f.SettingId.INITIAL_WINDOW_SIZE: 0}), 0.0)
     link.receive(frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK), 0.0)
     link.ready.popleft().reply(Reply(200, (), bytes(10_000)))
     link.receive(f.window_update(1, 1) * 600, 0.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_control_frames")
 
 
 def answered(requests: int) -> Http2:
@@ -208,17 +208,17 @@ def answered(requests: int) -> Http2:
     return link
 
 
-@pytest.mark.parametrize("pieces", [f.window_update(0, 100), f.window_update(1, 100), f.reset(1, Code.CANCEL)])
+@pytest.mark.parametrize("pieces", [f.window_update(0, 100), f.window_update(1, 100), f.reset(1, ErrorCode.CANCEL)])
 def test_updates_and_resets_beyond_what_was_answered_are_counted(pieces: bytes) -> None:
     link = answered(requests=1)
     link.receive(pieces * 600, 0.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_control_frames")
 
 
 def test_updates_and_resets_in_proportion_to_answers_are_free() -> None:
     link = answered(requests=2000)
     for n in range(1, 4001, 2):
-        link.receive(f.window_update(0, 5) + f.window_update(n, 5) + f.reset(n, Code.NO_ERROR), 0.0)
+        link.receive(f.window_update(0, 5) + f.window_update(n, 5) + f.reset(n, ErrorCode.NO_ERROR), 0.0)
     assert not link.closing
 
 
@@ -237,7 +237,7 @@ def test_updates_in_proportion_to_the_frames_of_a_stream_are_free() -> None:
 def test_what_was_earned_long_ago_does_not_pay_for_a_flood() -> None:
     link = answered(requests=20_000)
     link.receive(f.window_update(0, 100) * 11_000, 0.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"too_many_control_frames")
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"too_many_control_frames")
 
 
 def test_only_the_last_value_of_a_setting_is_applied() -> None:
@@ -251,7 +251,7 @@ def test_only_the_last_value_of_a_setting_is_applied() -> None:
     link = machine()
     link.receive(GREETING + frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK), 0.0)
     link.streams = streams = Counting(link.streams)
-    entries = b"".join(f.SETTING.pack(f.Setting.INITIAL_WINDOW_SIZE, size) for size in range(60))
+    entries = b"".join(f.SETTING.pack(f.SettingId.INITIAL_WINDOW_SIZE, size) for size in range(60))
     link.receive(frame(f.SETTINGS, 0, 0, entries), 0.0)
     assert not link.closing
     assert link.streams[1].window == 59
@@ -261,5 +261,5 @@ def test_only_the_last_value_of_a_setting_is_applied() -> None:
 def test_settings_with_thousands_of_entries_end_the_connection() -> None:
     link = machine()
     link.receive(GREETING, 0.0)
-    link.receive(frame(f.SETTINGS, 0, 0, f.SETTING.pack(f.Setting.INITIAL_WINDOW_SIZE, 1) * 2000), 0.0)
-    assert goodbye(link) == (Code.ENHANCE_YOUR_CALM, b"SETTINGS with too many entries")
+    link.receive(frame(f.SETTINGS, 0, 0, f.SETTING.pack(f.SettingId.INITIAL_WINDOW_SIZE, 1) * 2000), 0.0)
+    assert goodbye(link) == (ErrorCode.ENHANCE_YOUR_CALM, b"SETTINGS with too many entries")

@@ -14,12 +14,12 @@ import h2.events
 import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
-from wigwag.wire.h2.frames import Code
+from wigwag.wire.h2.frames import ErrorCode
 from wigwag.wire.http import Answer, Handler, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.connection import Connection, Host
 from wigwag.wire.server.server import Listener, serve
-from wigwag.wire.server.shared import Shared
+from wigwag.wire.server.shared import SharedResources
 
 HERE = [Listener(host="127.0.0.1")]
 OK = Reply(200, (), b"hello")
@@ -251,7 +251,7 @@ def test_a_stream_that_fails_breaks_off(loop: str, caplog: pytest.LogCaptureFixt
             async with connected(server.addresses[0]) as (reader, writer):
                 client = Http2Client(reader, writer)
                 client.get(1)
-                assert (await client.until(h2.events.StreamReset)).error_code == Code.INTERNAL_ERROR
+                assert (await client.until(h2.events.StreamReset)).error_code == ErrorCode.INTERNAL_ERROR
 
     run(test, loop)
     assert len(caplog.records) == 2
@@ -284,7 +284,7 @@ def test_many_requests_in_one_read_are_answered_in_one_write(loop: str) -> None:
     async def test() -> None:
         for data in (GET * 10, http2_requests(10)):
             async with asyncio.TaskGroup() as tasks:
-                shared = Shared(clock=lambda: 0.0)
+                shared = SharedResources(clock=lambda: 0.0)
                 connection, paper = Connection(Host(hello, WireLimits(), tasks, shared=shared)), Paper()
                 connection.connection_made(paper)
                 connection.data_received(data)
@@ -372,7 +372,7 @@ def test_draining_says_goodbye_and_cuts_what_takes_too_long(loop: str) -> None:
             async with asyncio.TaskGroup() as tasks:
                 draining = tasks.create_task(server.drain(grace=0.2))
                 goodbye = await client.until(h2.events.ConnectionTerminated)
-                assert (goodbye.error_code, goodbye.last_stream_id) == (Code.NO_ERROR, 1)
+                assert (goodbye.error_code, goodbye.last_stream_id) == (ErrorCode.NO_ERROR, 1)
                 assert not source.closed.is_set()
                 await draining
             assert source.closed.is_set()

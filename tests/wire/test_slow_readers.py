@@ -14,19 +14,19 @@ from tests.wire.session import frames
 from tests.wire.test_http2 import BLOCK, GREETING
 from tests.wire.test_turns import Wire
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.frames import Code, Setting, frame
+from wigwag.wire.h2.frames import ErrorCode, SettingId, frame
 from wigwag.wire.http import Answer, Broadcast, Handler, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.board import Board, Posted
 from wigwag.wire.server.connection import Connection, Host
 from wigwag.wire.server.retained import Retained
-from wigwag.wire.server.shared import Shared
+from wigwag.wire.server.shared import SharedResources
 
 MB = 1 << 20
 LIMITS = WireLimits()
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
-NO_WINDOW = GREETING + f.settings({Setting.INITIAL_WINDOW_SIZE: 0})
-WIDE = GREETING + f.settings({Setting.INITIAL_WINDOW_SIZE: f.MAX_WINDOW}) + f.window_update(0, 1 << 30)
+NO_WINDOW = GREETING + f.settings({SettingId.INITIAL_WINDOW_SIZE: 0})
+WIDE = GREETING + f.settings({SettingId.INITIAL_WINDOW_SIZE: f.MAX_WINDOW}) + f.window_update(0, 1 << 30)
 
 
 def opened(*ids: int) -> bytes:
@@ -64,7 +64,7 @@ class Stuck(Wire):
         self.connection.connection_lost(None)
 
 
-def connect(handler: Handler, tasks: asyncio.TaskGroup, shared: Shared, limits: WireLimits = LIMITS) -> Stuck:
+def connect(handler: Handler, tasks: asyncio.TaskGroup, shared: SharedResources, limits: WireLimits = LIMITS) -> Stuck:
     connection, wire = Connection(Host(handler, limits, tasks, shared=shared)), Stuck(limits.write_buffer)
     wire.connection = connection
     connection.connection_made(wire)
@@ -87,8 +87,8 @@ def fresh(_request: Request) -> Answer:
     return Reply(200, (), bytes(MB))
 
 
-def shared() -> Shared:
-    return Shared(clock=lambda: 1000.0)
+def shared() -> SharedResources:
+    return SharedResources(clock=lambda: 1000.0)
 
 
 def test_an_object_counts_once_for_a_connection_and_once_for_the_process() -> None:
@@ -211,7 +211,7 @@ def test_a_document_leaves_whole_and_in_pieces() -> None:
 def test_when_too_much_waits_in_the_process_who_keeps_most_is_cut_off(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with asyncio.TaskGroup() as tasks:
-            process = Shared(most=10 * MB, clock=lambda: 1000.0)
+            process = SharedResources(most=10 * MB, clock=lambda: 1000.0)
             small, large, last = (connect(fresh, tasks, process) for _ in range(3))
             for wire, requests in ((small, 1), (large, 6), (last, 4)):
                 wire.connection.data_received(NO_WINDOW)
@@ -219,7 +219,7 @@ def test_when_too_much_waits_in_the_process_who_keeps_most_is_cut_off(caplog: py
                 await settled()
             assert process.size() <= 10 * MB
             assert large.connection.lingers
-            assert frames(bytes(large.written))[-1][3][4:8] == Code.ENHANCE_YOUR_CALM.to_bytes(4, "big")
+            assert frames(bytes(large.written))[-1][3][4:8] == ErrorCode.ENHANCE_YOUR_CALM.to_bytes(4, "big")
             assert not small.connection.lingers
             assert not last.connection.lingers
             assert process.cut.values == {(): 1}

@@ -21,8 +21,8 @@ from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.connection import PIECE, Connection, Host
 from wigwag.wire.server.listen import Listener
 from wigwag.wire.server.server import serve
-from wigwag.wire.server.shared import Shared
-from wigwag.wire.server.turns import BUDGET, PERIOD, SLICE, Share, Turns
+from wigwag.wire.server.shared import SharedResources
+from wigwag.wire.server.turns import BUDGET, PERIOD, SLICE, TimeShare, Turns
 
 GET = b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -47,7 +47,7 @@ class Worker:
 
     def __init__(self, world: World, name: str, steps: int, seconds: float) -> None:
         self.loop: Any = world.loop
-        self.world, self.name, self.steps, self.seconds, self.share = world, name, steps, seconds, Share()
+        self.world, self.name, self.steps, self.seconds, self.share = world, name, steps, seconds, TimeShare()
 
     def work(self, until: float) -> bool:
         while self.steps and self.world.now < until:
@@ -190,7 +190,7 @@ class Client:
 
     def __init__(self, tasks: asyncio.TaskGroup, seconds: float = 0.0) -> None:
         self.now, self.seconds, self.requests = 1000.0, seconds, 0
-        shared = Shared(clock=lambda: self.now)
+        shared = SharedResources(clock=lambda: self.now)
         self.connection, self.wire = Connection(Host(self.answer, WireLimits(), tasks, shared=shared)), Wire()
         self.connection.connection_made(self.wire)
 
@@ -234,7 +234,7 @@ class Ticking:
 def test_frames_are_parsed_a_piece_at_a_time() -> None:
     async def test() -> None:
         async with asyncio.TaskGroup() as tasks:
-            shared = Shared(clock=Ticking())
+            shared = SharedResources(clock=Ticking())
             connection, wire = (
                 Connection(Host(lambda _: Reply(200), WireLimits(abuse=1 << 30), tasks, shared=shared)),
                 Wire(),
@@ -260,7 +260,7 @@ def test_frames_are_parsed_a_piece_at_a_time() -> None:
 def test_answers_are_the_same_if_every_slice_ends_at_once(loop: str) -> None:
     async def test() -> None:
         ticks = count(1000)
-        shared = Shared(clock=lambda: float(next(ticks)))
+        shared = SharedResources(clock=lambda: float(next(ticks)))
 
         def echo(request: Request) -> Reply:
             return Reply(200, (), request.path + request.body)

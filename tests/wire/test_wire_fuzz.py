@@ -23,7 +23,7 @@ wild = st.builds(frame, kinds, flags, ids, payloads)
 tame = st.sampled_from(
     [frame(f.HEADERS, 4, n, BLOCK) for n in (1, 3, 5)]
     + [frame(f.DATA, flag, n, b"data") for n in (1, 3, 5) for flag in (0, 1)]
-    + [f.window_update(0, 1000), f.window_update(1, 1000), f.settings({f.Setting.INITIAL_WINDOW_SIZE: 3})]
+    + [f.window_update(0, 1000), f.window_update(1, 1000), f.settings({f.SettingId.INITIAL_WINDOW_SIZE: 3})]
 )
 sessions = st.lists(st.one_of(tame, tame, wild), max_size=60).map(b"".join)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from wigwag import library
 from wigwag.agent.facts import Facts, combined
 from wigwag.errors import StartError
-from wigwag.flags.flag import Options
+from wigwag.flags.flag import LoadSettings
 from wigwag.flags.store import load_parts, update
 from wigwag.pipeline.parse import parsed
 from wigwag.serve.snapshot import Snapshot
@@ -86,7 +86,7 @@ class Loader:
     ) -> FlagSet:
         """Load a document as one of a source."""
         if isinstance(document, Merged):
-            options = Options(self._fractional)
+            options = LoadSettings(self._fractional)
             return load_parts(
                 document.parts, source=source.name, options=options, strict=strict, previous=previous, clock=time
             )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wigwag.sources.source import Source
 
 
-class Reached(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """What became of asking a source."""
 
     source: Source
@@ -59,16 +59,16 @@ async def reach(
     patience: float,
     remark: Callable[[str], object],
     clock: Clock = LoopClock(),  # noqa: B008 - it has no state
-) -> list[Reached]:
+) -> list[CheckResult]:
     """Ask every source once, all at the same time."""
 
-    async def asked(source: Source) -> Reached:
+    async def asked(source: Source) -> CheckResult:
         began = clock.now()
         facts = source.provider in FACTS
         try:
             prepare([] if facts else [source], remark)
         except UsageError as error:
-            return Reached(source, "skipped", error=str(error).removeprefix(f"source {source.name}: "))
+            return CheckResult(source, "skipped", error=str(error).removeprefix(f"source {source.name}: "))
         for told in too_strict([] if facts else [source], options.stale_after):
             remark(told)
         found = await _first(source, hub, patience)
@@ -76,8 +76,8 @@ async def reach(
         if isinstance(found, Document | Merged):
             return _judged(source, found, options, seconds)
         if isinstance(found, Facts):
-            return Reached(source, "ok", None, seconds=seconds)
-        return Reached(source, "failing", None if facts else 0, seconds=seconds, error=found)
+            return CheckResult(source, "ok", None, seconds=seconds)
+        return CheckResult(source, "failing", None if facts else 0, seconds=seconds, error=found)
 
     hub = Hub(clock)
     async with asyncio.TaskGroup() as group:
@@ -106,11 +106,11 @@ async def _first(source: Source, hub: Hub, patience: float) -> AnyDocument | Fac
     return item.reason if isinstance(item, Unavailable) else item
 
 
-def _judged(source: Source, document: AnyDocument, options: AgentOptions, seconds: float) -> Reached:
+def _judged(source: Source, document: AnyDocument, options: AgentOptions, seconds: float) -> CheckResult:
     try:
         flags = Loader(options.fractional, strict=options.strict).parse(source, document, strict=options.strict)
     except DocumentError as error:
         findings = lint_documents([(source.name, document.content, document.format)], Limits())
-        return Reached(source, "failing", problems=tuple(findings), seconds=seconds, error=str(error))
+        return CheckResult(source, "failing", problems=tuple(findings), seconds=seconds, error=str(error))
     findings = lint_documents([(source.name, document.content, document.format)], Limits())
-    return Reached(source, "ok", len(flags), tuple(findings), seconds)
+    return CheckResult(source, "ok", len(flags), tuple(findings), seconds)

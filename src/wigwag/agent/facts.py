@@ -26,14 +26,14 @@ from wigwag.agent.podinfo import attribute, pod_facts
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
-from wigwag.sources.source import Settings, Source
+from wigwag.sources.source import Source, SourceSettings
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from wigwag.agent.options import AgentOptions
-    from wigwag.agent.ownpod import Identity
+    from wigwag.agent.ownpod import PodIdentity
     from wigwag.flags.flagset import FlagSet
     from wigwag.kube.hub import Hub
     from wigwag.pipeline.spec import Watcher
@@ -58,7 +58,7 @@ class Facts(Struct, frozen=True):
 
 def fact_sources(options: AgentOptions, first: int, environment: Mapping[str, str] = os.environ) -> tuple[Source, ...]:
     """Return what is to be watched for facts, with positions from the first on."""
-    found = [Source("pod", POD, settings=Settings(address=options.pod_info))] if options.context_from_pod else []
+    found = [Source("pod", POD, settings=SourceSettings(address=options.pod_info))] if options.context_from_pod else []
     found += [_service_source(name) for name in options.context_from_consul]
     services = [_service(source, environment).service for source in found if source.provider == SERVICE]
     if len(set(map(attribute, services))) < len(services):
@@ -70,7 +70,7 @@ def fact_sources(options: AgentOptions, first: int, environment: Mapping[str, st
 
 def _service_source(name: str) -> Source:
     address = name if "://" in name else f"consul:///{quote(name, safe='')}"
-    return Source(shown(address), SERVICE, settings=Settings(address=address))
+    return Source(shown(address), SERVICE, settings=SourceSettings(address=address))
 
 
 def _service(source: Source, environment: Mapping[str, str]) -> ServiceWatch:
@@ -125,7 +125,7 @@ async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) 
             yield Facts({"pod": pod_facts(item, environment)}) if isinstance(item, dict) else item
 
 
-def _identity(environment: Mapping[str, str]) -> Identity | None:
+def _identity(environment: Mapping[str, str]) -> PodIdentity | None:
     from wigwag.agent.ownpod import identify
 
     try:
@@ -134,7 +134,7 @@ def _identity(environment: Mapping[str, str]) -> Identity | None:
         return None
 
 
-async def _pod_from_server(hub: Hub, who: Identity, known: dict[str, Any]) -> Stream:
+async def _pod_from_server(hub: Hub, who: PodIdentity, known: dict[str, Any]) -> Stream:
     """The server's word goes before what is known; until there is one, that has to do."""
     from wigwag.agent.ownpod import watch_facts_of
 
@@ -151,12 +151,12 @@ async def _pod_from_server(hub: Hub, who: Identity, known: dict[str, Any]) -> St
 
 
 async def _consul(source: Source, environment: Mapping[str, str], _: Hub | None) -> Stream:
-    from wigwag.sources.consul.service import Health, watch_service
+    from wigwag.sources.consul.service import ServiceHealth, watch_service
 
     spec = _service(source, environment)
     async with closing(watch_service(spec)) as stream:
         async for item in stream:
-            yield _health(spec.service, item) if isinstance(item, Health) else item
+            yield _health(spec.service, item) if isinstance(item, ServiceHealth) else item
 
 
 def _health(service: str, health: Any) -> Facts:

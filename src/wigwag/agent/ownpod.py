@@ -34,7 +34,7 @@ RULE = '{apiGroups: [""], resources: [nodes], verbs: [get]}'
 log = logging.getLogger("wigwag.agent")
 
 
-class Identity(NamedTuple):
+class PodIdentity(NamedTuple):
     """Which pod we are."""
 
     namespace: str
@@ -83,16 +83,16 @@ def namespace_of(environment: Mapping[str, str]) -> str:
     return found
 
 
-def identify(environment: Mapping[str, str]) -> Identity:
+def identify(environment: Mapping[str, str]) -> PodIdentity:
     """Return which pod we are; `UsageError` if nobody has told, or no API server is configured."""
     find_cluster(environment)
     name = environment.get("POD_NAME") or (environment.get("HOSTNAME", "") if in_a_pod(environment) else "")
     if not name:
         raise UsageError(f"it is not known which pod this is; {ADVICE}")
-    return Identity(namespace_of(environment), name)
+    return PodIdentity(namespace_of(environment), name)
 
 
-async def watch_pod(hub: Hub, who: Identity) -> AsyncIterator[Pod | Unavailable | Unchanged]:
+async def watch_pod(hub: Hub, who: PodIdentity) -> AsyncIterator[Pod | Unavailable | Unchanged]:
     """Yield the pod when it changes, that it has not, or why that cannot be told at present."""
     missing: Unavailable | None = None
     async with closing(hub.watch(who.watch(), decode_pod)) as items:
@@ -107,7 +107,7 @@ async def watch_pod(hub: Hub, who: Identity) -> AsyncIterator[Pod | Unavailable 
                 yield missing or pods[0]
 
 
-async def watch_facts_of(hub: Hub, who: Identity) -> AsyncIterator[dict[str, Any] | Unavailable | Unchanged]:
+async def watch_facts_of(hub: Hub, who: PodIdentity) -> AsyncIterator[dict[str, Any] | Unavailable | Unchanged]:
     """Yield what is known about the pod, with the zone of its node as soon as that can be told."""
     pod: Pod | None = None
     zones = Zones(hub)

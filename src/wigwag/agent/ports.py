@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from wigwag.serve.access.cors import with_cors
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
-from wigwag.serve.events import Changes
+from wigwag.serve.events import ChangeStreams
 from wigwag.serve.face.ports import Port, management_tls, read_tls
 from wigwag.serve.management.debug import Debug
-from wigwag.serve.management.health import Health
+from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
 from wigwag.serve.management.outcomes import rpc_labels
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from wigwag.agent.freshness import Freshness
     from wigwag.agent.options import AgentOptions
-    from wigwag.agent.report import Report
+    from wigwag.agent.report import AgentReport
     from wigwag.agent.tenancy import Tenancy
     from wigwag.serve.face.capacity import Capacity
     from wigwag.serve.feed import Feed
@@ -52,7 +52,7 @@ class Parts(Struct, frozen=True):
     feed: Feed
     metrics: Metrics
     freshness: Freshness
-    report: Report
+    report: AgentReport
     tenancy: Tenancy
     telemetry: Telemetry
     capacity: Capacity
@@ -68,14 +68,14 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     """Return all ports of the agent."""
     feed, metrics, report, tenancy, telemetry = parts.feed, parts.metrics, parts.report, parts.tenancy, parts.telemetry
     resolver = Resolver(telemetry.recorder, parts.freshness, metadata=options.response_metadata)
-    changes = Changes(feed, options.stream_deadline)
+    changes = ChangeStreams(feed, options.stream_deadline)
     enrichment = Enrichment(options.context_value, options.context_from_header)
     limits, at = _limits(options), listeners(options, parts.sources, read_tls(options))
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
     evaluation = Evaluation(feed.current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
     documents = reflecting(tenancy.calls(_sync(options, parts).methods(), selection))
-    health = reflecting(tenancy.health(Health(feed.over).methods()))
+    health = reflecting(tenancy.health(HealthService(feed.over).methods()))
     ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
     management = Management(parts.ready, metrics.registry, debug).handler()

@@ -33,7 +33,7 @@ _SOURCE = ("source", "priority")
 """The same file may be a source twice; its place in the order tells which."""
 
 
-class Report:
+class AgentReport:
     """What can be said about a running agent."""
 
     def __init__(

@@ -15,7 +15,7 @@ from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.locate import agent_sources, documents
 from wigwag.agent.ports import DATA_PORTS, Parts, ports
-from wigwag.agent.report import Report
+from wigwag.agent.report import AgentReport
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
 from wigwag.agent.tenancy import Tenancy
@@ -24,10 +24,10 @@ from wigwag.observe import set_up_logging
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.serve.face.capacity import connection_metrics, divide, needed, raise_open_files
-from wigwag.serve.face.ports import Opening, protection
+from wigwag.serve.face.ports import PortOpener, protection
 from wigwag.serve.face.process import run_until_told, settle
 from wigwag.serve.feed import Feed
-from wigwag.serve.management.history import History
+from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.management.vitals import vitals
 from wigwag.serve.snapshot import Snapshot
@@ -36,7 +36,7 @@ from wigwag.sources.kinds import prepare
 from wigwag.sources.source import DEMO
 from wigwag.version import __version__
 from wigwag.wire.server.server import serve
-from wigwag.wire.server.shared import Shared
+from wigwag.wire.server.shared import SharedResources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,10 +115,12 @@ class Agent:
             policy=policy,
             restored=restored,
         )
-        self.feed = Feed(Snapshot(library.load({"flags": {}}), extent="none"), history=History(options.snapshots))
+        self.feed = Feed(
+            Snapshot(library.load({"flags": {}}), extent="none"), history=SnapshotHistory(options.snapshots)
+        )
         self.pipeline.topic.listen(self.feed.advance)
         self.freshness = Freshness(self.pipeline, policy.clock, options.stale_after)
-        self.report = Report(
+        self.report = AgentReport(
             self.pipeline,
             self.feed,
             policy.clock.now,
@@ -133,7 +135,7 @@ class Agent:
         most, per_address = options.max_connections, options.max_connections_per_address
         self.capacity = divide(deps.open_files(), DATA_PORTS, most, RESERVED_FILES, per_address)
         self.servers: dict[str, Server] = {}
-        self.shared = Shared()
+        self.shared = SharedResources()
         self.metrics.registry.add(*connection_metrics(self.servers), *self.shared.instruments())
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
@@ -177,7 +179,7 @@ class Agent:
             )
             opened = ports(self._options, parts)
             for port in opened:
-                server = await stack.enter_async_context(Opening(port, opens))
+                server = await stack.enter_async_context(PortOpener(port, opens))
                 self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             self._announce(opened)

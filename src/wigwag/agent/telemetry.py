@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from wigwag.telemetry.settings import Asked, decide
+from wigwag.telemetry.settings import TelemetryOptions, decide
 from wigwag.telemetry.start import Telemetry, start
 
 if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.serve.management.metrics import Metrics
-    from wigwag.telemetry.settings import Settings
+    from wigwag.telemetry.settings import TelemetrySettings
 
 
 def telemetry(options: AgentOptions, metrics: Metrics) -> Telemetry:
@@ -19,9 +19,9 @@ def telemetry(options: AgentOptions, metrics: Metrics) -> Telemetry:
     return start(settings_of(options), metrics.registry, metrics)
 
 
-def settings_of(options: AgentOptions) -> Settings:
+def settings_of(options: AgentOptions) -> TelemetrySettings:
     """Return what is asked for."""
-    asked = Asked(
+    asked = TelemetryOptions(
         metrics_exporter=options.metrics_exporter,
         collector=options.otel_collector_uri,
         certificate=options.otel_cert_path,

@@ -1,4 +1,4 @@
-"""Tenancy at the edge: the options about it, and the files behind `--auth-tokens`, become one `Access` or none.
+"""Tenancy at the edge: the options about it, and the files behind `--auth-tokens`, become one `AccessControl` or none.
 
 The rules and the token files they name are a small pipeline of their own: followed like flags, and like flags kept when
 a file breaks. Until the rules have been read once the agent lets nobody in and is not ready; it never serves openly
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.observe import Registry
     from wigwag.pipeline.spec import Unavailable, Unchanged
-    from wigwag.serve.access.access import Access, Policy
-    from wigwag.serve.access.tokens import Draft, Rules
+    from wigwag.serve.access.access import AccessControl, AccessPolicy
+    from wigwag.serve.access.tokens import Rules, UnresolvedRule
     from wigwag.sources.disk.notify import Notifier
     from wigwag.wire.http import Handler
     from wigwag.wire.rpc import Call, Methods
 
-    Value: TypeAlias = tuple[Draft, ...] | tuple[bytes, ...]
+    Value: TypeAlias = tuple[UnresolvedRule, ...] | tuple[bytes, ...]
 
 LARGEST_RULES, LARGEST_TOKENS = 8 << 20, 1 << 16
 TOKEN_GRACE_SECONDS = 1.0
@@ -60,7 +60,7 @@ class AccessFile:
         return f"token file {self.path}" if self.name else f"access rules {self.path}"
 
 
-class Loaded(Struct, frozen=True):
+class LoadedRules(Struct, frozen=True):
     """The rules in force, and the files that their tokens are in."""
 
     rules: Rules
@@ -72,9 +72,9 @@ class Tenancy:
 
     def __init__(self, options: AgentOptions, registry: Registry, notifier: Notifier | None = None) -> None:
         policy = policy_of(options)
-        self.access: Access | None = None
-        self._streams: Access | None = None
-        self._pipeline: Pipeline[AccessFile, Value, Loaded] | None = None
+        self.access: AccessControl | None = None
+        self._streams: AccessControl | None = None
+        self._pipeline: Pipeline[AccessFile, Value, LoadedRules] | None = None
         if policy is not None:
             self._guard(policy, registry)
         if policy is not None and policy.known:
@@ -88,14 +88,14 @@ class Tenancy:
                 Gauge("wigwag_access_file_up", "Whether a file of rules or tokens is good.", self._up, ("file",))
             )
 
-    def _guard(self, policy: Policy, registry: Registry) -> None:
-        from wigwag.serve.access.access import Access, Policy
+    def _guard(self, policy: AccessPolicy, registry: Registry) -> None:
+        from wigwag.serve.access.access import AccessControl, AccessPolicy
         from wigwag.serve.access.refusals import Refusals
 
         refusals = Refusals(registry)
-        self.access = Access(policy, refusals)
+        self.access = AccessControl(policy, refusals)
         if policy.slots is not None:
-            self._streams = Access(Policy(slots=policy.slots), refusals)
+            self._streams = AccessControl(AccessPolicy(slots=policy.slots), refusals)
 
     def calls(self, methods: Methods, selection: Callable[[Call], str | None] = selector_of) -> Methods:
         """Return methods behind the door, if there is one."""
@@ -121,13 +121,13 @@ class Tenancy:
                 tasks.create_task(self._adopt(self._pipeline, self.access))
                 tasks.create_task(self._log(self._pipeline))
 
-    async def _adopt(self, pipeline: Pipeline[AccessFile, Value, Loaded], access: Access) -> None:
+    async def _adopt(self, pipeline: Pipeline[AccessFile, Value, LoadedRules], access: AccessControl) -> None:
         async for loaded in pipeline.topic:
             access.adopt(loaded.rules)
             known = {"tokens": len(loaded.rules.tokens), "certificates": len(loaded.rules.certificates)}
             log.info("access rules loaded", extra={"fields": known})
 
-    async def _log(self, pipeline: Pipeline[AccessFile, Value, Loaded]) -> None:
+    async def _log(self, pipeline: Pipeline[AccessFile, Value, LoadedRules]) -> None:
         """Log each file when its state or its error changes."""
         told: dict[AccessFile, tuple[str, str | None]] = {}
         async for _ in pipeline.turns:
@@ -146,17 +146,17 @@ class Tenancy:
                 yield (status.spec.path,), float(whole and status.state == "live")
 
 
-def policy_of(options: AgentOptions) -> Policy | None:
+def policy_of(options: AgentOptions) -> AccessPolicy | None:
     """Return what the options ask of requests; None if that is nothing."""
     rate, burst, streams = options.rate_limit, options.rate_burst, options.max_streams_per_client
     if burst and not rate:
         raise UsageError("--rate-burst needs --rate-limit")
     if not (rate or streams or options.auth_tokens or options.require_selector):
         return None
-    from wigwag.serve.access.access import Policy
+    from wigwag.serve.access.access import AccessPolicy
     from wigwag.serve.access.throttle import Slots, Throttle
 
-    return Policy(
+    return AccessPolicy(
         known=bool(options.auth_tokens),
         selector=options.require_selector,
         throttle=Throttle(rate, burst or rate) if rate else None,
@@ -164,11 +164,11 @@ def policy_of(options: AgentOptions) -> Policy | None:
     )
 
 
-def assemble(values: Mapping[AccessFile, Value]) -> Loaded:
+def assemble(values: Mapping[AccessFile, Value]) -> LoadedRules:
     """Put the tokens that are in files into the rules."""
-    from wigwag.serve.access.tokens import Draft, compile_rules
+    from wigwag.serve.access.tokens import UnresolvedRule, compile_rules
 
-    drafts = [draft for value in values.values() for draft in value if isinstance(draft, Draft)]
+    drafts = [draft for value in values.values() for draft in value if isinstance(draft, UnresolvedRule)]
     (rules,) = (file for file in values if not file.name)
     paths = {draft.file: str(Path(rules.path).parent / draft.file) for draft in drafts if draft.file}
     tokens = {file.name: _digests(value) for file, value in values.items() if file.name}
@@ -176,7 +176,7 @@ def assemble(values: Mapping[AccessFile, Value]) -> Loaded:
         compiled = compile_rules(drafts, tokens)
     except DocumentError as error:
         raise DocumentError(f"{rules}: {error}") from None
-    return Loaded(compiled, tuple(AccessFile(path, name) for name, path in paths.items()))
+    return LoadedRules(compiled, tuple(AccessFile(path, name) for name, path in paths.items()))
 
 
 def check_rules(path: str) -> None:
@@ -201,7 +201,7 @@ def _digests(value: Value) -> tuple[bytes, ...]:
     return tuple(item for item in value if isinstance(item, bytes))
 
 
-async def _files(loaded: Loaded) -> list[Wanted[AccessFile]]:
+async def _files(loaded: LoadedRules) -> list[Wanted[AccessFile]]:
     return [Wanted(file, grace=TOKEN_GRACE_SECONDS) for file in loaded.files]
 
 

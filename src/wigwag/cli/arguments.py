@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _FORMATTER = argparse.RawDescriptionHelpFormatter
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """A parser that raises `UsageError` with one line, where argparse would print the usage and exit.
 
     argparse makes a formatter for each argument that is added, to check it. Only the one that writes the help is told

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wigwag.cli.arguments import Parser, check_command, renamed, unknown
+from wigwag.cli.arguments import CommandParser, check_command, renamed, unknown
 from wigwag.cli.config import read_config
 from wigwag.cli.terminal import abandon_output, complain, prepare_streams, remark
 from wigwag.errors import WigwagError
@@ -94,7 +94,7 @@ def module_of(command: str) -> Any:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of what comes before a command; its help lists them all, so it imports them all."""
-    top = Parser(prog="wigwag", description=DESCRIPTION)
+    top = CommandParser(prog="wigwag", description=DESCRIPTION)
     top.add_argument("--version", action="version", version=f"wigwag {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
@@ -105,7 +105,7 @@ def parser() -> argparse.ArgumentParser:
 def command_parser(name: str) -> argparse.ArgumentParser:
     """Return the parser of one command; it imports no other."""
     module = module_of(name)
-    made = Parser(
+    made = CommandParser(
         prog=f"wigwag {name}",
         usage=usage(name, module.Options),
         description=module.DESCRIPTION,

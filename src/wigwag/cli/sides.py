@@ -57,13 +57,13 @@ class Side(NamedTuple):
         return flags
 
 
-class _Told(msgspec.Struct):
+class _AgentResponse(msgspec.Struct):
     """What an agent says of a snapshot."""
 
     sources: list[Dumped]
 
 
-class _Refused(msgspec.Struct):
+class _RequestRefused(msgspec.Struct):
     error: str
 
 
@@ -137,16 +137,18 @@ async def _ask(name: str) -> tuple[Dumped, ...]:
     from wigwag.wire.client.client import Client
     from wigwag.wire.client.proxies import Proxies
     from wigwag.wire.client.url import parse_url
-    from wigwag.wire.h1.client import Call, Limits
+    from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
     host, snapshot = _agent(name)
     url = parse_url(f"http://{host}/debug/flags?format=sources&snapshot={quote(snapshot, safe='')}")
-    client = Client(proxies=Proxies.of(os.environ), limits=Limits(total=PATIENCE, body_bytes=1 << 30), keep=False)
-    reply = await client.fetch(Call(url))
+    client = Client(
+        proxies=Proxies.of(os.environ), limits=ResponseLimits(total=PATIENCE, body_bytes=1 << 30), keep=False
+    )
+    reply = await client.fetch(ClientRequest(url))
     if reply.status != 200:
         raise UsageError(f"{name}: {_refusal(reply.status, reply.body)}")
     try:
-        return tuple(msgspec.json.decode(reply.body, type=_Told).sources)
+        return tuple(msgspec.json.decode(reply.body, type=_AgentResponse).sources)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{name}: {_STRANGER}") from error
 
@@ -170,7 +172,7 @@ def _agent(name: str) -> tuple[str, str]:
 def _refusal(status: int, body: bytes) -> str:
     """Say why an agent did not answer: in its own words if it has any."""
     try:
-        reason = msgspec.json.decode(body, type=_Refused).error[:_LONGEST]
+        reason = msgspec.json.decode(body, type=_RequestRefused).error[:_LONGEST]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _STRANGER if status == 404 else f"HTTP status {status}; {_STRANGER}"
     return "".join(character if character.isprintable() else "?" for character in reason)

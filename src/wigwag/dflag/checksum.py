@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from wigwag.dflag.values.kinds import Kind
+    from wigwag.dflag.values.kinds import ValueKind
 
 Which: TypeAlias = Literal["all", "dynamic", "static"]
 _FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
@@ -34,7 +34,7 @@ class Digestible(Protocol):
     @property
     def names(self) -> tuple[str, ...]: ...
     @property
-    def kind(self) -> Kind[Any]: ...
+    def kind(self) -> ValueKind[Any]: ...
     @property
     def dynamic(self) -> bool: ...
     @property

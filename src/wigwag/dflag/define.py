@@ -36,7 +36,7 @@ Str: TypeAlias = str
 Bytes: TypeAlias = bytes
 
 
-class Member(Protocol[E_co]):
+class EnumMember(Protocol[E_co]):
     """A member of an enumeration, seen as one of its class: for pyright, `Colour.RED` alone would be a type."""
 
     @property  # type: ignore[misc]
@@ -84,7 +84,7 @@ class Definitions:
     """The ways to define a flag. Each takes a name, a default, a usage text and `FlagOptions`."""
 
     @abstractmethod
-    def define(self, name: Str, kind: kinds.Kind[T], default: T, usage: Str, options: Any) -> DynFlag[T]:
+    def define(self, name: Str, kind: kinds.ValueKind[T], default: T, usage: Str, options: Any) -> DynFlag[T]:
         """Define a flag of any kind."""
 
     @with_options
@@ -146,7 +146,7 @@ class Definitions:
         return self.define(name, kinds.DECIMAL, default, usage, options)
 
     @with_options
-    def enum(self, name: Str, default: Member[E], usage: Str = "", **options: Unpack[FlagOptions[E]]) -> DynFlag[E]:
+    def enum(self, name: Str, default: EnumMember[E], usage: Str = "", **options: Unpack[FlagOptions[E]]) -> DynFlag[E]:
         """Define a member of an enumeration, the one of the default."""
         return self.define(name, kinds.enum_kind(default.__class__), cast("E", default), usage, options)
 

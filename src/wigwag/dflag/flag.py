@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.notifying.notify import How, Subscription
     from wigwag.dflag.traits import Traits
-    from wigwag.dflag.values.kinds import Kind
+    from wigwag.dflag.values.kinds import ValueKind
 
 T = TypeVar("T")
 _DEFAULT = Slot(Origin.DEFAULT)
@@ -63,7 +63,9 @@ class DynFlag(Generic[T]):
         "usage",
     )
 
-    def __init__(self, home: FlagSet, kind: Kind[T], default: T, usage: str, traits: Traits[T], name: str = "") -> None:
+    def __init__(
+        self, home: FlagSet, kind: ValueKind[T], default: T, usage: str, traits: Traits[T], name: str = ""
+    ) -> None:
         self._home, self.kind, self.usage, self.traits = home, kind, usage, traits
         self.names: tuple[str, ...] = (name,)
         self.event = ChangeEvent(name, lambda: self._home.notifiers, self._failed, traits.secret)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.checksum import Which
     from wigwag.dflag.notifying.expiry import Ttl
     from wigwag.dflag.notifying.notify import How, Subscription
-    from wigwag.dflag.values.kinds import Kind
+    from wigwag.dflag.values.kinds import ValueKind
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class FlagSet(Home, Definitions):
     (20, ['name', 'rate'])
     """
 
-    def define(self, name: str, kind: Kind[T], default: T, usage: str, options: Any) -> DynFlag[T]:
+    def define(self, name: str, kind: ValueKind[T], default: T, usage: str, options: Any) -> DynFlag[T]:
         check_name(name)
         traits: Traits[T] = Traits(**options)
         flag = DynFlag(self, kind, default, usage, traits, name)
@@ -66,7 +66,7 @@ class FlagSet(Home, Definitions):
         return flag
 
     @classmethod
-    def _around(cls, kind: Kind[T], default: T, usage: str, options: Any) -> DynFlag[T]:
+    def _around(cls, kind: ValueKind[T], default: T, usage: str, options: Any) -> DynFlag[T]:
         """Make a flag without a name, in a set of its own."""
         home, traits = cls(), cast("Traits[T]", Traits(**options))
         flag = DynFlag(home, kind, default, usage, traits)

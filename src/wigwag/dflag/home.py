@@ -13,11 +13,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.dflag import fork
-from wigwag.dflag.notifying.expiry import Expiry, Ttl, seconds
+from wigwag.dflag.notifying.expiry import ExpiryTimer, Ttl, seconds
 from wigwag.dflag.notifying.notifiers import NotifierPool
 from wigwag.dflag.notifying.notify import ChangeEvent
 from wigwag.dflag.origin import PRECEDENCE, Origin, Slot, ranked
-from wigwag.dflag.store import Put, Store
+from wigwag.dflag.store import FlagStore, Put
 from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ class Home:
         self.name, self.precedence, self._clock = name, ranked(precedence), clock
         self._flags: dict[str, DynFlag[Any]] = {}
         self._event = ChangeEvent(f"flags {name}", lambda: self.notifiers, self.count_fault)
-        self._store = Store(self._event, self.precedence, wall)
-        self._expiry = Expiry(self.expire, clock)
+        self._store = FlagStore(self._event, self.precedence, wall)
+        self._expiry = ExpiryTimer(self.expire, clock)
         self._overrides = count(1)
         self.notifiers = NotifierPool()
         """The threads that call notifiers."""

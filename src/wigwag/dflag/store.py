@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wigwag.dflag.checks import Check, newly_broken, refusal
 from wigwag.dflag.fork import catch_up
 from wigwag.dflag.notifying import news
-from wigwag.dflag.notifying.notifiers import Step
+from wigwag.dflag.notifying.notifiers import ValueChange
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
 from wigwag.dflag.snapshot import Snapshot
 
@@ -54,9 +54,9 @@ class _Change(NamedTuple):
     snapshot: Snapshot
     layers: Mapping[DynFlag[Any], Mapping[Slot, Held[Any]]]
     chosen: Mapping[DynFlag[Any], Held[Any]]
-    steps: deque[tuple[ChangeEvent, Step]]
+    steps: deque[tuple[ChangeEvent, ValueChange]]
     """What is still to be told."""
-    news: Sequence[news.News]
+    news: Sequence[news.ChangeLog]
     broken: Sequence[str]
 
 
@@ -69,7 +69,7 @@ class _Depth(threading.local):
 _depth = _Depth()
 
 
-class Store:
+class FlagStore:
     """The values of a flag set."""
 
     def __init__(self, event: ChangeEvent, precedence: Sequence[Origin], wall: Callable[[], float]) -> None:
@@ -79,7 +79,7 @@ class Store:
         self._flags: Mapping[str, DynFlag[Any]] = {}
         self._checks: tuple[Check, ...] = ()
         self._change: _Change | None = None
-        self._pending: deque[tuple[ChangeEvent, Step]] = deque()
+        self._pending: deque[tuple[ChangeEvent, ValueChange]] = deque()
         self._posted = self._told = 0
         self._teller: int | None = None
         self.renew()
@@ -168,7 +168,7 @@ class Store:
         broken = newly_broken(self._checks, before, after)
         if broken and not must:
             raise refusal((flag.name for flag in chosen), broken)
-        steps.append((self._event, Step(before, after)))
+        steps.append((self._event, ValueChange(before, after)))
         return _Change(after, touched, chosen, steps, told, broken)
 
     def _make(self, change: _Change) -> None:
@@ -221,7 +221,7 @@ class Store:
         if interrupt is not None:
             raise interrupt
 
-    def _next(self, turn: threading.Condition) -> tuple[ChangeEvent, Step] | None:
+    def _next(self, turn: threading.Condition) -> tuple[ChangeEvent, ValueChange] | None:
         with turn:
             if self._pending:
                 return self._pending[0]
@@ -254,16 +254,18 @@ class Store:
             self._deliver(self._posted, wait=False)
 
 
-def _step(flag: DynFlag[Any], held: Held[Any]) -> Step:
-    return Step(flag.get(), held.value, flag.same(flag.get(), held.value))
+def _step(flag: DynFlag[Any], held: Held[Any]) -> ValueChange:
+    return ValueChange(flag.get(), held.value, flag.same(flag.get(), held.value))
 
 
 def _news(
-    puts: Iterable[Put], chosen: Mapping[DynFlag[Any], Held[Any]], steps: Iterable[tuple[ChangeEvent, Step]]
-) -> list[news.News]:
+    puts: Iterable[Put], chosen: Mapping[DynFlag[Any], Held[Any]], steps: Iterable[tuple[ChangeEvent, ValueChange]]
+) -> list[news.ChangeLog]:
     levels = news.level_of(puts)
     changed = zip(chosen.items(), steps, strict=True)
-    return [news.News(flag, flag.held, held, levels[flag]) for (flag, held), (_, step) in changed if not step.equal]
+    return [
+        news.ChangeLog(flag, flag.held, held, levels[flag]) for (flag, held), (_, step) in changed if not step.equal
+    ]
 
 
 def _layered(puts: Iterable[Put], generation: int, at: float) -> dict[DynFlag[Any], dict[Slot, Held[Any]]]:

@@ -57,7 +57,7 @@ class _Whole(Struct):
     schema: Any = field(default=None, name="$schema")
 
 
-class Document:
+class FlagDocument:
     """A document that could be read: its parts, and its flags if they all have the right shape."""
 
     def __init__(self, text: Text, parts: _Parts | _Whole, *, mended: bool) -> None:
@@ -80,7 +80,7 @@ _decode_parts = msgspec.json.Decoder(_Parts).decode
 _decode_whole, _decode = jsontext.decoder(_Whole), jsontext.decoder()
 
 
-def read(document: Input, limits: Limits, format: Format | None = None, *, whole: bool = True) -> Document:
+def read(document: Input, limits: Limits, format: Format | None = None, *, whole: bool = True) -> FlagDocument:
     """Read a document; without a format, text that starts with a brace is JSON and other text is YAML.
 
     `whole` tries to decode the flags in the same pass: quickest, unless most of them are known already.
@@ -88,16 +88,16 @@ def read(document: Input, limits: Limits, format: Format | None = None, *, whole
     text = to_json(document, limits, format)
     if whole:
         try:
-            return Document(text, _decode_whole(text), mended=False)
+            return FlagDocument(text, _decode_whole(text), mended=False)
         except _UNDECODABLE:
             pass  # something is wrong somewhere: find out what, part by part
     try:
-        return Document(text, _decode_parts(text), mended=False)
+        return FlagDocument(text, _decode_parts(text), mended=False)
     except _UNDECODABLE as error:
         mended = without_surrogates(text)
         if mended is None:
             raise malformed(text, error) from error
-        return Document(mended, _decode_parts(mended), mended=True)
+        return FlagDocument(mended, _decode_parts(mended), mended=True)
 
 
 def without_surrogates(text: Text) -> bytes | None:

@@ -14,10 +14,10 @@ from msgspec import Raw, Struct
 
 from wigwag.errors import DocumentError
 from wigwag.flags import store, written
-from wigwag.flags.flag import Options
+from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import Fractional
 from wigwag.flags.rules import refs
-from wigwag.flags.written import Eras, canonical, exact
+from wigwag.flags.written import DocumentGenerations, canonical, exact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Json
     from wigwag.flags.parse import Layer
-    from wigwag.flags.written import Era
+    from wigwag.flags.written import DocumentGeneration
 
 
 class Dumped(Struct, frozen=True):
@@ -56,7 +56,7 @@ def restore(dumped: Iterable[Dumped], clock: Callable[[], float]) -> FlagSet:
         store.load(
             bytes(one.document),
             source=one.source,
-            options=Options(one.fractional),
+            options=LoadSettings(one.fractional),
             strict=False,
             format="json",
             previous=None,
@@ -86,7 +86,7 @@ def _layer(layer: Layer, chosen: set[int]) -> Iterator[Dumped]:
     """Return the documents of one source: what is left of earlier ones, then its own."""
     own: list[Flag] = []
     others: dict[bytes, list[Flag]] = {}
-    eras = Eras(layer)
+    eras = DocumentGenerations(layer)
     for flag in layer.flags():
         if id(flag) in chosen:
             strange = _strange(flag, eras.of(flag), layer)
@@ -96,7 +96,7 @@ def _layer(layer: Layer, chosen: set[int]) -> Iterator[Dumped]:
     yield _document(layer, own, layer.setting.metadata, layer.setting.evaluators)
 
 
-def _strange(flag: Flag, era: Era, layer: Layer) -> bytes | None:
+def _strange(flag: Flag, era: DocumentGeneration, layer: Layer) -> bytes | None:
     """Return the shared rules that a flag was defined with, if they are not those of its layer and it uses any."""
     if not flag.targeted or era.same_evaluators:
         return None

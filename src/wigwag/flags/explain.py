@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import Path, Site
+    from wigwag.flags.rules.compile import Path, RuleSite
     from wigwag.flags.rules.scope import Fn, Run, Scope
 
 MOST_STEPS = 10_000
@@ -116,7 +116,7 @@ class _Trace:
         self._count = 0
         self.root: Step | None = None
 
-    def watch(self, fn: Fn, site: Site, node: Json) -> Fn:
+    def watch(self, fn: Fn, site: RuleSite, node: Json) -> Fn:
         path = self._render(site.path)
 
         def watched(data: Json, run: Run | None) -> Json:
@@ -162,7 +162,7 @@ class _Trace:
         return rendered
 
 
-def _annotate(step: Step, site: Site, data: Json, run: Run | None) -> None:
+def _annotate(step: Step, site: RuleSite, data: Json, run: Run | None) -> None:
     operator = step.operator
     if operator in ("if", "?:"):
         step.note, step.details = _branch(step)
@@ -187,7 +187,7 @@ def _index(step: Step) -> int | None:
     return int(digits) if digits.isdigit() else None
 
 
-def _attribute(step: Step, site: Site, data: Json, run: Run | None) -> tuple[str, dict[str, Json]]:
+def _attribute(step: Step, site: RuleSite, data: Json, run: Run | None) -> tuple[str, dict[str, Json]]:
     name, default = _named(step.inputs[0].result if step.inputs else None)
     if step.result is None:
         return "missing from the context", {"attribute": name, "missing": True}
@@ -196,7 +196,7 @@ def _attribute(step: Step, site: Site, data: Json, run: Run | None) -> tuple[str
     return "", {"attribute": name}
 
 
-def _absent(site: Site, data: Json, run: Run | None, name: str) -> bool:
+def _absent(site: RuleSite, data: Json, run: Run | None, name: str) -> bool:
     """Tell whether an attribute is nowhere to be found from here."""
     scope: Scope | None = site.scope
     while scope is not None:
@@ -214,7 +214,7 @@ def _named(argument: Json) -> tuple[Json, Json]:
     return argument, None
 
 
-def _bucket(step: Step, site: Site, data: Json, run: Run | None) -> tuple[str, dict[str, Json]]:
+def _bucket(step: Step, site: RuleSite, data: Json, run: Run | None) -> tuple[str, dict[str, Json]]:
     values: Any = [inner.result for inner in step.inputs]
     if step.node["fractional"].__class__ is not list:
         values = values[0]

@@ -28,7 +28,7 @@ DISABLED_STATE = "DISABLED"
 _NOTHING: dict[Any, Any] = {}
 
 
-class Options(Struct, frozen=True):
+class LoadSettings(Struct, frozen=True):
     """How documents are read and evaluated."""
 
     fractional: Fractional = "v2"
@@ -36,13 +36,13 @@ class Options(Struct, frozen=True):
     limits: Limits = Limits()
 
 
-class Setting(Struct, frozen=True):
+class DocumentDefaults(Struct, frozen=True):
     """What flags of one document share."""
 
     source: str
     metadata: dict[str, Any]
     evaluators: dict[str, Any]
-    options: Options
+    options: LoadSettings
 
 
 class Flag(Struct, eq=False, gc=False):
@@ -53,7 +53,7 @@ class Flag(Struct, eq=False, gc=False):
     definition: Definition
     metadata: dict[str, Any]
     """Flag-set metadata overlaid by the flag's own."""
-    setting: Setting
+    setting: DocumentDefaults
     place: str | int
     """Where it stands under `flags`: the name in a map, the index in an array."""
     tables: dict[str | None, Table] = _NOTHING

@@ -18,13 +18,13 @@ from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags.document import read
-from wigwag.flags.flag import Setting
-from wigwag.flags.parse import Layer, Parser
+from wigwag.flags.flag import DocumentDefaults
+from wigwag.flags.parse import DocumentParser, Layer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from wigwag.flags.flag import Flag, Options
+    from wigwag.flags.flag import Flag, LoadSettings
     from wigwag.flags.model import Finding
     from wigwag.flags.part import Part, Place
 
@@ -44,13 +44,13 @@ class Parted(Struct, frozen=True, eq=False):
 _NOTHING = Parted({}, {}, frozenset(), {})
 
 
-def parse_parts(parts: Mapping[str, Part], source: str, options: Options, previous: Layer | None = None) -> Layer:
+def parse_parts(parts: Mapping[str, Part], source: str, options: LoadSettings, previous: Layer | None = None) -> Layer:
     """Parse parts into a layer; those that are first in the mapping are lowest."""
     size, most = sum(part.size for part in parts.values()), options.limits.document_bytes
     if size > most:
         raise DocumentError(f"the flags have {size} bytes, more than the limit of {most} (raise Limits.document_bytes)")
     if previous is None or previous.parted is None or not _continues(previous, parts, options):
-        setting = Setting(source, {}, {}, options)
+        setting = DocumentDefaults(source, {}, {}, options)
         return _Layering(_NOTHING, parts, {"": {}}, setting, previous).layer()
     return _Layering(previous.parted, parts, previous.sets, previous.setting, previous).layer()
 
@@ -70,7 +70,7 @@ def labelled(source: str, part: str) -> str:
     return f"{source} ({part})" if part and source else part or source
 
 
-def _continues(previous: Layer, parts: Mapping[str, Part], options: Options) -> bool:
+def _continues(previous: Layer, parts: Mapping[str, Part], options: LoadSettings) -> bool:
     """Tell whether a layer can be made from the one before: the same options, the same order of parts."""
     assert previous.parted is not None
     if previous.setting.options != options:
@@ -90,14 +90,14 @@ class _Layering:
         old: Parted,
         parts: Mapping[str, Part],
         sets: dict[str, dict[str, Flag]],
-        setting: Setting,
+        setting: DocumentDefaults,
         previous: Layer | None,
     ) -> None:
         self._old, self._parts, self._setting, self._previous = old, parts, setting, previous
         self._sets, self._own = dict(sets), set[str]()
         self._holders, self._faults = old.holders, old.faults
         self._contested = old.contested
-        self._parser = Parser(setting, previous)
+        self._parser = DocumentParser(setting, previous)
 
     def layer(self) -> Layer:
         touched = self._changed()

@@ -25,14 +25,14 @@ from wigwag.flags.checks.catalogue import finding
 from wigwag.flags.checks.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
 from wigwag.flags.checks.schema import rule_errors
 from wigwag.flags.document import Definition
-from wigwag.flags.flag import Flag, Options, Setting
+from wigwag.flags.flag import DocumentDefaults, Flag, LoadSettings
 from wigwag.flags.model import Finding, child
 from wigwag.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from wigwag.flags.document import Document
+    from wigwag.flags.document import FlagDocument
     from wigwag.flags.layering import Parted
     from wigwag.flags.part import Place
 
@@ -60,10 +60,10 @@ _loose = jsontext.decoder(_Loose)
 class Layer(Struct, eq=False):
     """The flags of one source, by flag set and key, and what was wrong with the document."""
 
-    setting: Setting
+    setting: DocumentDefaults
     sets: dict[str, dict[str, Flag]]
     problems: tuple[Finding, ...]
-    document: Document
+    document: FlagDocument
     _placed: dict[str | int, Flag] | None = None
     _texts: dict[str | int, Raw] | None = None
     findings: tuple[Finding, ...] | None = None
@@ -102,18 +102,18 @@ class Layer(Struct, eq=False):
         return self._texts
 
 
-def parse(document: Document, source: str, options: Options, previous: Layer | None = None) -> Layer:
+def parse(document: FlagDocument, source: str, options: LoadSettings, previous: Layer | None = None) -> Layer:
     """Parse a document into a layer."""
-    setting = Setting(
+    setting = DocumentDefaults(
         source,
         _without_nulls(_object(document.metadata, "$.metadata", options)),
         _object(document.evaluators, "$.$evaluators", options),
         options,
     )
-    return Parser(_shared(setting, previous) if previous else setting, previous).layer(document)
+    return DocumentParser(_shared(setting, previous) if previous else setting, previous).layer(document)
 
 
-def _shared(setting: Setting, previous: Layer) -> Setting:
+def _shared(setting: DocumentDefaults, previous: Layer) -> DocumentDefaults:
     """Take over what is exactly as it was: flags that are taken over then share it. To Python, 1 and true are equal."""
     old = previous.setting
     metadata, evaluators = (
@@ -123,10 +123,10 @@ def _shared(setting: Setting, previous: Layer) -> Setting:
     return replace(setting, metadata=metadata, evaluators=evaluators)
 
 
-class Parser:
+class DocumentParser:
     """Parses the flags of one layer. `sets` has those in force, `problems` what is wrong with the others."""
 
-    def __init__(self, setting: Setting, previous: Layer | None) -> None:
+    def __init__(self, setting: DocumentDefaults, previous: Layer | None) -> None:
         self._setting = setting
         self.sets: dict[str, dict[str, Flag]] = {}
         self.problems: list[Finding] = []
@@ -134,7 +134,7 @@ class Parser:
         self._placed: dict[str | int, Flag] | None = None
         self._texts: dict[str | int, Raw] | None = None
 
-    def layer(self, document: Document) -> Layer:
+    def layer(self, document: FlagDocument) -> Layer:
         if document.definitions is not None and self._previous is None:
             self._load_all(document.definitions)
         else:
@@ -161,7 +161,7 @@ class Parser:
                         continue
             self._load(place, definition)
 
-    def _load_each(self, document: Document) -> None:
+    def _load_each(self, document: FlagDocument) -> None:
         reusable, before = self._reusable(), self._previous.texts if self._previous else {}
         self._texts, self._placed = _texts_of(document), {}
         self.sets.setdefault(_set_id(self._setting.metadata), {})  # first, as in `_load_all`: the last set answers
@@ -271,7 +271,7 @@ def _set_id(metadata: dict[str, Any]) -> str:
     return set_id if set_id.__class__ is str else ""
 
 
-def _texts_of(document: Document) -> dict[str | int, Raw]:
+def _texts_of(document: FlagDocument) -> dict[str | int, Raw]:
     """Return the text of every flag by its place: the name in a map, the index in an array."""
     raw = document.flags
     start = bytes(raw)[:1]
@@ -288,14 +288,14 @@ def _texts_of(document: Document) -> dict[str | int, Raw]:
     return decoded if start == b"{" else dict(enumerate(decoded))
 
 
-def _without_flags(document: Document) -> DocumentError:
+def _without_flags(document: FlagDocument) -> DocumentError:
     meant = closest("flags", msgspec.json.decode(document.text, type=dict[str, Raw]))
     if meant:
         return DocumentError(f"{child('$', meant)}: no `flags`; did you mean `flags` instead of `{meant}`?")
     return DocumentError('$: no `flags`; a document without flags says {"flags": {}}')
 
 
-def _object(raw: Raw, path: str, options: Options) -> dict[str, Any]:
+def _object(raw: Raw, path: str, options: LoadSettings) -> dict[str, Any]:
     value = documents.decode(raw, path)
     if value is not None and value.__class__ is not dict:
         raise DocumentError(f"{path}: must be an object")

@@ -21,7 +21,7 @@ from wigwag.flags.selector import FLAG_SET
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from wigwag.flags.document import Document, Format
+    from wigwag.flags.document import FlagDocument, Format
     from wigwag.flags.model import Limits
 
 Place: TypeAlias = tuple[str, str]
@@ -38,7 +38,7 @@ class Part:
 
     __slots__ = ("_duplicates", "_members", "flags", "mended", "sets", "size", "text")
 
-    def __init__(self, document: Document, flags: dict[Place, Raw]) -> None:
+    def __init__(self, document: FlagDocument, flags: dict[Place, Raw]) -> None:
         self.text, self.mended = document.text, document.mended
         self.flags = flags
         self.sets = tuple(dict.fromkeys(set_id for set_id, _ in flags))
@@ -100,7 +100,7 @@ def written(parts: Iterable[Part]) -> bytes:
     return _encode({"flags": [_keyed(key, text) for (_, key), text in flags.items()]})
 
 
-def _flags(document: Document) -> Iterator[tuple[Place, Raw]]:
+def _flags(document: FlagDocument) -> Iterator[tuple[Place, Raw]]:
     """Return the flags of a document, each with all that it inherits."""
     evaluators, metadata = _inherited(document.evaluators, "$evaluators"), _inherited(document.metadata, "metadata")
     for key, text in _texts(document):
@@ -123,7 +123,7 @@ def _set_id(metadata: dict[str, Any]) -> str:
     return set_id if set_id.__class__ is str else ""
 
 
-def _texts(document: Document) -> Iterator[tuple[str, Raw]]:
+def _texts(document: FlagDocument) -> Iterator[tuple[str, Raw]]:
     """Return the text of each flag with its key; in an array, a flag without one cannot be meant."""
     raw = document.flags
     start = bytes(raw)[:1]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from wigwag.errors import DocumentError
 from wigwag.flags.diff.delta import changed
 from wigwag.flags.document import read
-from wigwag.flags.flag import Options
+from wigwag.flags.flag import LoadSettings
 from wigwag.flags.flagset import FlagSet
 from wigwag.flags.layering import parse_parts
 from wigwag.flags.parse import parse
@@ -55,7 +55,7 @@ def load(
     document: Input,
     *,
     source: str,
-    options: Options,
+    options: LoadSettings,
     strict: bool,
     format: Format | None,
     previous: FlagSet | None,
@@ -72,7 +72,7 @@ def load_parts(
     parts: Mapping[str, Part],
     *,
     source: str,
-    options: Options,
+    options: LoadSettings,
     strict: bool,
     previous: FlagSet | None,
     clock: Callable[[], float],

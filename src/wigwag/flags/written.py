@@ -20,7 +20,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from wigwag.flags.flag import Flag, Setting
+    from wigwag.flags.flag import DocumentDefaults, Flag
     from wigwag.flags.model import Json
     from wigwag.flags.parse import Layer
 
@@ -29,25 +29,25 @@ write = msgspec.json.Encoder().encode
 canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Eras:
+class DocumentGenerations:
     """The documents that the flags of a layer come from, each compared once with the newest."""
 
     def __init__(self, layer: Layer) -> None:
         self._newest = layer.setting
-        self._eras: dict[int, Era] = {}
+        self._eras: dict[int, DocumentGeneration] = {}
 
-    def of(self, flag: Flag) -> Era:
+    def of(self, flag: Flag) -> DocumentGeneration:
         """Return the document that a flag comes from."""
         setting = flag.setting
         if id(setting) not in self._eras:
-            self._eras[id(setting)] = Era(setting, self._newest)
+            self._eras[id(setting)] = DocumentGeneration(setting, self._newest)
         return self._eras[id(setting)]
 
 
-class Era:
+class DocumentGeneration:
     """What the flags of one document share, compared with what those of the newest do."""
 
-    def __init__(self, setting: Setting, newest: Setting) -> None:
+    def __init__(self, setting: DocumentDefaults, newest: DocumentDefaults) -> None:
         self.evaluators, self._newest = setting.evaluators, newest.evaluators
         self.same_metadata = exact(setting.metadata, newest.metadata)
 

@@ -13,7 +13,7 @@ import msgspec
 
 from wigwag.errors import UsageError
 from wigwag.kube.errors import ApiError
-from wigwag.kube.requests import JSON, Request, Requests
+from wigwag.kube.requests import JSON, ApiRequest, Requests
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until
 from wigwag.wire.client.errors import BrokenError, FetchError, UnreachableError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from wigwag.kube.kinds import Kind
     from wigwag.kube.watch.spec import Query
-    from wigwag.wire.client.client import Reply
+    from wigwag.wire.client.client import ClientResponse
 
 Object: TypeAlias = dict[str, Any]
 READS = 4
@@ -41,7 +41,7 @@ _APPLY = "application/apply-patch+yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ObjectList:
     """Objects as they were at one moment."""
 
     items: tuple[Object, ...]
@@ -53,17 +53,17 @@ class Kube(Requests):
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Object:
         """Return an object; `ApiError` with the status 404 if there is none."""
-        return self._object(await self._read(Request(kind.path(namespace, name, subresource))))
+        return self._object(await self._read(ApiRequest(kind.path(namespace, name, subresource))))
 
-    async def list(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> Listing:
+    async def list(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList:
         """Return all objects, page by page; in one piece if the pages grow old while we read."""
         chosen = tuple((key, text) for key, text in (("labelSelector", labels), ("fieldSelector", fields)) if text)
         try:
-            return await self._pages(Request(kind.path(namespace), chosen), PAGE)
+            return await self._pages(ApiRequest(kind.path(namespace), chosen), PAGE)
         except ApiError as error:
             if not error.status.expired:
                 raise
-        return await self._pages(Request(kind.path(namespace), chosen), 0)
+        return await self._pages(ApiRequest(kind.path(namespace), chosen), 0)
 
     async def create(
         self, kind: Kind, made: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
@@ -103,25 +103,25 @@ class Kube(Requests):
     ) -> None:
         """Delete an object; `options` are those of DeleteOptions: `preconditions`, `propagationPolicy`."""
         body = b"" if options is None else msgspec.json.encode(options)
-        await self.fetch(Request(kind.path(namespace, name), method="DELETE", body=body))
+        await self.fetch(ApiRequest(kind.path(namespace, name), method="DELETE", body=body))
 
     async def _write(self, method: str, path: str, body: Any, media: str = JSON, query: Query = ()) -> Object:
-        return self._object(await self.fetch(Request(path, query, method, msgspec.json.encode(body), media)))
+        return self._object(await self.fetch(ApiRequest(path, query, method, msgspec.json.encode(body), media)))
 
-    async def _pages(self, request: Request, limit: int) -> Listing:
+    async def _pages(self, request: ApiRequest, limit: int) -> ObjectList:
         items: list[Object] = []
         paged: Query = (("limit", str(limit)),) if limit else ()
         token, version = "", ""
         while True:
             more: Query = (("continue", token),) if token else ()
-            page = self._object(await self._read(Request(request.path, (*request.query, *paged, *more))))
+            page = self._object(await self._read(ApiRequest(request.path, (*request.query, *paged, *more))))
             items += page.get("items") or ()
             about = _about(page)
             token, version = about.get("continue", ""), version or about.get("resourceVersion", "")
             if not token:
-                return Listing(tuple(items), version)
+                return ObjectList(tuple(items), version)
 
-    async def _read(self, request: Request) -> Reply:
+    async def _read(self, request: ApiRequest) -> ClientResponse:
         """Ask, and if the server is busy or gone, ask again soon."""
         deps = self.deps
         retry = Retry(Backoff(first=0.4, most=PATIENCE), deps.random)
@@ -137,7 +137,7 @@ class Kube(Requests):
             await sleep_until(deps.clock, retry.next(deps.clock.now(), asked))
         return await self.fetch(request)
 
-    def _object(self, reply: Reply) -> Object:
+    def _object(self, reply: ClientResponse) -> Object:
         try:
             return msgspec.json.decode(reply.body, type=Object)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:

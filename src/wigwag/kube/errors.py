@@ -39,7 +39,7 @@ class Details(Struct, frozen=True, rename="camel"):
     retry_after_seconds: float = 0.0
 
 
-class Status(Struct, frozen=True):
+class ApiStatus(Struct, frozen=True):
     """The API server's account of a failure."""
 
     code: int = 0
@@ -80,27 +80,27 @@ class Status(Struct, frozen=True):
 class ApiError(WigwagError):
     """The API server refused a request."""
 
-    def __init__(self, what: str, status: Status, retry_after: float | None = None) -> None:
+    def __init__(self, what: str, status: ApiStatus, retry_after: float | None = None) -> None:
         super().__init__(f"{what}: the API server answered {status}")
         self.status = status
         self.retry_after = retry_after if retry_after is not None else status.retry_after
         """How many seconds the server asks to be left alone, if it does."""
 
 
-def read_status(body: bytes | msgspec.Raw, code: int = 0) -> Status:
+def read_status(body: bytes | msgspec.Raw, code: int = 0) -> ApiStatus:
     """Read a Status; whatever else it is, it becomes one, with the code it came with.
 
-    >>> print(read_status(b'{"kind":"Status","code":409,"reason":"Conflict","message":"try again"}'))
+    >>> print(read_status(b'{"kind":"ApiStatus","code":409,"reason":"Conflict","message":"try again"}'))
     409 Conflict: try again
     >>> print(read_status(b"<html>", 502))
     502 Bad Gateway
     """
     try:
-        found: Any = msgspec.json.decode(body, type=Status)
+        found: Any = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        found = Status()
+        found = ApiStatus()
     code = found.code or code
-    return Status(code, found.reason[:LONGEST] or _phrase(code), found.message[:LONGEST], found.details)
+    return ApiStatus(code, found.reason[:LONGEST] or _phrase(code), found.message[:LONGEST], found.details)
 
 
 def _phrase(code: int) -> str:

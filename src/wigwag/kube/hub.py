@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wigwag.kube.client import Kube
     from wigwag.kube.watch.decode import Decode
     from wigwag.kube.watch.reflector import Item
-    from wigwag.kube.watch.share import Shared
+    from wigwag.kube.watch.share import SharedWatches
     from wigwag.kube.watch.spec import KubeWatch
 
 T = TypeVar("T")
@@ -61,7 +61,7 @@ class Hub:
         self._clock, self._connect = clock, connect
         self._kube: Kube | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._shared: Shared | None = None
+        self._shared: SharedWatches | None = None
         self._running = asyncio.Event()
 
     async def run(self) -> None:
@@ -86,12 +86,12 @@ class Hub:
 
     async def watch(self, spec: KubeWatch, decode: Decode[T], /) -> AsyncIterator[Item[T]]:
         """Watch together with all who want the same, decoded in the same way."""
-        from wigwag.kube.watch.share import Shared  # a process that watches nothing does not need it
+        from wigwag.kube.watch.share import SharedWatches  # a process that watches nothing does not need it
 
         await self._running.wait()
         assert self._group is not None
         if self._shared is None:
-            self._shared = Shared(self._group, self._clock, self._open)
+            self._shared = SharedWatches(self._group, self._clock, self._open)
         async with closing(self._shared.watch(spec, decode)) as items:
             async for item in items:
                 yield item

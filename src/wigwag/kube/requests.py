@@ -23,30 +23,30 @@ from wigwag.kube.errors import ApiError, read_status
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.version import __version__
 from wigwag.wire.client.addresses import Resolve, resolve
-from wigwag.wire.client.client import Client, Incoming, Reply
+from wigwag.wire.client.client import Client, ClientResponse, StreamedResponse
 from wigwag.wire.client.errors import FetchError
 from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.url import Url, parse_url
-from wigwag.wire.h1.client import Call, Limits
+from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from wigwag.kube.config.cluster import Cluster, Plugin
-    from wigwag.kube.config.credentials import Proof
+    from wigwag.kube.config.credentials import RequestCredentials
     from wigwag.kube.config.tls import ClusterTrust
     from wigwag.kube.watch.spec import Query
 
 JSON = "application/json"
 LARGEST = 64 << 20
 """The largest answer that is taken, in bytes."""
-STREAM = Limits(head=40.0, idle=None, total=None, body_bytes=None)
+STREAM = ResponseLimits(head=40.0, idle=None, total=None, body_bytes=None)
 _LARGEST_REFUSAL = 256 << 10
 _UNKNOWN = 401
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """What is asked."""
 
     path: str
@@ -99,7 +99,7 @@ class Requests:
         self,
         cluster: Cluster,
         deps: KubeDeps = KubeDeps(),  # noqa: B008 - a frozen value
-        limits: Limits = Limits(total=60.0, body_bytes=LARGEST),  # noqa: B008 - a frozen value
+        limits: ResponseLimits = ResponseLimits(total=60.0, body_bytes=LARGEST),  # noqa: B008 - a frozen value
         agent: str = f"wigwag/{__version__}",
     ) -> None:
         self.deps, self.limits, self.abilities = deps, limits, Abilities()
@@ -114,14 +114,14 @@ class Requests:
         """The server's host and port."""
         return self._base.endpoint
 
-    async def fetch(self, request: Request, limits: Limits | None = None) -> Reply:
+    async def fetch(self, request: ApiRequest, limits: ResponseLimits | None = None) -> ClientResponse:
         """Return the whole answer; `ApiError` if the server refuses, `FetchError` if it cannot be asked."""
         async with self.stream(request, limits or self.limits) as incoming:
             body = b"".join([piece async for piece in incoming.pieces()])
-        return Reply(self._base, incoming.status, incoming.fields, body)
+        return ClientResponse(self._base, incoming.status, incoming.fields, body)
 
     @asynccontextmanager
-    async def stream(self, request: Request, limits: Limits = STREAM) -> AsyncIterator[Incoming]:
+    async def stream(self, request: ApiRequest, limits: ResponseLimits = STREAM) -> AsyncIterator[StreamedResponse]:
         """Yield an answer as soon as its head is there; errors are those of `fetch`."""
         async with AsyncExitStack() as open_:
             incoming = await self._ask(request, limits, open_)
@@ -135,7 +135,7 @@ class Requests:
             self._client[1].close()
             self._client = None
 
-    async def _ask(self, request: Request, limits: Limits, open_: AsyncExitStack) -> Incoming:
+    async def _ask(self, request: ApiRequest, limits: ResponseLimits, open_: AsyncExitStack) -> StreamedResponse:
         proof = await self._credentials.current()
         incoming = await open_.enter_async_context(self._stream(request, limits, proof))
         if incoming.status != _UNKNOWN or not self._credentials.refused(proof):
@@ -148,15 +148,17 @@ class Requests:
         return await open_.enter_async_context(self._stream(request, limits, fresh))
 
     @asynccontextmanager
-    async def _stream(self, request: Request, limits: Limits, proof: Proof) -> AsyncIterator[Incoming]:
+    async def _stream(
+        self, request: ApiRequest, limits: ResponseLimits, proof: RequestCredentials
+    ) -> AsyncIterator[StreamedResponse]:
         fields = [("Accept", request.accept), ("User-Agent", self._agent), *proof.fields]
         if request.body:
             fields.append(("Content-Type", request.media))
-        call = Call(self._url(request), request.method, tuple(fields), request.body)
+        call = ClientRequest(self._url(request), request.method, tuple(fields), request.body)
         async with self._trusting(proof.trust).stream(call, limits=limits) as incoming:
             yield incoming
 
-    def _url(self, request: Request) -> Url:
+    def _url(self, request: ApiRequest) -> Url:
         base = self._base
         path = base.path.rstrip("/") + request.path
         target = f"{path}?{urlencode(request.query)}" if request.query else path
@@ -171,7 +173,7 @@ class Requests:
         return self._client[1]
 
 
-async def _refusal(request: Request, incoming: Incoming) -> ApiError:
+async def _refusal(request: ApiRequest, incoming: StreamedResponse) -> ApiError:
     """Read why a request was refused. If even that breaks off, the status is all there is."""
     body = b""
     with suppress(FetchError):

@@ -60,12 +60,12 @@ class Topic(Generic[T]):
                 self._waiting.discard(reader)
         return self.serial, self.value  # type: ignore[return-value]  # serial > 0: a value has been set
 
-    def __aiter__(self) -> Subscription[T]:
+    def __aiter__(self) -> TopicSubscription[T]:
         """Iterate over the current value, if there is one, and then over what follows, for ever."""
-        return Subscription(self)
+        return TopicSubscription(self)
 
 
-class Subscription(Generic[T]):
+class TopicSubscription(Generic[T]):
     """One reader of a topic, and how far it has read. It may be dropped at any time."""
 
     __slots__ = ("_topic", "serial")
@@ -73,7 +73,7 @@ class Subscription(Generic[T]):
     def __init__(self, topic: Topic[T], serial: int = 0) -> None:
         self._topic, self.serial = topic, serial
 
-    def __aiter__(self) -> Subscription[T]:
+    def __aiter__(self) -> TopicSubscription[T]:
         return self
 
     async def __anext__(self) -> T:

@@ -57,7 +57,7 @@ def authorizer(options: ProxyOptions, hub: Hub) -> Review | None:
     return None if options.auth == "none" else Review(hub.kube, audience=options.auth_audience)
 
 
-class User(Struct, frozen=True):
+class TokenUser(Struct, frozen=True):
     """Whom the API server took somebody for."""
 
     username: str = ""
@@ -79,7 +79,7 @@ class Review:
         """`most`: answers of each kind in the cache. `audience`: for whom tokens are issued; empty: the API server."""
         self._reviews, self._clock, self._most, self._audience = reviews, clock, most, audience
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._users: dict[bytes, tuple[float, User | None]] = {}
+        self._users: dict[bytes, tuple[float, TokenUser | None]] = {}
         self._rights: dict[tuple[bytes, ObjectsAddress], tuple[float, bool]] = {}
         self._asking: dict[object, asyncio.Future[Any]] = {}
 
@@ -146,16 +146,16 @@ class Review:
         except (WigwagError, OSError, msgspec.MsgspecError) as error:
             raise RpcError(Code.UNAVAILABLE, CANNOT_ASK) from error
 
-    async def _user(self, token: str) -> User | None:
+    async def _user(self, token: str) -> TokenUser | None:
         """Return whose token it is; None if it is not known, has expired, or is meant for somebody else."""
         audience = self._audience
         spec = {"token": token, "audiences": [audience]} if audience else {"token": token}
         status = await self._answer(TOKEN_REVIEW, "TokenReview", spec)
         if status.get("authenticated") is not True or (audience and audience not in (status.get("audiences") or ())):
             return None
-        return msgspec.convert(status.get("user") or {}, User)
+        return msgspec.convert(status.get("user") or {}, TokenUser)
 
-    async def _may(self, user: User, place: ObjectsAddress) -> bool:
+    async def _may(self, user: TokenUser, place: ObjectsAddress) -> bool:
         wanted = {
             "verb": "get" if place.name else "list",
             "group": place.kind.group,

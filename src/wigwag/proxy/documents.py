@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NOT_ONE = "it is no flag document: that is a JSON or YAML object with the member flags"
 
 
-class Passed(Struct, frozen=True, eq=False):
+class RelayedDocument(Struct, frozen=True, eq=False):
     """A document to be passed on. One that comes again is another one, so that it cannot be taken for old news."""
 
     text: str
@@ -38,14 +38,14 @@ class _Shape(Struct):
 _shape = msgspec.json.Decoder(_Shape).decode
 
 
-def check(source: Source, document: AnyDocument) -> Passed:
+def check(source: Source, document: AnyDocument) -> RelayedDocument:
     """Return a document as it is passed on; `DocumentError` if it is none. Nothing of its text is in the message."""
     try:
         limits = Limits(document_bytes=source.settings.most)
         text = to_json(document.content, limits, document.format)
         if not isinstance(document, Merged):  # which was put together here: reading it again would tell nothing
             _shape(text)
-        return Passed(text if isinstance(text, str) else text.decode())
+        return RelayedDocument(text if isinstance(text, str) else text.decode())
     except msgspec.MsgspecError as error:
         raise DocumentError(f"{NOT_ONE} ({error})") from None  # which tells a place, and quotes nothing
     except (ValueError, RecursionError):

@@ -36,7 +36,7 @@ _JSON: Headers = ((b"content-type", b"application/json"),)
 log = logging.getLogger("wigwag.proxy")
 
 
-class Report:
+class ProxyReport:
     """What can be said about a running proxy."""
 
     def __init__(self, targets: Targets, now: Callable[[], float], *, everybody: bool = False) -> None:

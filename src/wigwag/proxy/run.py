@@ -14,13 +14,13 @@ from wigwag.observe import Registry, set_up_logging
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.authorize import authorizer
 from wigwag.proxy.permissions import Permissions
-from wigwag.proxy.report import Report
+from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.selectors import Selectors
 from wigwag.proxy.targets import Targets
 from wigwag.serve.face.capacity import connection_metrics, divide, needed, open_files, raise_open_files
-from wigwag.serve.face.ports import Opening, Port, management_tls, protection, read_tls
+from wigwag.serve.face.ports import Port, PortOpener, management_tls, protection, read_tls
 from wigwag.serve.face.process import run_until_told
-from wigwag.serve.management.health import Health
+from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
 from wigwag.serve.management.vitals import vitals
 from wigwag.serve.reflection import reflecting
@@ -32,7 +32,7 @@ from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpcs.dispatch import early, rpc_handler
 from wigwag.wire.server.listen import Listener
 from wigwag.wire.server.server import serve
-from wigwag.wire.server.shared import Shared
+from wigwag.wire.server.shared import SharedResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +89,7 @@ class Proxy:
         self.targets = Targets(
             options, deps.documents or partial(documents, hub=self._hub, notifier=Notifier()), deps.policy
         )
-        self.report = Report(self.targets, deps.policy.clock.now, everybody=options.debug_endpoints)
+        self.report = ProxyReport(self.targets, deps.policy.clock.now, everybody=options.debug_endpoints)
         self.registry = Registry(vitals())
         self.report.register(self.registry)
         review = deps.authorize(options, self._hub)
@@ -109,7 +109,7 @@ class Proxy:
         )
         self.servers: dict[str, Server] = {}
         self.registry.add(*connection_metrics(self.servers))
-        self.shared = Shared()
+        self.shared = SharedResources()
         self.registry.add(*self.shared.instruments())
         self.addresses: dict[str, list[str]] = {}
         self.started = asyncio.Event()
@@ -135,7 +135,7 @@ class Proxy:
         async with AsyncExitStack() as stack:
             opened = self._ports()
             for port in opened:
-                server = await stack.enter_async_context(Opening(port, partial(serve, shared=self.shared)))
+                server = await stack.enter_async_context(PortOpener(port, partial(serve, shared=self.shared)))
                 self.servers[port.name] = server
                 self.addresses[port.name] = server.addresses
             fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
@@ -163,7 +163,7 @@ class Proxy:
         management = Management(
             lambda: self.started.is_set() and self.report.ready(), self.registry, self.report
         ).handler()
-        methods, health = reflecting(self._relay.methods()), reflecting(Health(self._over.wait).methods())
+        methods, health = reflecting(self._relay.methods()), reflecting(HealthService(self._over.wait).methods())
         return [
             Port(
                 "sync",

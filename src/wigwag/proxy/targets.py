@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
     from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.watch import WatchPolicy
-    from wigwag.proxy.documents import Passed
+    from wigwag.proxy.documents import RelayedDocument
     from wigwag.proxy.options import ProxyOptions
     from wigwag.serve.relay import Encode
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
 
-    Picture = Mapping[Source, Passed]
+    Picture = Mapping[Source, RelayedDocument]
 
 
-class Target:
+class SyncTarget:
     """One source, and everybody who wants its documents."""
 
     __slots__ = ("_boards", "document", "source", "subscribers")
 
     def __init__(self, source: Source) -> None:
         self.source, self.subscribers = source, 0
-        self.document: Passed | None = None
+        self.document: RelayedDocument | None = None
         self._boards: dict[Encode, Board] = {}
 
     def board(self, encode: Encode) -> Board:
@@ -59,7 +59,7 @@ class Target:
                 board.post(partial(encode, self.document.text))
         return board
 
-    def post(self, document: Passed) -> None:
+    def post(self, document: RelayedDocument) -> None:
         """Tell everybody of a document, if it is another one."""
         before, self.document = self.document, document
         if before is not document and (before is None or before.text != document.text):
@@ -78,13 +78,13 @@ class Targets:
     def __init__(self, options: ProxyOptions, documents: Callable[[Source], Documents], policy: WatchPolicy) -> None:
         self._most, self._most_subscribers, self._linger = options.max_targets, options.max_subscribers, options.linger
         self._clock = policy.clock
-        self._targets: dict[Source, Target] = {}
-        self._lingering: dict[Target, Timer] = {}
+        self._targets: dict[Source, SyncTarget] = {}
+        self._lingering: dict[SyncTarget, Timer] = {}
         self._changed = asyncio.Event()
         self._closed = False
         self.subscribers = 0
         self.refusals = Counter("wigwag_proxy_refusals", "Subscribers that were refused, by reason.", ("reason",))
-        self.pipeline: Pipeline[Source, Passed, Picture] = Pipeline(
+        self.pipeline: Pipeline[Source, RelayedDocument, Picture] = Pipeline(
             (),
             parsed(documents, check),  # type: ignore[misc]  # mypy takes the union of documents for object
             _passed_through,
@@ -94,7 +94,7 @@ class Targets:
     def __len__(self) -> int:
         return len(self._targets)
 
-    def get(self, source: Source) -> Target | None:
+    def get(self, source: Source) -> SyncTarget | None:
         """Return what is known of a source, if anybody subscribes to it, or did just now."""
         return self._targets.get(source)
 
@@ -142,23 +142,23 @@ class Targets:
                 if target is not None:
                     target.post(document)
 
-    def _opened(self, source: Source) -> Target:
+    def _opened(self, source: Source) -> SyncTarget:
         if len(self._targets) >= self._most:
             if not self._lingering:
                 raise self._refuse("targets", f"{self._most} targets are watched already; try again later")
             self._drop(next(iter(self._lingering)))
         self._changed.set()
-        target = self._targets[source] = Target(source)
+        target = self._targets[source] = SyncTarget(source)
         return target
 
-    def _leave(self, target: Target) -> None:
+    def _leave(self, target: SyncTarget) -> None:
         target.subscribers -= 1
         self.subscribers -= 1
         if not target.subscribers:
             when = self._clock.now() + self._linger
             self._lingering[target] = self._clock.call_at(when, partial(self._drop, target))
 
-    def _drop(self, target: Target) -> None:
+    def _drop(self, target: SyncTarget) -> None:
         """Forget a target that nobody subscribes to."""
         self._lingering.pop(target).cancel()
         del self._targets[target.source]
@@ -169,5 +169,5 @@ class Targets:
         return RpcError(Code.RESOURCE_EXHAUSTED, message)
 
 
-def _passed_through(values: Mapping[Source, Passed]) -> Picture:
+def _passed_through(values: Mapping[Source, RelayedDocument]) -> Picture:
     return values

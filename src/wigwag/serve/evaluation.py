@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import FlagType, Resolution
     from wigwag.serve.context import Enrichment
-    from wigwag.serve.events import Changes
+    from wigwag.serve.events import ChangeStreams
     from wigwag.serve.resolve import Resolver
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.rpc import Call, Unary
@@ -54,7 +54,7 @@ class Evaluation:
     """Evaluates flags of the current snapshot for remote callers."""
 
     def __init__(
-        self, current: Callable[[], Snapshot], enrichment: Enrichment, resolver: Resolver, changes: Changes
+        self, current: Callable[[], Snapshot], enrichment: Enrichment, resolver: Resolver, changes: ChangeStreams
     ) -> None:
         self._current, self._enrichment, self._resolver, self._changes = current, enrichment, resolver, changes
 

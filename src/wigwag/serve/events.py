@@ -28,7 +28,7 @@ KEEP_ALIVE_SECONDS = 20.0
 HEARTBEAT_SECONDS = 30.0
 
 
-class Changes:
+class ChangeStreams:
     """Streams of changes to the published flags."""
 
     def __init__(self, feed: Feed, deadline: float = 0.0, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:

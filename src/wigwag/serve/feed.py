@@ -14,7 +14,7 @@ from wigwag.wire.rpc import Code, RpcError
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from wigwag.serve.management.history import History
+    from wigwag.serve.management.history import SnapshotHistory
     from wigwag.serve.snapshot import Snapshot
 
 FOREVER = 86400.0
@@ -29,7 +29,7 @@ Step: TypeAlias = "tuple[Snapshot, Snapshot | None]"
 class Feed:
     """Snapshots, the latest first. There is always a current one; before the first is published it is the empty one."""
 
-    def __init__(self, first: Snapshot, *, history: History | None = None) -> None:
+    def __init__(self, first: Snapshot, *, history: SnapshotHistory | None = None) -> None:
         self._snapshot, self.history = first, history
         self._closed = False
         self._waiters: set[asyncio.Future[None]] = set()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
-    from wigwag.serve.events import Changes
+    from wigwag.serve.events import ChangeStreams
     from wigwag.serve.resolve import Resolver
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.http import Answer, Handler, Headers, Request
@@ -75,7 +75,7 @@ class Ofrep:
         current: Callable[[], Snapshot],
         enrichment: Enrichment,
         resolver: Resolver,
-        changes: Changes,
+        changes: ChangeStreams,
         streams: EventStreams = EventStreams(),  # noqa: B008 - a frozen value
         largest: int = 1 << 31,
     ) -> None:

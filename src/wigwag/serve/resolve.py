@@ -24,7 +24,7 @@ SNAPSHOT, AGE = "wigwag.snapshot", "wigwag.age"
 they were known to hold. Without a selector, the digest is the snapshot's id."""
 
 
-class Freshness(Protocol):
+class SourceFreshness(Protocol):
     """How current the sources are."""
 
     stale: frozenset[Hashable]
@@ -47,7 +47,7 @@ class AlwaysFresh:
 class Resolver:
     """Evaluates. `metadata` adds the snapshot's id and age to what answers say."""
 
-    def __init__(self, metrics: Recorder, freshness: Freshness | None = None, *, metadata: bool = False) -> None:
+    def __init__(self, metrics: Recorder, freshness: SourceFreshness | None = None, *, metadata: bool = False) -> None:
         self._metrics, self._freshness, self._metadata = metrics, freshness or AlwaysFresh(), metadata
         self._evaluated = metrics.evaluated
 

@@ -43,7 +43,7 @@ _REMEDIES = {
 }
 
 
-class OAuth(Struct, frozen=True):
+class OAuthFields(Struct, frozen=True):
     """Client credentials for a token, from here or from files."""
 
     client_id: str = field(default="", name="clientID")
@@ -68,7 +68,7 @@ class Fields(Struct, frozen=True):
     interval: Annotated[int, Meta(ge=0, le=LONGEST_INTERVAL)] = 0
     interval_seed: str = field(default="", name="intervalSeed")
     timeout: Annotated[float, Meta(ge=0)] = field(default=0.0, name="timeoutS")
-    oauth: OAuth | None = None
+    oauth: OAuthFields | None = None
     tls: bool = False
     cert_path: str = field(default="", name="certPath")
     provider_id: str = field(default="", name="providerID")
@@ -126,7 +126,7 @@ def _element(where: str, told: Any, remark: Remark, *, strict: bool) -> Element:
         raise UsageError(f"--sources: {where}: expected an object; write {_EXAMPLE}")
     known = _known(told, Fields, where, remark)
     if isinstance(known.get("oauth"), dict):
-        known["oauth"] = _known(known["oauth"], OAuth, f"{where}.oauth", remark)
+        known["oauth"] = _known(known["oauth"], OAuthFields, f"{where}.oauth", remark)
     try:
         found = Element(where, msgspec.convert(known, Fields, strict=strict))
     except msgspec.ValidationError as error:
@@ -184,7 +184,7 @@ def _unsendable(told: Fields) -> Iterator[tuple[str, str]]:
         yield "headers", "has a name that no header can have; use letters, digits and -"
 
 
-def _oauth_contradictions(told: OAuth) -> Iterator[tuple[str, str]]:
+def _oauth_contradictions(told: OAuthFields) -> Iterator[tuple[str, str]]:
     if not told.token_url:
         yield "oauth.tokenUrl", "is missing; write where tokens are issued, such as https://HOST/token"
     elif not re.match(r"https?://[^/]", told.token_url):

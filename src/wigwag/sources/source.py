@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from wigwag.errors import UsageError
-from wigwag.sources.fields import Element, Fields, OAuth, read_elements
+from wigwag.sources.fields import Element, Fields, OAuthFields, read_elements
 from wigwag.sources.kinds import kind_named, kind_of, uri_kind
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _SECRET = ("address", "auth_header", "headers", "oauth")
 log = logging.getLogger("wigwag.agent")
 
 
-class Settings(Struct, frozen=True):
+class SourceSettings(Struct, frozen=True):
     """How to get at a source. Each kind reads what it has a use for."""
 
     address: str = ""
@@ -41,7 +41,7 @@ class Settings(Struct, frozen=True):
     seed: str = ""
     """Says at which moments of the interval."""
     timeout: float = 0.0
-    oauth: OAuth | None = None
+    oauth: OAuthFields | None = None
     tls: bool = False
     cert_path: str = ""
     provider_id: str = ""
@@ -73,7 +73,7 @@ class Source(Struct, frozen=True, cache_hash=True):
     provider: str
     position: int = 0
     """Its priority: a later source wins. Also keeps two sources of the same name apart."""
-    settings: Settings = Settings()
+    settings: SourceSettings = SourceSettings()
     required: bool = True
     """Whether the agent is ready only when this source has answered."""
 
@@ -100,7 +100,7 @@ def read_source(uri: str, others: Iterable[SourceKind] | None = None) -> Source:
     return Source(found.name, found.provider, settings=_plain_settings(found))
 
 
-def _from_uri(uri: str) -> tuple[UriAddress, Settings, bool]:
+def _from_uri(uri: str) -> tuple[UriAddress, SourceSettings, bool]:
     try:
         found = uri_kind(uri).place(uri)
     except UsageError as error:
@@ -108,13 +108,13 @@ def _from_uri(uri: str) -> tuple[UriAddress, Settings, bool]:
     return found, _plain_settings(found), True
 
 
-def _plain_settings(found: UriAddress) -> Settings:
-    return Settings(
+def _plain_settings(found: UriAddress) -> SourceSettings:
+    return SourceSettings(
         address=found.address, auth_header=found.auth_header, tls=found.tls, on_delete=_policy(found.on_delete)
     )
 
 
-def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[UriAddress, Settings, bool]:
+def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[UriAddress, SourceSettings, bool]:
     told, member = element.fields, ".provider"
     try:
         kind = kind_named(told.provider)
@@ -126,8 +126,8 @@ def _from_element(element: Element, remark: Callable[[str], object]) -> tuple[Ur
     return found, _settings(told, found), not told.optional and told.required is not False
 
 
-def _settings(told: Fields, found: UriAddress) -> Settings:
-    return Settings(
+def _settings(told: Fields, found: UriAddress) -> SourceSettings:
+    return SourceSettings(
         address=found.address,
         auth_header=told.auth_header or found.auth_header,
         headers=tuple(told.headers.items()),

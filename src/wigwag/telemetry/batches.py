@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased
 
-from wigwag.courier import Courier
+from wigwag.background import BackgroundWorker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.resources import Resource
 
     from wigwag.telemetry.deliver import Delivery
-    from wigwag.telemetry.settings import Settings
+    from wigwag.telemetry.settings import TelemetrySettings
 
 
 class Spans(SpanExporter):
@@ -43,7 +43,7 @@ class Spans(SpanExporter):
 class Batches:
     """A provider of tracers whose spans are delivered."""
 
-    def __init__(self, settings: Settings, resource: Resource, delivery: Delivery) -> None:
+    def __init__(self, settings: TelemetrySettings, resource: Resource, delivery: Delivery) -> None:
         self._delivery, batching = delivery, settings.batching
         self.provider = TracerProvider(sampler(settings.sampler, settings.ratio), resource, shutdown_on_exit=False)
         self.provider.add_span_processor(
@@ -52,13 +52,13 @@ class Batches:
 
     async def finish(self, seconds: float) -> None:
         """Deliver what waits, for as long as this, and give up."""
-        courier = Courier("wigwag-spans")
+        worker = BackgroundWorker("wigwag-spans")
         try:
             with suppress(TimeoutError, RuntimeError):  # it takes too long, or there can be no more threads
                 async with asyncio.timeout(seconds):
-                    await courier.send(self.provider.shutdown)
+                    await worker.send(self.provider.shutdown)
         finally:
-            courier.dismiss()
+            worker.dismiss()
             self._delivery.close()
 
 

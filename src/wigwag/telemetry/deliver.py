@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.observe import Counter
-    from wigwag.telemetry.settings import Target
+    from wigwag.telemetry.settings import OtlpTarget
 
 log = logging.getLogger("wigwag.telemetry")
 LONGEST_REASON = 300
@@ -41,8 +41,8 @@ class Delivery:
     def __init__(
         self,
         signal: str,
-        target: Target,
-        make: Callable[[Target, Files], Exporter],
+        target: OtlpTarget,
+        make: Callable[[OtlpTarget, Files], Exporter],
         counter: Counter,
         now: Callable[[], float],
         reload_seconds: float,
@@ -58,7 +58,7 @@ class Delivery:
     def deliver(self, batch: Any) -> bool:
         """Send a batch; tell whether it arrived."""
         self._reload()
-        with Overheard() as overheard:
+        with SdkLogCapture() as overheard:
             arrived = self._export(batch)
         self._counter.add((self._signal, "ok" if arrived else "failed"))
         if arrived == self._failing:
@@ -106,7 +106,7 @@ class Delivery:
 def hush() -> None:
     """Keep what the SDK says from the log, where it would repeat itself, for good: its threads outlive the last push.
 
-    Its exporters keep to themselves what they have just said, of another signal, too; `Overheard` has to hear it all.
+    Its exporters keep to themselves what they have just said, of another signal, too; `SdkLogCapture` must see it all.
     """
     _SDK.propagate = False
     if not _SDK.handlers:
@@ -116,7 +116,7 @@ def hush() -> None:
             logging.getLogger(name).filters.clear()
 
 
-class Overheard(logging.Handler):
+class SdkLogCapture(logging.Handler):
     """What the SDK says while it exports: its exporters return no reason, they only log it."""
 
     def __init__(self) -> None:

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from wigwag.telemetry.files import Files
-    from wigwag.telemetry.settings import Target
+    from wigwag.telemetry.settings import OtlpTarget
 
 MOST_POINTS = 4000
 """Points in one message: a collector takes 4 MiB of gRPC by default."""
 
 
-def metric_exporter(target: Target, files: Files) -> MetricExporter:
+def metric_exporter(target: OtlpTarget, files: Files) -> MetricExporter:
     """Return what sends metrics."""
     if target.protocol == "grpc":
         return GrpcMetrics(**_grpc(target, files), max_export_batch_size=MOST_POINTS)
     return HttpMetrics(**_http(target), max_export_batch_size=MOST_POINTS)
 
 
-def span_exporter(target: Target, files: Files) -> SpanExporter:
+def span_exporter(target: OtlpTarget, files: Files) -> SpanExporter:
     """Return what sends spans."""
     return GrpcSpans(**_grpc(target, files)) if target.protocol == "grpc" else HttpSpans(**_http(target))
 
 
-def _grpc(target: Target, files: Files) -> dict[str, Any]:
+def _grpc(target: OtlpTarget, files: Files) -> dict[str, Any]:
     credentials = None
     if target.secure:
         credentials = ssl_channel_credentials(files.authority or None, files.key or None, files.certificate or None)
@@ -51,7 +51,7 @@ def _grpc(target: Target, files: Files) -> dict[str, Any]:
     }
 
 
-def _http(target: Target) -> dict[str, Any]:
+def _http(target: OtlpTarget) -> dict[str, Any]:
     return {
         "endpoint": target.endpoint,
         "certificate_file": target.authority or None,
@@ -64,7 +64,7 @@ def _http(target: Target) -> dict[str, Any]:
     }
 
 
-def _session(target: Target) -> Session | None:
+def _session(target: OtlpTarget) -> Session | None:
     """Return a session that believes the authority we name: by default REQUESTS_CA_BUNDLE would win over it."""
     if not target.authority:
         return None

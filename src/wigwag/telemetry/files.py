@@ -15,7 +15,7 @@ from msgspec import Struct
 from wigwag.errors import StartError
 
 if TYPE_CHECKING:
-    from wigwag.telemetry.settings import Target
+    from wigwag.telemetry.settings import OtlpTarget
 
 LARGEST = 1 << 20
 _SEE = "see --otel-ca-path, --otel-cert-path and --otel-key-path, or their OTEL_EXPORTER_OTLP_* variables"
@@ -29,7 +29,7 @@ class Files(Struct, frozen=True):
     key: bytes = b""
 
 
-def read_files(target: Target) -> Files:
+def read_files(target: OtlpTarget) -> Files:
     """Return what is in the files now, if it can be used; otherwise raise `StartError`."""
     files = Files(_read(target.authority), _read(target.certificate), _read(target.key))
     _try(target, files)
@@ -49,7 +49,7 @@ def _read(path: str) -> bytes:
     return found
 
 
-def _try(target: Target, files: Files) -> None:
+def _try(target: OtlpTarget, files: Files) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     path = target.authority
     try:

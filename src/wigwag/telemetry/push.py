@@ -1,4 +1,4 @@
-"""Metrics on a timer: read in the loop, where they are counted, and delivered by a courier.
+"""Metrics on a timer: read in the loop, where they are counted, and delivered by a background thread.
 
 One delivery is under way at a time. While it lasts nothing is read, so that a slow collector gets fewer readings and
 nothing piles up: each reading is the whole sum since the start, and the next one makes up for those that are missing.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from opentelemetry.sdk.resources import Resource
 
-    from wigwag.courier import Courier
+    from wigwag.background import BackgroundWorker
     from wigwag.observe import Registry
     from wigwag.pipeline.clock import Clock
     from wigwag.telemetry.deliver import Delivery
@@ -34,11 +34,11 @@ class Push:
         registry: Registry,
         resource: Resource,
         delivery: Delivery,
-        courier: Courier,
+        worker: BackgroundWorker,
         interval: float,
         time_ns: Callable[[], int],
     ) -> None:
-        self._registry, self._resource, self._delivery, self._courier = registry, resource, delivery, courier
+        self._registry, self._resource, self._delivery, self._worker = registry, resource, delivery, worker
         self._interval, self._time_ns, self._start = interval, time_ns, time_ns()
 
     async def run(self, clock: Clock) -> None:
@@ -53,7 +53,7 @@ class Push:
         """Push how things stand; tell whether it arrived."""
         readings, now = self._registry.read(), self._time_ns()
         try:
-            return await self._courier.send(
+            return await self._worker.send(
                 lambda: self._delivery.deliver(converted(readings, self._resource, self._start, now))
             )
         except RuntimeError as error:  # there can be no more threads, at present
@@ -68,5 +68,5 @@ class Push:
         except TimeoutError:
             pass
         finally:
-            self._courier.dismiss()
+            self._worker.dismiss()
             self._delivery.close()

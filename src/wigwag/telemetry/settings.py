@@ -36,7 +36,7 @@ _PROTOCOLS = ("grpc", "http/protobuf")
 _MOST_SPANS = 1 << 16
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class TelemetryOptions(Struct, frozen=True, kw_only=True):
     """flagd's options about telemetry."""
 
     metrics_exporter: str = ""
@@ -47,7 +47,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     reload_seconds: float = 3600.0
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class OtlpTarget(Struct, frozen=True, kw_only=True):
     """Where one signal goes, and how."""
 
     protocol: str
@@ -82,11 +82,11 @@ class Batching(Struct, frozen=True):
     seconds: float = 5.0
 
 
-class Settings(Struct, frozen=True, kw_only=True):
+class TelemetrySettings(Struct, frozen=True, kw_only=True):
     """All of it. A signal without a target is not pushed."""
 
-    traces: Target | None = None
-    metrics: Target | None = None
+    traces: OtlpTarget | None = None
+    metrics: OtlpTarget | None = None
     resource: dict[str, str] = {}
     sampler: str = "always_on"
     ratio: float = 1.0
@@ -97,15 +97,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Somebody asked on the command line, so that it is an error if it cannot be."""
 
 
-def decide(asked: Asked, variables: Mapping[str, str]) -> Settings:
+def decide(asked: TelemetryOptions, variables: Mapping[str, str]) -> TelemetrySettings:
     """Return the settings; what cannot be meant is a `UsageError`."""
     environment = Environment(variables)
     _check(asked)
     if environment.truth("OTEL_SDK_DISABLED"):
-        return Settings()
+        return TelemetrySettings()
     traces = _target("traces", asked, environment) if _traces_wanted(asked, environment) else None
     metrics = _target("metrics", asked, environment) if _metrics_wanted(asked, environment) else None
-    return Settings(
+    return TelemetrySettings(
         traces=traces,
         metrics=metrics,
         resource=dict(environment.pairs("OTEL_RESOURCE_ATTRIBUTES")) | _named(environment),
@@ -118,7 +118,7 @@ def decide(asked: Asked, variables: Mapping[str, str]) -> Settings:
     )
 
 
-def _check(asked: Asked) -> None:
+def _check(asked: TelemetryOptions) -> None:
     if asked.metrics_exporter not in ("", "otel"):
         raise UsageError(f"--metrics-exporter: {asked.metrics_exporter!r} is unknown; say otel, or leave it out")
     if bool(asked.certificate) != bool(asked.key):
@@ -127,12 +127,12 @@ def _check(asked: Asked) -> None:
         raise UsageError("--otel-reload-interval must be more than nothing, such as 1h")
 
 
-def _traces_wanted(asked: Asked, environment: Environment) -> bool:
+def _traces_wanted(asked: TelemetryOptions, environment: Environment) -> bool:
     named = asked.collector or environment.text(f"{OTLP}_TRACES_ENDPOINT", f"{OTLP}_ENDPOINT")
     return environment.choice(("OTEL_TRACES_EXPORTER",), ("otlp", "none"), "otlp" if named else "none") == "otlp"
 
 
-def _metrics_wanted(asked: Asked, environment: Environment) -> bool:
+def _metrics_wanted(asked: TelemetryOptions, environment: Environment) -> bool:
     default = "otlp" if asked.metrics_exporter else "prometheus"
     wanted = environment.choice(("OTEL_METRICS_EXPORTER",), ("otlp", "prometheus", "none"), default) == "otlp"
     named = asked.collector or environment.text("OTEL_METRICS_EXPORTER", f"{OTLP}_METRICS_ENDPOINT", f"{OTLP}_ENDPOINT")
@@ -152,7 +152,7 @@ def _batching(environment: Environment) -> Batching:
     return Batching(queue, batch, environment.seconds(("OTEL_BSP_SCHEDULE_DELAY",), 5.0))
 
 
-def _target(signal: Signal, asked: Asked, environment: Environment) -> Target:
+def _target(signal: Signal, asked: TelemetryOptions, environment: Environment) -> OtlpTarget:
     def both(name: str) -> tuple[str, str]:
         return f"{OTLP}_{signal.upper()}_{name}", f"{OTLP}_{name}"
 
@@ -165,7 +165,7 @@ def _target(signal: Signal, asked: Asked, environment: Environment) -> Target:
         place = shown(endpoint)
         raise UsageError(f"{place} is not encrypted, so that the --otel-*-path files are of no use; write https://")
     compressions = ("none", "gzip") if protocol == "grpc" else ("none", "gzip", "deflate")
-    return Target(
+    return OtlpTarget(
         protocol=protocol,
         endpoint=endpoints.address(endpoint)
         if protocol == "grpc"
@@ -178,7 +178,7 @@ def _target(signal: Signal, asked: Asked, environment: Environment) -> Target:
     )
 
 
-def _files(asked: Asked, environment: Environment, both: Callable[[str], tuple[str, str]]) -> dict[str, str]:
+def _files(asked: TelemetryOptions, environment: Environment, both: Callable[[str], tuple[str, str]]) -> dict[str, str]:
     found = {
         "authority": asked.authority or environment.text(*both("CERTIFICATE")),
         "certificate": asked.certificate or environment.text(*both("CLIENT_CERTIFICATE")),

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from wigwag.wire.http import Handler, Request
     from wigwag.wire.rpc import Call, Method, Methods, Unary
 
-    class Named(Protocol):
+    class SpanSource(Protocol):
         """A source."""
 
         @property
         def name(self) -> str: ...
 
 
-S = TypeVar("S", bound="Named")
+S = TypeVar("S", bound="SpanSource")
 V = TypeVar("V")
 T = TypeVar("T")
 PROVIDER = "flagd"
@@ -51,7 +51,7 @@ _TRACERS = {
 }
 
 
-class Noted:
+class SpanEvaluations:
     """What was evaluated while a span was open: how many flags, and which one last."""
 
     __slots__ = ("count", "found", "key")
@@ -84,7 +84,7 @@ class Tracing:
     def __init__(self, provider: TracerProvider, recorder: Recorder) -> None:
         self._tracer = provider.get_tracer
         self._recorder = recorder
-        self._noted = Noted()
+        self._noted = SpanEvaluations()
 
     def evaluated(self, key: str, found: Resolution) -> None:
         """Pass it on, and note it for the span that is open."""
@@ -114,7 +114,7 @@ class Tracing:
 
     def _unary(self, unary: Unary, start: Callable[[Mapping[bytes, bytes]], Span], *, bulk: bool) -> Unary:
         def handle(call: Call) -> bytes | Awaitable[bytes]:
-            noted, span = Noted(), start(call.fields)
+            noted, span = SpanEvaluations(), start(call.fields)
             self._noted = noted
             try:
                 result = unary(call)
@@ -138,7 +138,7 @@ class Tracing:
             if request.method != b"POST" or not request.path.startswith(BULK):
                 return handler(request)
             bulk = request.path[len(BULK) :] in (b"", b"/")
-            noted, span = Noted(), (many if bulk else single)(request.fields)
+            noted, span = SpanEvaluations(), (many if bulk else single)(request.fields)
             self._noted = noted
             try:
                 answer: Any = handler(request)
@@ -176,7 +176,7 @@ def _starter(tracer: Tracer, name: str, attributes: Mapping[str, str]) -> Callab
     return lambda fields: start(name, parent(fields), kind, attributes)
 
 
-async def _awaited(result: Awaitable[V], span: Span, noted: Noted, bulk: bool) -> V:
+async def _awaited(result: Awaitable[V], span: Span, noted: SpanEvaluations, bulk: bool) -> V:
     try:
         found = await result
     except BaseException as error:
@@ -186,7 +186,7 @@ async def _awaited(result: Awaitable[V], span: Span, noted: Noted, bulk: bool) -
     return found
 
 
-def _end(span: Span, noted: Noted, bulk: bool, fault: str = "") -> None:
+def _end(span: Span, noted: SpanEvaluations, bulk: bool, fault: str = "") -> None:
     if span.is_recording():
         span.set_attributes(noted.attributes(bulk=bulk))
         if fault:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from wigwag.serve.management.metrics import Recorder
     from wigwag.telemetry.batches import Batches
     from wigwag.telemetry.push import Push
-    from wigwag.telemetry.settings import Settings
-    from wigwag.telemetry.spans import Named, Tracing
+    from wigwag.telemetry.settings import TelemetrySettings
+    from wigwag.telemetry.spans import SpanSource, Tracing
     from wigwag.wire.http import Handler
     from wigwag.wire.rpc import Methods
 
-    S = TypeVar("S", bound=Named)
+    S = TypeVar("S", bound=SpanSource)
 V = TypeVar("V")
 T = TypeVar("T")
 log = logging.getLogger("wigwag.telemetry")
@@ -64,7 +64,7 @@ class Telemetry:
         await asyncio.gather(*parts)
 
 
-def start(settings: Settings, registry: Registry, recorder: Recorder) -> Telemetry:
+def start(settings: TelemetrySettings, registry: Registry, recorder: Recorder) -> Telemetry:
     """Start what the settings ask for."""
     telemetry = Telemetry(recorder)
     if equipped(settings):
@@ -72,7 +72,7 @@ def start(settings: Settings, registry: Registry, recorder: Recorder) -> Telemet
     return telemetry
 
 
-def equipped(settings: Settings, remark: Callable[[str], object] = log.warning) -> bool:
+def equipped(settings: TelemetrySettings, remark: Callable[[str], object] = log.warning) -> bool:
     """Tell whether there is something to push, and the packages for it."""
     if settings.traces is None and settings.metrics is None:
         return False
@@ -88,8 +88,8 @@ def equipped(settings: Settings, remark: Callable[[str], object] = log.warning) 
     return True
 
 
-def _open(telemetry: Telemetry, settings: Settings, registry: Registry) -> None:
-    from wigwag.courier import Courier
+def _open(telemetry: Telemetry, settings: TelemetrySettings, registry: Registry) -> None:
+    from wigwag.background import BackgroundWorker
     from wigwag.telemetry.batches import Batches
     from wigwag.telemetry.deliver import Delivery, hush
     from wigwag.telemetry.exporters import metric_exporter, span_exporter
@@ -102,8 +102,8 @@ def _open(telemetry: Telemetry, settings: Settings, registry: Registry) -> None:
     told, now, reload = resource(settings.resource), time.monotonic, settings.reload_seconds
     if settings.metrics is not None:
         delivery = Delivery("metrics", settings.metrics, metric_exporter, pushes, now, reload)
-        courier = Courier("wigwag-metrics")
-        telemetry.push = Push(registry, told, delivery, courier, settings.interval, time.time_ns)
+        worker = BackgroundWorker("wigwag-metrics")
+        telemetry.push = Push(registry, told, delivery, worker, settings.interval, time.time_ns)
     if settings.traces is not None:
         delivery = Delivery("traces", settings.traces, span_exporter, pushes, now, reload)
         telemetry.batches = Batches(settings, told, delivery)

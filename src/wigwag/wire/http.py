@@ -17,7 +17,7 @@ from msgspec import Struct
 
 if TYPE_CHECKING:
     from wigwag.wire.rpc import RpcError
-    from wigwag.wire.rpcs.incoming import Incoming
+    from wigwag.wire.rpcs.incoming import RequestBody
     from wigwag.wire.server.board import Frame, Posted
     from wigwag.wire.server.identity import Identity
 
@@ -39,7 +39,7 @@ class Request(Struct, eq=False):
     peer: Peer | None = None
     known: Mapping[bytes, bytes] | None = None
     """The first value of each header, if whoever remembers the head has worked that out already."""
-    incoming: Incoming | None = None
+    incoming: RequestBody | None = None
     """The body, where it is still arriving; `body` is then empty."""
 
     @property

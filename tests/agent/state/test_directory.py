@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.agent.state.writer import generation, intercepted
-from wigwag.agent.state.directory import CURRENT, PREVIOUS, Loaded, StateDir
-from wigwag.agent.state.file import Entry, encode
+from wigwag.agent.state.directory import CURRENT, PREVIOUS, LoadedState, StateDir
+from wigwag.agent.state.file import StateEntry, encode
 from wigwag.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-SMALL = (Entry("k", "n", b'{"flags":[]}', 1.0),)
-OTHER = (Entry("k", "n", b'{"flags":[{}]}', 2.0),)
+SMALL = (StateEntry("k", "n", b'{"flags":[]}', 1.0),)
+OTHER = (StateEntry("k", "n", b'{"flags":[{}]}', 2.0),)
 
 
 @pytest.fixture
@@ -38,12 +38,12 @@ def names(folder: Path) -> list[str]:
 
 
 def test_what_is_saved_is_loaded_by_the_next_process(store: StateDir, folder: Path) -> None:
-    assert store.load() == Loaded()
+    assert store.load() == LoadedState()
     assert store.save(generation(1)) == (folder / CURRENT).stat().st_size
     store.save(generation(2))
     store.close()
     again = StateDir.open(str(folder))
-    assert again.load() == Loaded(generation(2))
+    assert again.load() == LoadedState(generation(2))
     assert names(folder) == [PREVIOUS, CURRENT]
     again.close()
 
@@ -57,7 +57,7 @@ def test_nobody_else_may_read_it(store: StateDir, folder: Path) -> None:
 def test_no_sources_are_something_to_save(store: StateDir) -> None:
     store.save(generation(1))
     store.save(())
-    assert store.load() == Loaded()
+    assert store.load() == LoadedState()
 
 
 def test_a_damaged_file_is_set_aside_and_the_generation_before_is_used(store: StateDir, folder: Path) -> None:
@@ -72,9 +72,9 @@ def test_a_damaged_file_is_set_aside_and_the_generation_before_is_used(store: St
         f"{folder / CURRENT}: not used: the file is damaged: its checksum is not that of its content",
     )
     assert (folder / "state-v1.0.corrupt").read_bytes() == damaged
-    assert store.load() == Loaded(generation(1))
+    assert store.load() == LoadedState(generation(1))
     store.save(generation(3))
-    assert store.load() == Loaded(generation(3))
+    assert store.load() == LoadedState(generation(3))
     assert names(folder) == ["state-v1.0.corrupt", PREVIOUS, CURRENT]
 
 
@@ -105,7 +105,7 @@ def test_what_was_left_of_an_unfinished_write_goes_away(store: StateDir, folder:
     (folder / "state-v1.new").write_bytes(b"unfinished")
     again = StateDir.open(folder)
     assert names(folder) == []
-    assert again.load() == Loaded()
+    assert again.load() == LoadedState()
     again.close()
 
 
@@ -125,7 +125,7 @@ def test_another_version_under_our_name_is_never_lost(
 ) -> None:
     kept = []
     for number in range(6):
-        whole = encode([Entry("k", "n", b"%d" % number, 1.0)])
+        whole = encode([StateEntry("k", "n", b"%d" % number, 1.0)])
         newer = whole[:8] + struct.pack(">I", 7) + whole[12:]
         (folder / CURRENT).write_bytes(encode(SMALL))
         (folder / name).write_bytes(newer)
@@ -134,7 +134,7 @@ def test_another_version_under_our_name_is_never_lost(
             store.load()
         for later in range(3):
             store.save(generation(later))
-        assert store.load() == Loaded(generation(2))
+        assert store.load() == LoadedState(generation(2))
     found = [path.read_bytes() for path in folder.iterdir() if path.name.endswith(".version-7")]
     assert sorted(found) == sorted(kept)
 
@@ -153,7 +153,7 @@ def test_a_second_agent_reads_and_does_not_write_until_the_first_is_gone(store: 
     assert second.load().entries == generation(3)
     store.close()
     second.save(generation(4))
-    assert second.load() == Loaded(generation(4))
+    assert second.load() == LoadedState(generation(4))
     second.close()
 
 
@@ -170,15 +170,15 @@ def test_what_is_too_large_is_neither_written_nor_read(tmp_path: Path) -> None:
     store = StateDir.open(tmp_path, most=10_000)
     store.save(SMALL)
     with pytest.raises(StateError, match="more than the 10000 that are kept"):
-        store.save([Entry("k", "n", b"x" * 10_000, 1.0)])
-    assert store.load() == Loaded(SMALL)
+        store.save([StateEntry("k", "n", b"x" * 10_000, 1.0)])
+    assert store.load() == LoadedState(SMALL)
     with (tmp_path / CURRENT).open("r+b") as file:
         file.truncate(1 << 40)
     loaded = store.load()
     assert loaded.entries == ()
     assert "larger than the limit of 10000 bytes" in loaded.problems[0]
     store.save(OTHER)
-    assert store.load() == Loaded(OTHER)
+    assert store.load() == LoadedState(OTHER)
     store.close()
 
 
@@ -197,7 +197,7 @@ def test_no_link_leads_out_of_the_directory(
     (folder / CURRENT).write_bytes(b"damaged")
     store.load()
     store.save(generation(4))
-    assert store.load() == Loaded(generation(4))
+    assert store.load() == LoadedState(generation(4))
     assert outside.read_bytes() == encode(OTHER)
     assert not (folder / CURRENT).is_symlink()
 
@@ -220,7 +220,7 @@ def test_a_link_that_somebody_puts_there_in_the_last_moment_is_not_followed(
         store.save(SMALL)
     assert outside.read_text() == "mine"
     store.save(SMALL)
-    assert store.load() == Loaded(SMALL)
+    assert store.load() == LoadedState(SMALL)
 
 
 def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_what_is_no_file_is_set_aside(store: StateDir, folder: Path, name: str, 
         assert "not used" in store.load().problems[0]
     store.save(generation(2))
     store.save(generation(3))
-    assert store.load() == Loaded(generation(3))
+    assert store.load() == LoadedState(generation(3))
     assert (folder / PREVIOUS).is_file()
 
 

@@ -20,10 +20,10 @@ from wigwag.errors import StateError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.agent.state.file import Entry
+    from wigwag.agent.state.file import StateEntry
 
 
-def left(folder: Path) -> tuple[Entry, ...]:
+def left(folder: Path) -> tuple[StateEntry, ...]:
     """What an agent would start with."""
     store = StateDir.open(folder)
     loaded = store.load()

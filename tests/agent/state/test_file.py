@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.agent.state.file import HEAD_BYTES, MOST_ENTRIES, Entry, _head, decode, encode
+from wigwag.agent.state.file import HEAD_BYTES, MOST_ENTRIES, StateEntry, _head, decode, encode
 from wigwag.errors import StateError, WigwagError
 
-SMALL = encode([Entry("k", "flags.json", b'{"flags":[]}', 12.5), Entry("l", "other", b"{}", 13.0)])
+SMALL = encode([StateEntry("k", "flags.json", b'{"flags":[]}', 12.5), StateEntry("l", "other", b"{}", 13.0)])
 entries = st.lists(
-    st.builds(Entry, st.text(max_size=5), st.text(max_size=5), st.binary(max_size=20), st.floats(0, 1e10)),
+    st.builds(StateEntry, st.text(max_size=5), st.text(max_size=5), st.binary(max_size=20), st.floats(0, 1e10)),
     max_size=5,
     unique_by=lambda entry: entry.key,
 )
 
 
 @given(entries)
-def test_what_was_written_is_read_and_the_order_does_not_matter(written: list[Entry]) -> None:
+def test_what_was_written_is_read_and_the_order_does_not_matter(written: list[StateEntry]) -> None:
     assert decode(encode(written)) == tuple(sorted(written, key=lambda entry: entry.key))
     assert encode(written) == encode(reversed(written))
 
@@ -81,16 +81,16 @@ def test_another_version_is_told_apart_whatever_follows(version: int) -> None:
 
 
 def test_what_is_beyond_the_limits_is_not_written() -> None:
-    one = Entry("k", "n", b"x" * 1000, 0.0)
+    one = StateEntry("k", "n", b"x" * 1000, 0.0)
     assert len(encode([one], most=1200)) <= 1200
     for most in (900, 1000 + HEAD_BYTES):
         with pytest.raises(StateError, match=f"more than the {most} that are kept"):
             encode([one], most)
     with pytest.raises(StateError, match="4097 sources"):
-        encode(Entry(str(number), "n", b"", 0.0) for number in range(MOST_ENTRIES + 1))
+        encode(StateEntry(str(number), "n", b"", 0.0) for number in range(MOST_ENTRIES + 1))
 
 
-@pytest.mark.parametrize("bad", [[Entry("k", "n", b"", 0.0)] * 2, [Entry("k", "n", b"", float("nan"))]])
-def test_what_makes_no_sense_is_not_written(bad: list[Entry]) -> None:
+@pytest.mark.parametrize("bad", [[StateEntry("k", "n", b"", 0.0)] * 2, [StateEntry("k", "n", b"", float("nan"))]])
+def test_what_makes_no_sense_is_not_written(bad: list[StateEntry]) -> None:
     with pytest.raises(StateError, match=r"same key|no time"):
         encode(bad)

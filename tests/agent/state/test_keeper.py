@@ -13,9 +13,9 @@ import pytest
 
 import wigwag
 from tests.pipeline.fakes import FakeClock, run, settle
-from wigwag.agent.state.directory import Loaded, StateDir
-from wigwag.agent.state.file import Entry
-from wigwag.agent.state.keeper import Held, Keeper, KeeperStatus, SaveTiming
+from wigwag.agent.state.directory import LoadedState, StateDir
+from wigwag.agent.state.file import StateEntry
+from wigwag.agent.state.keeper import Keeper, KeeperStatus, KeptFlags, SaveTiming
 from wigwag.errors import StateError
 
 if TYPE_CHECKING:
@@ -33,9 +33,9 @@ def flags(value: Any = 1, source: str = "s", **options: Any) -> wigwag.FlagSet:
 class Memory:
     """A store that remembers what was saved and when, and can be made to fail or to take its time."""
 
-    def __init__(self, clock: FakeClock, entries: tuple[Entry, ...] = (), problems: tuple[str, ...] = ()) -> None:
-        self._clock, self._loaded = clock, Loaded(entries, problems)
-        self.saves: list[dict[str, Entry]] = []
+    def __init__(self, clock: FakeClock, entries: tuple[StateEntry, ...] = (), problems: tuple[str, ...] = ()) -> None:
+        self._clock, self._loaded = clock, LoadedState(entries, problems)
+        self.saves: list[dict[str, StateEntry]] = []
         self.times: list[float] = []
         self.error = ""
         self.raises: Exception | None = None
@@ -43,10 +43,10 @@ class Memory:
         self.gate.set()
         self.inside = self.most_inside = 0
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedState:
         return self._loaded
 
-    def save(self, entries: Iterable[Entry]) -> int:
+    def save(self, entries: Iterable[StateEntry]) -> int:
         self.inside += 1
         self.most_inside = max(self.inside, self.most_inside)
         self.times.append(self._clock.now())
@@ -65,7 +65,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 class Case:
-    def __init__(self, *entries: Entry, **options: Any) -> None:
+    def __init__(self, *entries: StateEntry, **options: Any) -> None:
         self.clock = FakeClock()
         self.memory = Memory(self.clock, entries)
         self.keeper = Keeper(self.memory, self.clock, lambda: WALL, **options)
@@ -94,7 +94,7 @@ def test_flags_are_written_at_once_and_then_once_a_second_the_newest_of_them() -
     async def main() -> None:
         async with case.running():
             for number in range(33):
-                case.keeper.note({"k": Held(flags(number), float(number))})
+                case.keeper.note({"k": KeptFlags(flags(number), float(number))})
                 await case.idle()
                 await case.advance(0.125)
             await case.advance(10)
@@ -108,7 +108,7 @@ def test_flags_are_written_at_once_and_then_once_a_second_the_newest_of_them() -
 
 
 def test_nothing_is_written_unless_something_is_noted() -> None:
-    case = Case(Entry("k", "s", b"", 1.0))
+    case = Case(StateEntry("k", "s", b"", 1.0))
 
     async def main() -> None:
         case.keeper.restore({"k"})
@@ -124,17 +124,17 @@ def test_nothing_is_written_unless_something_is_noted() -> None:
 
 
 def test_a_source_that_answers_replaces_its_own_flags_only() -> None:
-    dead, gone = Entry("dead", "d", b"{}", 1.0), Entry("gone", "g", b"{}", 2.0)
-    case = Case(Entry("live", "s", b"{}", 3.0), dead, gone)
+    dead, gone = StateEntry("dead", "d", b"{}", 1.0), StateEntry("gone", "g", b"{}", 2.0)
+    case = Case(StateEntry("live", "s", b"{}", 3.0), dead, gone)
 
     async def main() -> None:
         found = case.keeper.restore({"live", "dead", "new"})
         assert [entry.key for entry in found.entries] == ["live", "dead"]
         async with case.running():
-            case.keeper.note({"live": Held(flags("live"), 10.0)})
+            case.keeper.note({"live": KeptFlags(flags("live"), 10.0)})
             await case.idle()
             await case.advance(1)
-            case.keeper.note({"new": Held(flags("new"), 11.0)})
+            case.keeper.note({"new": KeptFlags(flags("new"), 11.0)})
             await case.idle()
         assert [sorted(save) for save in case.memory.saves] == [["dead", "live"], ["dead", "live", "new"]]
         assert case.memory.saves[-1]["dead"] == dead
@@ -150,7 +150,7 @@ def test_that_flags_still_hold_is_written_every_minute_and_only_if_they_do() -> 
         same = flags()
         async with case.running():
             for second in range(150):
-                case.keeper.note({"k": Held(same, 100.0 + second)})
+                case.keeper.note({"k": KeptFlags(same, 100.0 + second)})
                 await case.advance(1)
             await case.advance(1000)
         assert [entry["k"].saved for entry in case.memory.saves] == [100, 159, 219, 249]
@@ -166,7 +166,7 @@ def test_that_two_clocks_do_not_quite_agree_is_no_news() -> None:
         same = flags()
         async with case.running():
             for turn in range(20):
-                case.keeper.note({"k": Held(same, 100.0 + turn / 1e3)})
+                case.keeper.note({"k": KeptFlags(same, 100.0 + turn / 1e3)})
                 await case.advance(20)
         await case.keeper.close()
         assert len(case.memory.saves) == 1
@@ -180,10 +180,10 @@ def test_one_write_at_a_time_and_what_comes_meanwhile_is_written_after_it() -> N
     async def main() -> None:
         case.memory.gate.clear()
         async with case.running():
-            case.keeper.note({"k": Held(flags(0), 0.0)})
+            case.keeper.note({"k": KeptFlags(flags(0), 0.0)})
             await until(lambda: case.memory.inside == 1)
             for number in range(1, 6):
-                case.keeper.note({"k": Held(flags(number), float(number))})
+                case.keeper.note({"k": KeptFlags(flags(number), float(number))})
                 await case.clock.advance(2)
             assert (len(case.memory.times), case.keeper.status().saves) == (1, 0)
             case.memory.gate.set()
@@ -200,9 +200,9 @@ def test_the_last_word_is_written_at_the_end() -> None:
     async def main() -> None:
         same = flags(1)
         async with case.running():
-            case.keeper.note({"k": Held(same, 1.0)})
+            case.keeper.note({"k": KeptFlags(same, 1.0)})
             await case.idle()
-            case.keeper.note({"k": Held(flags(2), 2.0)})
+            case.keeper.note({"k": KeptFlags(flags(2), 2.0)})
         await case.keeper.close()
         assert [entry["k"].saved for entry in case.memory.saves] == [1, 2]
         await case.keeper.close()
@@ -217,9 +217,9 @@ def test_a_write_under_way_at_the_end_is_waited_for_and_followed_by_the_last() -
     async def main() -> None:
         case.memory.gate.clear()
         async with case.running():
-            case.keeper.note({"k": Held(flags(1), 1.0)})
+            case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
             await until(lambda: case.memory.inside == 1)
-            case.keeper.note({"k": Held(flags(2), 2.0)})
+            case.keeper.note({"k": KeptFlags(flags(2), 2.0)})
         async with asyncio.TaskGroup() as group:
             closing = group.create_task(case.keeper.close())
             await settle()
@@ -240,9 +240,9 @@ def test_a_disk_that_hangs_holds_up_the_end_only_so_long(cancelled: bool, caplog
         try:
             async with asyncio.TaskGroup() as group:
                 running = group.create_task(case.keeper.run())
-                case.keeper.note({"k": Held(flags(1), 1.0)})
+                case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
                 await until(lambda: case.memory.inside == 1)
-                case.keeper.note({"k": Held(flags(2), 2.0)})
+                case.keeper.note({"k": KeptFlags(flags(2), 2.0)})
                 if cancelled:
                     running.cancel()
                 closing = group.create_task(case.keeper.close())
@@ -266,7 +266,7 @@ def test_a_disk_that_hangs_at_the_last_write_holds_up_the_end_only_so_long() -> 
         case.memory.gate.clear()
         try:
             async with asyncio.TaskGroup() as group:
-                case.keeper.note({"k": Held(flags(1), 1.0)})
+                case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
                 closing = group.create_task(case.keeper.close())
                 await until(lambda: case.memory.inside == 1)
                 await case.clock.advance(3.0)
@@ -285,7 +285,7 @@ def test_an_end_that_is_cut_short_does_not_wait_for_the_disk() -> None:
         case.memory.gate.clear()
         try:
             async with asyncio.TaskGroup() as group:
-                case.keeper.note({"k": Held(flags(1), 1.0)})
+                case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
                 closing = group.create_task(case.keeper.close())
                 await until(lambda: case.memory.inside == 1)
                 closing.cancel()
@@ -303,9 +303,9 @@ def test_closing_ends_a_run_that_nobody_cancelled() -> None:
     async def main() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(case.keeper.run())
-            case.keeper.note({"k": Held(flags(1), 1.0)})
+            case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
             await case.idle()
-            case.keeper.note({"k": Held(flags(2), 2.0)})
+            case.keeper.note({"k": KeptFlags(flags(2), 2.0)})
             await case.keeper.close()
         assert [entry["k"].saved for entry in case.memory.saves] == [1, 2]
 
@@ -320,11 +320,11 @@ def test_a_write_that_fails_is_told_once_and_tried_again_with_the_next_change(ca
         async with case.running():
             case.memory.error = "/state: no room"
             for number in range(3):
-                case.keeper.note({"k": Held(flags(number), float(number))})
+                case.keeper.note({"k": KeptFlags(flags(number), float(number))})
                 await case.advance(1)
             assert case.keeper.status() == KeeperStatus(None, "/state: no room", 0, 0, 3)
             case.memory.error = ""
-            case.keeper.note({"k": Held(flags(7), 7.0)})
+            case.keeper.note({"k": KeptFlags(flags(7), 7.0)})
             await case.idle()
             assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 3)
         assert [record.getMessage() for record in caplog.records] == ["/state: no room", "the flags are saved again"]
@@ -348,12 +348,12 @@ def test_whatever_goes_wrong_in_a_write_is_told_and_ends_nothing(
     async def main() -> None:
         async with case.running():
             case.memory.raises = error
-            case.keeper.note({"k": Held(flags(1), 1.0)})
+            case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
             await case.idle()
             assert case.keeper.status().last_error == f"the flags could not be saved: {words}"
             assert caplog.messages == [f"the flags could not be saved: {words}"]
             case.memory.raises = None
-            case.keeper.note({"k": Held(flags(2), 2.0)})
+            case.keeper.note({"k": KeptFlags(flags(2), 2.0)})
             await case.advance(1)
             assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 1)
 
@@ -370,7 +370,7 @@ def test_that_there_can_be_no_thread_is_told_and_ends_nothing(monkeypatch: pytes
         async with case.running():
             with monkeypatch.context() as exhausted:
                 exhausted.setattr(threading.Thread, "start", refuse)
-                case.keeper.note({"k": Held(flags(1), 1.0)})
+                case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
                 await case.idle()
             told = "the flags could not be saved: RuntimeError: can't start new thread"
             assert case.keeper.status() == KeeperStatus(None, told, 0, 0, 1)
@@ -389,7 +389,7 @@ def test_flags_that_cannot_be_written_down_keep_no_others_from_disk() -> None:
     async def main() -> None:
         broken: Any = object()
         async with case.running():
-            case.keeper.note({"bad": Held(broken, 1.0), "good": Held(flags(), 1.0)})
+            case.keeper.note({"bad": KeptFlags(broken, 1.0), "good": KeptFlags(flags(), 1.0)})
             await case.idle()
         assert [sorted(saved) for saved in case.memory.saves] == [["good"]]
         assert "AttributeError" in (case.keeper.status().last_error or "")
@@ -403,7 +403,7 @@ def test_without_a_change_a_write_that_failed_is_tried_again_after_a_minute() ->
     async def main() -> None:
         async with case.running():
             case.memory.error = "/state: no room"
-            case.keeper.note({"k": Held(flags(), 1.0)})
+            case.keeper.note({"k": KeptFlags(flags(), 1.0)})
             await case.advance(59)
             assert len(case.memory.times) == 1
             case.memory.error = ""
@@ -416,17 +416,17 @@ def test_without_a_change_a_write_that_failed_is_tried_again_after_a_minute() ->
 
 
 def test_flags_that_are_too_large_keep_neither_others_nor_what_there_was_of_them_from_disk() -> None:
-    case = Case(Entry("big", "s", b"{}", 1.0))
+    case = Case(StateEntry("big", "s", b"{}", 1.0))
 
     async def main() -> None:
         case.keeper.restore({"big", "small"})
         small_limit = wigwag.Limits(document_bytes=150)
         big = flags("x" * 60, limits=small_limit)
         async with case.running():
-            case.keeper.note({"big": Held(big, 2.0), "small": Held(flags(), 3.0)})
+            case.keeper.note({"big": KeptFlags(big, 2.0), "small": KeptFlags(flags(), 3.0)})
             await case.idle()
         (saved,) = case.memory.saves
-        assert saved["big"] == Entry("big", "s", b"{}", 1.0)
+        assert saved["big"] == StateEntry("big", "s", b"{}", 1.0)
         assert saved["small"].saved == 3.0
         status = case.keeper.status()
         assert (status.saves, status.failures) == (1, 1)
@@ -441,9 +441,9 @@ def test_only_what_changed_is_made_into_a_document_again() -> None:
     async def main() -> None:
         one, two = flags(1), flags(2)
         async with case.running():
-            case.keeper.note({"a": Held(one, 1.0), "b": Held(two, 1.0)})
+            case.keeper.note({"a": KeptFlags(one, 1.0), "b": KeptFlags(two, 1.0)})
             await case.advance(1)
-            case.keeper.note({"a": Held(flags(3), 2.0), "b": Held(two, 2.0)})
+            case.keeper.note({"a": KeptFlags(flags(3), 2.0), "b": KeptFlags(two, 2.0)})
             await case.idle()
         first, second = case.memory.saves
         assert second["b"].document is first["b"].document
@@ -460,7 +460,7 @@ def test_the_pace_can_be_chosen() -> None:
         same = flags()
         async with case.running():
             for second in range(20):
-                case.keeper.note({"k": Held(same if second else flags(0), float(second))})
+                case.keeper.note({"k": KeptFlags(same if second else flags(0), float(second))})
                 await case.advance(1)
         assert [entry["k"].saved for entry in case.memory.saves] == [0, 4, 11, 18]
 
@@ -471,12 +471,12 @@ def test_on_a_real_disk_it_all_comes_back(tmp_path: Path) -> None:
     async def first() -> None:
         store = StateDir.open(tmp_path)
         keeper = Keeper(store, FakeClock(), lambda: WALL)
-        assert keeper.restore({"a", "b"}) == Loaded()
+        assert keeper.restore({"a", "b"}) == LoadedState()
         async with asyncio.TaskGroup() as group:
             running = group.create_task(keeper.run())
-            keeper.note({"a": Held(flags(1, "one"), 1.0), "b": Held(flags(2, "two"), 2.0)})
+            keeper.note({"a": KeptFlags(flags(1, "one"), 1.0), "b": KeptFlags(flags(2, "two"), 2.0)})
             await until(lambda: keeper.status().saves == 1)
-            keeper.note({"a": Held(flags(3, "one"), 3.0)})
+            keeper.note({"a": KeptFlags(flags(3, "one"), 3.0)})
             running.cancel()
         await keeper.close()
         assert keeper.status() == KeeperStatus(WALL, None, (tmp_path / "state-v1.wigwag").stat().st_size, 2, 0)

@@ -16,7 +16,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from wigwag.agent.state.directory import StateDir
-from wigwag.agent.state.file import Entry
+from wigwag.agent.state.file import StateEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,13 +25,13 @@ CALLS = ("open", "read", "write", "fsync", "rename", "unlink", "close", "stat", 
 """The system calls of `statefolder`, and of what it uses."""
 
 
-def generation(number: int) -> tuple[Entry, ...]:
+def generation(number: int) -> tuple[StateEntry, ...]:
     """Entries that can be told from those of any other generation, some large and some small."""
     flag = {"key": "n", "state": "ENABLED", "variants": {"on": number}, "defaultVariant": "on"}
     padding = "x" * (number * 7919 % 150_000)
     documents = [{"flags": [flag]}, {"metadata": {"padding": padding}, "flags": [flag]}]
     return tuple(
-        Entry(f"key-{place}", f"source-{place}", json.dumps(document).encode(), float(number))
+        StateEntry(f"key-{place}", f"source-{place}", json.dumps(document).encode(), float(number))
         for place, document in enumerate(documents)
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wigwag import dflag
-from wigwag.dflag.page.messages import Request, Response
+from wigwag.dflag.page.messages import PageRequest, Response
 from wigwag.dflag.page.site import Access, Site
 
 OPEN = Access(unauthenticated=True)
@@ -50,7 +50,7 @@ def ask(site: Site, method: str, target: str, body: bytes | str = b"", **headers
     path, _, query = target.partition("?")
     given = {"host": "localhost", **{name.replace("_", "-"): value for name, value in headers.items()}}
     content = body.encode() if isinstance(body, str) else body
-    return Answer(site(Request(method, path, query, given, content, "192.0.2.1")))
+    return Answer(site(PageRequest(method, path, query, given, content, "192.0.2.1")))
 
 
 def put(site: Site, name: str, value: Any, query: str = "", **more: Any) -> Answer:

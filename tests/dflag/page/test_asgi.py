@@ -12,7 +12,7 @@ from tests.dflag.page.asking import OPEN
 from tests.pipeline.fakes import run
 from wigwag import dflag
 from wigwag.dflag.page.asgi import asgi
-from wigwag.dflag.page.messages import Limits
+from wigwag.dflag.page.messages import PageLimits
 from wigwag.dflag.page.site import Site
 
 HOST = (b"host", b"localhost")
@@ -97,7 +97,7 @@ def test_it_can_be_a_part_of_something_larger(path: str) -> None:
 
 
 def test_a_body_that_is_too_long_is_not_read_to_its_end() -> None:
-    site, flags = shop(limits=Limits(body=100))
+    site, flags = shop(limits=PageLimits(body=100))
     pieces = iter(body(*([b"x" * 60] * 1000)))
     start, _ = told(site, http("PUT", "/flags/rate", JSON), pieces)
     assert (start["status"], flags.generation, len(list(pieces))) == (413, 0, 998)

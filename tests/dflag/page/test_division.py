@@ -13,13 +13,13 @@ import pytest
 
 from tests.dflag.page.asking import BROWSER, OPEN, ask, put
 from wigwag import dflag
-from wigwag.dflag.page.messages import Request, Response
+from wigwag.dflag.page.messages import PageRequest, Response
 from wigwag.dflag.page.site import Site
 
 FORKED = """
 import json, os, sys
 from wigwag import dflag
-from wigwag.dflag.page.messages import Request
+from wigwag.dflag.page.messages import PageRequest
 from wigwag.dflag.page.site import Access, Site
 
 flags = dflag.FlagSet("shop")
@@ -29,7 +29,7 @@ later = []
 
 def put(site, value):
     headers = {"host": "localhost", "content-type": "application/json"}
-    return json.loads(site(Request("PUT", "/flags/rate", "", headers, b'{"value": %d}' % value)).body)["warning"]
+    return json.loads(site(PageRequest("PUT", "/flags/rate", "", headers, b'{"value": %d}' % value)).body)["warning"]
 
 before = put(site, 20)
 reader, writer = os.pipe()
@@ -52,7 +52,7 @@ def shop() -> Site:
 class Workers(Site):
     """A page whose server says that it has several processes."""
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: PageRequest) -> Response:
         return super().__call__(replace(request, multiprocess=True))
 
 

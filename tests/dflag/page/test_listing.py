@@ -295,13 +295,13 @@ class Grumpy:
 
 
 def test_a_value_that_cannot_be_shown_does_not_hide_the_others() -> None:
-    from wigwag.dflag.values.kinds import Kind
+    from wigwag.dflag.values.kinds import ValueKind
 
     def fail(value: Grumpy) -> str:
         raise RuntimeError("no")
 
     flags = dflag.FlagSet("test")
-    flags.define("grumpy", Kind("grumpy", lambda text: Grumpy(), fail, lambda value: value), Grumpy(), "", {})
+    flags.define("grumpy", ValueKind("grumpy", lambda text: Grumpy(), fail, lambda value: value), Grumpy(), "", {})
     flags.int("rate", 10)
     told = ask(Site(flags), "GET", "/").json["flags"]
     assert [flag["current_value"] for flag in told] == ["(cannot be shown: RuntimeError)", "10"]

@@ -19,7 +19,7 @@ import pytest
 from tests.dflag.kubelet import until
 from tests.dflag.page.asking import OPEN
 from wigwag import dflag
-from wigwag.dflag.page.messages import HttpError, Limits
+from wigwag.dflag.page.messages import HttpError, PageLimits
 from wigwag.dflag.page.serving.conversation import GoneError, Inbox, converse
 from wigwag.dflag.page.serving.listener import Listener
 from wigwag.dflag.page.serving.server import PageServer
@@ -33,7 +33,7 @@ def shop(**limits: Any) -> tuple[Site, dflag.FlagSet]:
     flags = dflag.FlagSet("shop")
     flags.int("rate", 10)
     flags.str("text", "")
-    return Site(flags, access=OPEN, limits=Limits(**{"seconds": PATIENCE, **limits})), flags
+    return Site(flags, access=OPEN, limits=PageLimits(**{"seconds": PATIENCE, **limits})), flags
 
 
 @contextmanager
@@ -182,7 +182,7 @@ class Drip:
 
 def test_a_byte_now_and_then_buys_no_time() -> None:
     drip = Drip()
-    inbox = Inbox(drip, Limits(seconds=10), lambda: drip.now)  # type: ignore[arg-type]
+    inbox = Inbox(drip, PageLimits(seconds=10), lambda: drip.now)  # type: ignore[arg-type]
     with pytest.raises(HttpError) as caught:
         inbox.head()
     assert (caught.value.status, drip.sent, drip.timeouts[0], drip.timeouts[-1]) == (408, 10, 10.0, 1.0)
@@ -195,7 +195,7 @@ class Silent(Drip):
 
 def test_one_who_never_said_anything_needs_no_answer() -> None:
     with pytest.raises(GoneError):
-        Inbox(Silent(), Limits(), lambda: 0.0).head()  # type: ignore[arg-type]
+        Inbox(Silent(), PageLimits(), lambda: 0.0).head()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ended", [True, False])

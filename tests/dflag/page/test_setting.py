@@ -15,7 +15,7 @@ from tests.dflag.kubelet import until
 from tests.dflag.page.asking import BROWSER, FORM, OPEN, Answer, ask, put
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.page.messages import Limits
+from wigwag.dflag.page.messages import PageLimits
 from wigwag.dflag.page.site import Access, Site
 
 DISABLED = "setting flags over HTTP is disabled here: give the page a token, or say that it needs none"
@@ -108,7 +108,7 @@ def test_each_refusal_has_its_status() -> None:
     assert ask(site, "POST", "/").headers["allow"] == "GET, HEAD"
     assert put(shop(None)[0], "rate", 1).status == 403
     assert put(shop(Access(token="right"))[0], "rate", 1).status == 401
-    assert put(shop(limits=Limits(body=10))[0], "rate", 1).status == 413
+    assert put(shop(limits=PageLimits(body=10))[0], "rate", 1).status == 413
     assert flags.generation == 0
 
 

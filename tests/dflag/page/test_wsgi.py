@@ -11,7 +11,7 @@ import pytest
 
 from tests.dflag.page.asking import OPEN
 from wigwag import dflag
-from wigwag.dflag.page.messages import Limits
+from wigwag.dflag.page.messages import PageLimits
 from wigwag.dflag.page.site import Site
 from wigwag.dflag.page.wsgi import wsgi
 
@@ -90,7 +90,7 @@ def test_a_server_with_several_processes_says_so(several: bool) -> None:
 
 
 def test_a_body_that_is_too_long_is_refused() -> None:
-    site, flags = shop(limits=Limits(body=100))
+    site, flags = shop(limits=PageLimits(body=100))
     assert told(site, "PUT", "/flags/rate", b"x" * 101)[0] == "413 Content Too Large"
     assert told(site, "PUT", "/flags/rate", b"x" * 100)[0] == "400 Bad Request"
     assert flags.generation == 0

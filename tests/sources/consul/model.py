@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, unquote
 from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.clock import heard, sleep_until
 from wigwag.pipeline.watch import closing
-from wigwag.sources.consul.access import Access
+from wigwag.sources.consul.access import ConsulAccess
 from wigwag.sources.consul.follow import ConsulDeps
-from wigwag.wire.client.client import Reply
+from wigwag.wire.client.client import ClientResponse
 from wigwag.wire.client.errors import SlowError, UnreachableError
-from wigwag.wire.h1.client import Call, Limits
+from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
 OK, DOWN, LEADERLESS, DENIED, DEAF = "ok", "down", "leaderless", "denied", "deaf"
 
@@ -76,13 +76,13 @@ class ModelConsul:
 
     # what clients see
 
-    def connect(self, _access: Access, _environment: Mapping[str, str]) -> ModelConsul:
+    def connect(self, _access: ConsulAccess, _environment: Mapping[str, str]) -> ModelConsul:
         return self
 
     def close(self) -> None:
         self.closed += 1
 
-    async def fetch(self, call: Call, *, limits: Limits | None = None) -> Reply:
+    async def fetch(self, call: ClientRequest, *, limits: ResponseLimits | None = None) -> ClientResponse:
         assert limits is not None
         path, _, query = call.url.target.partition("?")
         parameters = {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
@@ -106,18 +106,18 @@ class ModelConsul:
         key = unquote(path).removeprefix("/v1/kv/")
         return self.keys[key][1] if key in self.keys else self.index
 
-    def _reply(self, call: Call, path: str, *, recurse: bool) -> Reply:
+    def _reply(self, call: ClientRequest, path: str, *, recurse: bool) -> ClientResponse:
         if self.state == DOWN:
             raise UnreachableError(call.url.endpoint, "no connection: refused")
         if self.state == LEADERLESS:
-            return Reply(call.url, 500, (), b"No cluster leader")
+            return ClientResponse(call.url, 500, (), b"No cluster leader")
         if self.state == DENIED:
-            return Reply(call.url, 403, (), b"ACL not found")
+            return ClientResponse(call.url, 403, (), b"ACL not found")
         wanted = unquote(path).removeprefix("/v1/kv/")
         found = [key for key in sorted(self.keys) if (key.startswith(wanted) if recurse else key == wanted)]
         body = [{"Key": key, "Value": b64encode(self.keys[key][0]).decode(), "Flags": 0} for key in found]
         fields = {"x-consul-index": str(self._index(path)), **self.extra} if self.indexed else self.extra
-        return Reply(
+        return ClientResponse(
             call.url, 200 if found else 404, tuple(fields.items()), json.dumps(body).encode() if found else b""
         )
 

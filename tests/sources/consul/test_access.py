@@ -14,7 +14,7 @@ from tests.pipeline.fakes import run
 from tests.sources.faulty import Authority, answer, serving
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
-from wigwag.sources.consul.access import Access
+from wigwag.sources.consul.access import ConsulAccess
 from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
 from wigwag.sources.document import Document
@@ -23,7 +23,7 @@ SECRET = "0f8fad5b-d9cb-469f-a165-70867728950e"
 ENTRY = json.dumps([{"Key": "flags/a b.json", "Value": b64encode(b"{}").decode()}]).encode()
 
 
-async def first(access: Access, key: str = "flags/a b.json") -> Any:
+async def first(access: ConsulAccess, key: str = "flags/a b.json") -> Any:
     async with closing(watch_consul(ConsulWatch(access, key), ConsulDeps(environment={}))) as stream:
         return await anext(aiter(stream))
 
@@ -31,7 +31,7 @@ async def first(access: Access, key: str = "flags/a b.json") -> Any:
 def test_it_asks_as_told() -> None:
     async def main() -> None:
         async with serving(answer(ENTRY, X_Consul_Index="7")) as server:
-            access = Access(
+            access = ConsulAccess(
                 f"127.0.0.1:{server.port}",
                 datacenter="east",
                 namespace="team",
@@ -60,9 +60,9 @@ def test_it_is_asked_with_tls_and_shows_its_certificate(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(answer(ENTRY, X_Consul_Index="7"), context) as server:
             address = f"127.0.0.1:{server.port}"
-            trusted = Access(address, tls=True, ca_path=str(authority.path), cert_path=own)
+            trusted = ConsulAccess(address, tls=True, ca_path=str(authority.path), cert_path=own)
             assert await first(trusted) == Document(b"{}", "json")
-            assert "not trusted" in (await first(Access(address, tls=True, cert_path=own))).reason
+            assert "not trusted" in (await first(ConsulAccess(address, tls=True, cert_path=own))).reason
 
     run(main)
 
@@ -72,7 +72,7 @@ def test_it_is_asked_by_a_unix_socket(tmp_path: Path) -> None:
 
     async def main() -> None:
         async with serving(answer(ENTRY, X_Consul_Index="7"), path=path):
-            assert await first(Access(path)) == Document(b"{}", "json")
+            assert await first(ConsulAccess(path)) == Document(b"{}", "json")
 
     run(main)
 
@@ -96,7 +96,7 @@ def test_it_is_asked_by_a_unix_socket(tmp_path: Path) -> None:
 def test_a_refusal_is_told_in_our_own_words(status: str, body: bytes, said: str) -> None:
     async def main() -> None:
         async with serving(answer(body, status)) as server:
-            found = await first(Access(f"127.0.0.1:{server.port}", token=SECRET))
+            found = await first(ConsulAccess(f"127.0.0.1:{server.port}", token=SECRET))
             assert isinstance(found, Unavailable)
             assert said in found.reason
             assert SECRET not in found.reason
@@ -107,6 +107,6 @@ def test_a_refusal_is_told_in_our_own_words(status: str, body: bytes, said: str)
 def test_a_key_that_is_not_there_is_another_thing_than_a_page_that_is_not() -> None:
     async def main() -> None:
         async with serving(answer(b"", "404 Not Found", X_Consul_Index="3")) as server:
-            assert "there is no such key" in (await first(Access(f"127.0.0.1:{server.port}"))).reason
+            assert "there is no such key" in (await first(ConsulAccess(f"127.0.0.1:{server.port}"))).reason
 
     run(main)

@@ -12,12 +12,12 @@ from tests.pipeline.fakes import run
 from tests.sources.consul.model import DEAF, DENIED, DOWN, LEADERLESS, OK, Followed, following
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
-from wigwag.sources.consul.access import Access
+from wigwag.sources.consul.access import ConsulAccess
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
 from wigwag.sources.document import Document, Merged
 
 KEY = "flags/shop.json"
-SPEC = ConsulWatch(Access(wait=60.0), KEY)
+SPEC = ConsulWatch(ConsulAccess(wait=60.0), KEY)
 
 
 async def begun(followed: Followed, value: bytes = b"1") -> None:
@@ -222,7 +222,7 @@ def test_a_flag_that_is_turned_on_and_off_is_seen_each_time_and_one_that_is_neve
 def test_the_token_is_read_from_its_file_for_every_question_and_shown_nowhere(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("first-secret\n")
-    spec = ConsulWatch(Access(token_file=str(path)), KEY)
+    spec = ConsulWatch(ConsulAccess(token_file=str(path)), KEY)
 
     async def main() -> None:
         async with following(watch_consul, spec) as followed:
@@ -250,7 +250,7 @@ def test_the_token_is_read_from_its_file_for_every_question_and_shown_nowhere(tm
 
 def test_part_of_the_truth_is_not_taken_for_the_whole() -> None:
     async def main() -> None:
-        async with following(watch_consul, ConsulWatch(Access(), "flags/")) as followed:
+        async with following(watch_consul, ConsulWatch(ConsulAccess(), "flags/")) as followed:
             followed.consul.put("flags/a", b'{"flags": {}}')
             assert isinstance((await followed.on(0))[0], Merged)
             followed.consul.extra = {"x-consul-results-filtered-by-acls": "true"}
@@ -264,7 +264,7 @@ def test_part_of_the_truth_is_not_taken_for_the_whole() -> None:
 
 def test_a_stale_answer_is_taken_unless_it_is_too_old() -> None:
     async def main() -> None:
-        async with following(watch_consul, ConsulWatch(Access(consistency="stale"), KEY)) as followed:
+        async with following(watch_consul, ConsulWatch(ConsulAccess(consistency="stale"), KEY)) as followed:
             followed.consul.extra = {"x-consul-lastcontact": "1000"}
             await begun(followed)
             assert followed.consul.asked[0][2]["stale"] == ""
@@ -282,7 +282,7 @@ def test_all_keys_below_a_prefix_are_one_document() -> None:
         return b'{"flags": {"%s": {"variants": {"on": 1}}}}' % variant.encode()
 
     async def main() -> None:
-        async with following(watch_consul, ConsulWatch(Access(), "flags/")) as followed:
+        async with following(watch_consul, ConsulWatch(ConsulAccess(), "flags/")) as followed:
             followed.consul.put("flags/b/c.yaml", b"flags: {c: {variants: {on: 1}}}")
             followed.consul.put("flags/a.json", flag("a"))
             followed.consul.put("flags/folder/", b"")
@@ -311,7 +311,7 @@ def test_all_keys_below_a_prefix_are_one_document() -> None:
 
 def test_what_is_too_large_is_trouble() -> None:
     async def main() -> None:
-        async with following(watch_consul, ConsulWatch(Access(), KEY, most=3)) as followed:
+        async with following(watch_consul, ConsulWatch(ConsulAccess(), KEY, most=3)) as followed:
             followed.consul.put(KEY, b"1234")
             assert "larger than the limit of 3 bytes" in (await followed.on(0))[0].reason
 
@@ -321,7 +321,7 @@ def test_what_is_too_large_is_trouble() -> None:
 @pytest.mark.parametrize("key", ["", "/", "a//b", "/a", "a/../b", ".", "a\nb"])
 def test_what_cannot_be_a_key_is_refused(key: str) -> None:
     with pytest.raises(UsageError, match="is no key"):
-        ConsulWatch(Access(), key)
+        ConsulWatch(ConsulAccess(), key)
 
 
 # whatever happens in whatever order

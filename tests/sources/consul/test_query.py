@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.sources.consul.query import LONG_OUTAGE, SHORT_WAIT, Cursor, QueryTiming, Question
+from wigwag.sources.consul.query import LONG_OUTAGE, SHORT_WAIT, BlockingQuery, Cursor, QueryTiming
 
 answers = st.integers(0, 1 << 64)
 events = st.one_of(answers, st.tuples(st.floats(0, 100), st.booleans()))
@@ -36,17 +36,17 @@ def test_an_index_that_goes_back_is_forgotten_and_one_that_is_missing_is_the_fir
 
 def test_an_outage_is_long_from_its_first_failure_on_and_an_answer_ends_it() -> None:
     cursor = Cursor(7).failed(0.0, forget=False).failed(LONG_OUTAGE - 1, forget=False)
-    assert cursor.question(60.0) == Question(7, SHORT_WAIT)
-    assert cursor.failed(LONG_OUTAGE, forget=False).question(60.0) == Question()
+    assert cursor.question(60.0) == BlockingQuery(7, SHORT_WAIT)
+    assert cursor.failed(LONG_OUTAGE, forget=False).question(60.0) == BlockingQuery()
     assert cursor.answered(8) == Cursor(8)
 
 
 def test_a_refusal_makes_the_index_forgotten_at_once() -> None:
-    assert Cursor(7).failed(0.0, forget=True).question(60.0) == Question()
+    assert Cursor(7).failed(0.0, forget=True).question(60.0) == BlockingQuery()
 
 
 def test_a_short_wait_stays_as_short_as_it_is_told_to_be() -> None:
-    assert Cursor(7).failed(0.0, forget=False).question(0.2) == Question(7, 0.2)
+    assert Cursor(7).failed(0.0, forget=False).question(0.2) == BlockingQuery(7, 0.2)
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.booleans()), max_size=60))

@@ -11,12 +11,12 @@ from tests.pipeline.fakes import run
 from tests.sources.consul.model import LEADERLESS, OK, ModelConsul, following
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
-from wigwag.sources.consul.access import Access
-from wigwag.sources.consul.service import Health, ServiceWatch, watch_service
-from wigwag.wire.client.client import Reply
-from wigwag.wire.h1.client import Call
+from wigwag.sources.consul.access import ConsulAccess
+from wigwag.sources.consul.service import ServiceHealth, ServiceWatch, watch_service
+from wigwag.wire.client.client import ClientResponse
+from wigwag.wire.h1.client import ClientRequest
 
-SPEC = ServiceWatch(Access(), "web")
+SPEC = ServiceWatch(ConsulAccess(), "web")
 
 
 def instance(*statuses: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -27,11 +27,11 @@ def register(consul: ModelConsul, *instances: dict[str, Any], **fields: str) -> 
     """Have the model answer with these instances."""
     consul.extra = fields
 
-    def reply(call: Call, path: str, *, recurse: bool) -> Reply:
+    def reply(call: ClientRequest, path: str, *, recurse: bool) -> ClientResponse:
         if consul.state == LEADERLESS:
-            return Reply(call.url, 500, (), b"No cluster leader")
+            return ClientResponse(call.url, 500, (), b"No cluster leader")
         told = {"x-consul-index": str(consul.index), **consul.extra}
-        return Reply(call.url, 200, tuple(told.items()), json.dumps(instances).encode())
+        return ClientResponse(call.url, 200, tuple(told.items()), json.dumps(instances).encode())
 
     consul._reply = reply  # type: ignore[method-assign]
     consul.churn()
@@ -48,10 +48,10 @@ def test_instances_are_counted_by_the_worst_of_their_checks() -> None:
                 instance("passing", "maintenance"),
                 instance(),
             )
-            assert await followed.on(0) == [Health(2, 1, 2, ("eu", "v1", "v2"))]
+            assert await followed.on(0) == [ServiceHealth(2, 1, 2, ("eu", "v1", "v2"))]
             assert followed.consul.asked[0][1] == "/v1/health/service/web"
             register(followed.consul, instance("passing"))
-            assert await followed.on(0) == [Health(1)]
+            assert await followed.on(0) == [ServiceHealth(1)]
             followed.consul.churn()
             assert await followed.on(0) == [UNCHANGED]
 
@@ -62,9 +62,9 @@ def test_no_instances_are_an_answer_and_an_error_is_none() -> None:
     async def main() -> None:
         async with following(watch_service, SPEC) as followed:
             register(followed.consul)
-            assert await followed.on(0) == [Health()]
+            assert await followed.on(0) == [ServiceHealth()]
             register(followed.consul, instance("passing"))
-            assert await followed.on(0) == [Health(1)]
+            assert await followed.on(0) == [ServiceHealth(1)]
             followed.consul.become(LEADERLESS)
             told = await followed.on(60)
             assert told
@@ -81,7 +81,7 @@ def test_an_empty_answer_to_a_question_that_waited_is_asked_for_again() -> None:
             register(followed.consul, instance("passing"))
             await followed.on(0)
             register(followed.consul)
-            assert await followed.on(0) == [Health()]
+            assert await followed.on(0) == [ServiceHealth()]
             assert [query.get("index") for _, _, query, _ in followed.consul.asked] == [None, "11", None, "12"]
 
     run(main)
@@ -104,7 +104,7 @@ def test_a_service_that_may_not_be_seen_is_not_one_without_instances() -> None:
 def test_what_is_no_answer_of_consul_is_trouble(body: bytes) -> None:
     async def main() -> None:
         async with following(watch_service, SPEC) as followed:
-            followed.consul._reply = lambda call, *_, **__: Reply(call.url, 200, (), body)  # type: ignore[method-assign]
+            followed.consul._reply = lambda call, *_, **__: ClientResponse(call.url, 200, (), body)  # type: ignore[method-assign]
             assert "not one of Consul" in (await followed.on(0))[0].reason
 
     run(main)
@@ -113,4 +113,4 @@ def test_what_is_no_answer_of_consul_is_trouble(body: bytes) -> None:
 @pytest.mark.parametrize("name", ["", "a/b", "a\n"])
 def test_what_cannot_be_a_service_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is no name of a service"):
-        ServiceWatch(Access(), name)
+        ServiceWatch(ConsulAccess(), name)

@@ -39,13 +39,13 @@ from wigwag.wire.client.errors import (
 )
 from wigwag.wire.client.tls import Trust
 from wigwag.wire.client.url import parse_url
-from wigwag.wire.h1.client import Call, Limits
+from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
 loops = pytest.mark.parametrize("loop", LOOPS)
 
 
-def call(server: Server, method: str = "GET", **more: Any) -> Call:
-    return Call(parse_url(server.url), method, **more)
+def call(server: Server, method: str = "GET", **more: Any) -> ClientRequest:
+    return ClientRequest(parse_url(server.url), method, **more)
 
 
 @loops
@@ -73,7 +73,7 @@ def test_a_body_can_be_read_piece_by_piece_as_it_comes(loop: str) -> None:
             await server.write(b"3\r\ntwo\r\n0\r\n\r\n")
             return True
 
-        client = Client(resolve=names(), limits=Limits(total=None, idle=None, body_bytes=None))
+        client = Client(resolve=names(), limits=ResponseLimits(total=None, idle=None, body_bytes=None))
         async with serving(watch) as server:
             found = []
             async with client.stream(call(server)) as incoming:
@@ -217,9 +217,9 @@ def test_connections_that_are_kept_are_few() -> None:
         async with serving(answer()) as server:
             for number in range(9):
                 url = parse_url(f"http://host{number}.example:{server.port}/")
-                await client.fetch(Call(url))
+                await client.fetch(ClientRequest(url))
             assert len(client._idle) == 4
-            await client.fetch(Call(parse_url(f"http://host8.example:{server.port}/")))
+            await client.fetch(ClientRequest(parse_url(f"http://host8.example:{server.port}/")))
             assert server.connections == 9
         client.close()
 
@@ -292,7 +292,7 @@ def test_the_system_resolves_names_and_a_refusal_is_told(loop: str) -> None:
             closed.bind(("127.0.0.1", 0))
             url = parse_url(f"http://localhost:{closed.getsockname()[1]}/")
             with pytest.raises(UnreachableError, match=r"localhost:\d+: no connection: Connection refused; see that"):
-                await Client().fetch(Call(url))
+                await Client().fetch(ClientRequest(url))
 
     run(main, loop)
 
@@ -303,11 +303,11 @@ def test_a_unix_socket_is_a_way_to_every_host(loop: str, tmp_path: Path) -> None
         path = str(tmp_path / "server.sock")
         client = Client(path=path)
         async with serving(answer(), path=path) as server:
-            assert (await client.fetch(Call(parse_url("http://flags.example/x")))).body == FLAGS
+            assert (await client.fetch(ClientRequest(parse_url("http://flags.example/x")))).body == FLAGS
             assert server.asked[0].headers["host"] == "flags.example"
         client.close()
         with pytest.raises(UnreachableError, match="no connection"):
-            await Client(path=str(tmp_path / "nobody.sock")).fetch(Call(parse_url("http://flags.example/x")))
+            await Client(path=str(tmp_path / "nobody.sock")).fetch(ClientRequest(parse_url("http://flags.example/x")))
 
     run(main, loop)
 
@@ -327,7 +327,7 @@ def test_a_unix_socket_is_a_way_to_every_host(loop: str, tmp_path: Path) -> None
 )
 def test_an_answer_that_is_too_large_is_refused(sent: bytes, said: str) -> None:
     async def main() -> None:
-        client = Client(resolve=names(), limits=Limits(body_bytes=8))
+        client = Client(resolve=names(), limits=ResponseLimits(body_bytes=8))
         async with serving(raw(sent)) as server:
             with pytest.raises(OversizeError, match=said):
                 await client.fetch(call(server))
@@ -348,14 +348,14 @@ def test_every_wait_has_an_end(loop: str) -> None:
     async def main() -> None:
         async with serving(silence) as server:
             with pytest.raises(SlowError, match="does not let us connect"):
-                await Client(resolve=forever, limits=Limits(connect=0.05)).fetch(call(server))
+                await Client(resolve=forever, limits=ResponseLimits(connect=0.05)).fetch(call(server))
             with pytest.raises(SlowError, match="does not answer in time"):
-                await Client(resolve=names(), limits=Limits(head=0.05)).fetch(call(server))
+                await Client(resolve=names(), limits=ResponseLimits(head=0.05)).fetch(call(server))
             with pytest.raises(SlowError, match="does not answer in time"):
-                await Client(resolve=names(), limits=Limits(total=0.05)).fetch(call(server))
+                await Client(resolve=names(), limits=ResponseLimits(total=0.05)).fetch(call(server))
             server.behaviour = stuck
             with pytest.raises(SlowError, match="sends the body too slowly"):
-                await Client(resolve=names(), limits=Limits(idle=0.05)).fetch(call(server))
+                await Client(resolve=names(), limits=ResponseLimits(idle=0.05)).fetch(call(server))
 
     run(main, loop)
 
@@ -390,7 +390,7 @@ def test_tls_with_an_authority_of_ones_own(loop: str, tmp_path: Path) -> None:
                 await Client(resolve=names()).fetch(call(server))
             url = parse_url(server.url.replace("localhost", "other.example"))
             with pytest.raises(UntrustedError, match="use a name that the certificate is for"):
-                await Client(resolve=names(), trust=Trust(str(authority.path))).fetch(Call(url))
+                await Client(resolve=names(), trust=Trust(str(authority.path))).fetch(ClientRequest(url))
 
     run(main, loop)
 
@@ -442,7 +442,7 @@ def test_a_reader_gets_its_turn_when_nothing_comes_and_loses_nothing(loop: str) 
         def soon() -> float:
             return asyncio.get_running_loop().time() + (60.0 if woken.is_set() else 0.01)
 
-        client = Client(resolve=names(), limits=Limits(total=None, idle=None, body_bytes=None))
+        client = Client(resolve=names(), limits=ResponseLimits(total=None, idle=None, body_bytes=None))
         async with serving(watch) as server:
             found = []
             async with client.stream(call(server)) as incoming:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.client.peer import ASK, Got, client, taken
-from wigwag.wire.client.grpc_answer import Reception
+from wigwag.wire.client.grpc_answer import ResponseReader
 from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.blocks import block
 from wigwag.wire.h2.client import Http2Client
@@ -35,7 +35,10 @@ tame = st.sampled_from(
     + [frame(f.DATA, 0, n, wrap(b"data")) for n in (1, 3, 5)]
     + [frame(f.HEADERS, 5, n, END) for n in (1, 3, 5)]
     + [frame(f.PING, 1, 0, (1).to_bytes(8, "big")), f.window_update(0, 1000), f.window_update(3, 1000)]
-    + [f.settings({f.Setting.INITIAL_WINDOW_SIZE: 3, f.Setting.MAX_CONCURRENT_STREAMS: 4}), f.goaway(3, f.Code(0))]
+    + [
+        f.settings({f.SettingId.INITIAL_WINDOW_SIZE: 3, f.SettingId.MAX_CONCURRENT_STREAMS: 4}),
+        f.goaway(3, f.ErrorCode(0)),
+    ]
 )
 sessions = st.lists(st.one_of(tame, tame, wild), max_size=60).map(b"".join)
 
@@ -46,7 +49,7 @@ class Asking:
     def __init__(self) -> None:
         self.machine = client()
         self.got = [Got() for _ in range(3)]
-        self.receptions = [Reception(LIMIT, lambda: 0.0) for _ in range(3)]
+        self.receptions = [ResponseReader(LIMIT, lambda: 0.0) for _ in range(3)]
 
     def ask(self) -> None:
         receivers: list[Receiver] = [each for pair in zip(self.got, self.receptions, strict=True) for each in pair]
@@ -96,14 +99,14 @@ def test_frames_in_any_order(data: bytes, size: int) -> None:
 def recorded() -> bytes:
     """What a server says to six requests, with a dynamic table, padding, pings and continuations."""
     encoder = hpack.Encoder()
-    said = [f.settings({f.Setting.MAX_CONCURRENT_STREAMS: 100}), frame(f.SETTINGS, f.ACK, 0)]
+    said = [f.settings({f.SettingId.MAX_CONCURRENT_STREAMS: 100}), frame(f.SETTINGS, f.ACK, 0)]
     for stream in range(1, 12, 2):
         head = encoder.encode([(":status", "200"), ("content-type", "application/grpc"), ("x", str(stream))])
         said += [frame(f.HEADERS, 0, stream, head[:3]), frame(f.CONTINUATION, 4, stream, head[3:])]
         said += [frame(f.DATA, 8, stream, b"\x04" + wrap(b"message" * stream) + bytes(4)), f.window_update(stream, 9)]
         said += [frame(f.PING, 0, 0, bytes(8)), frame(f.PING, 1, 0, (1).to_bytes(8, "big"))]
         said += [frame(f.HEADERS, 5, stream, encoder.encode([("grpc-status", "0")]))]
-    return b"".join(said) + f.goaway(11, f.Code(0), "bye")
+    return b"".join(said) + f.goaway(11, f.ErrorCode(0), "bye")
 
 
 RECORDED = recorded()

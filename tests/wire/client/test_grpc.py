@@ -19,7 +19,7 @@ from tests.pipeline.fakes import FakeClock, settle
 from tests.wire.client.server import GRPC, Scripted, bytes_only, hold, scripted
 from tests.wire.echo import METHODS
 from tests.wire.served import LOOPS, run
-from wigwag.wire.client.grpc import Answers, Channel, open_channel
+from wigwag.wire.client.grpc import Channel, MessageStream, open_channel
 from wigwag.wire.client.http2_dial import Endpoint, Place
 from wigwag.wire.client.http2_link import KeepAlive
 from wigwag.wire.http import Reply
@@ -484,7 +484,7 @@ def test_a_connection_that_breaks_off_ends_every_call() -> None:
     run(test)
 
 
-async def beat(answers: Answers) -> bytes | None:
+async def beat(answers: MessageStream) -> bytes | None:
     async for item in answers.beats():
         return item
     raise AssertionError

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wigwag.wire.client.decode import PIECE
-from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS, Reception
+from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS, ResponseReader
 from wigwag.wire.h2.client_streams import GRANT, Broken
 from wigwag.wire.http import Headers
 from wigwag.wire.rpc import Code, RpcError
@@ -32,24 +32,24 @@ class Time:
         return self.now
 
 
-def begun(headers: Headers = GRPC, limit: int = LIMIT) -> Reception:
-    reception = Reception(limit, Time())
+def begun(headers: Headers = GRPC, limit: int = LIMIT) -> ResponseReader:
+    reception = ResponseReader(limit, Time())
     assert reception.on_head(200, headers)
     return reception
 
 
-def failed(reception: Reception, code: Code) -> str:
+def failed(reception: ResponseReader, code: Code) -> str:
     assert reception.over
     assert reception.error is not None
     assert reception.error.code is code
     return reception.error.message
 
 
-def taken(reception: Reception) -> bytes:
+def taken(reception: ResponseReader) -> bytes:
     return b"".join(reception.pieces())
 
 
-def messages(reception: Reception) -> list[bytes]:
+def messages(reception: ResponseReader) -> list[bytes]:
     return [taken(reception) for _ in range(len(reception.messages))]
 
 
@@ -170,7 +170,7 @@ def test_a_message_that_cannot_be_read_is_the_servers_fault(headers: Headers, da
 
 
 def test_a_compression_that_we_never_took_is_an_error_that_does_not_mean_unimplemented() -> None:
-    reception = Reception(LIMIT, Time())
+    reception = ResponseReader(LIMIT, Time())
     assert not reception.on_head(200, (*GRPC, (b"grpc-encoding", b"br")))
     assert "'br'" in failed(reception, Code.INTERNAL)
 
@@ -192,14 +192,14 @@ def test_a_compression_that_we_never_took_is_an_error_that_does_not_mean_unimple
     ],
 )
 def test_a_page_is_not_an_answer(status: int, code: Code) -> None:
-    reception = Reception(LIMIT, Time())
+    reception = ResponseReader(LIMIT, Time())
     assert not reception.on_head(status, ((b"content-type", b"text/html"),))
     assert f"not gRPC but HTTP {status} (text/html)" in failed(reception, code)
 
 
 def test_an_answer_may_be_nothing_but_its_status() -> None:
     for status in (200, 503):
-        reception = Reception(LIMIT, Time())
+        reception = ResponseReader(LIMIT, Time())
         assert reception.on_head(status, (*GRPC, (b"grpc-status", b"7"), (b"grpc-message", b"go away")))
         reception.on_end(())
         assert failed(reception, Code.PERMISSION_DENIED) == "go away"
@@ -271,7 +271,7 @@ def test_the_first_end_is_the_end() -> None:
 
 def test_a_message_that_trickles_in_is_given_up() -> None:
     time = Time()
-    reception = Reception(LIMIT, time)
+    reception = ResponseReader(LIMIT, time)
     reception.on_head(200, GRPC)
     reception.on_data(wrap(b"whole") + wrap(b"message")[:7])
     time.now = TRICKLE_SECONDS
@@ -286,7 +286,7 @@ def test_a_message_that_trickles_in_is_given_up() -> None:
 
 def test_silence_between_messages_is_no_trickle() -> None:
     time = Time()
-    reception = Reception(LIMIT, time)
+    reception = ResponseReader(LIMIT, time)
     reception.on_head(200, GRPC)
     reception.on_data(wrap(b"whole"))
     time.now = 1e6

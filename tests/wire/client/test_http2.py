@@ -14,7 +14,7 @@ from wigwag.wire.h2.blocks import block
 from wigwag.wire.h2.client import Http2Client
 from wigwag.wire.h2.client_answers import LINK_GRANT
 from wigwag.wire.h2.client_streams import GRANT
-from wigwag.wire.h2.frames import Code, frame
+from wigwag.wire.h2.frames import ErrorCode, frame
 from wigwag.wire.http import Headers
 from wigwag.wire.limits import WireLimits
 
@@ -34,18 +34,18 @@ def raw(limits: WireLimits | None = None, requests: int = 1) -> tuple[Http2Clien
     return machine, got
 
 
-def ended_with(machine: Http2Client) -> Code:
+def ended_with(machine: Http2Client) -> ErrorCode:
     """The code of the GOAWAY that the machine ends with."""
     assert machine.closing
     assert machine.streams == {}
     kind, _, _, payload = frames(taken(machine))[-1]
     assert kind == f.GOAWAY
-    return Code(int.from_bytes(payload[4:8], "big"))
+    return ErrorCode(int.from_bytes(payload[4:8], "big"))
 
 
-def resets(machine: Http2Client) -> list[tuple[int, Code]]:
+def resets(machine: Http2Client) -> list[tuple[int, ErrorCode]]:
     sent = frames(taken(machine))
-    return [(stream, Code(int.from_bytes(data, "big"))) for kind, _, stream, data in sent if kind == f.RST_STREAM]
+    return [(stream, ErrorCode(int.from_bytes(data, "big"))) for kind, _, stream, data in sent if kind == f.RST_STREAM]
 
 
 def test_a_request_arrives_whole_and_so_does_its_answer() -> None:
@@ -210,7 +210,7 @@ def test_goaway_breaks_what_the_server_has_not_begun_and_lets_the_rest_finish() 
 
 def test_goaway_on_an_idle_connection_ends_it() -> None:
     machine, _ = raw(requests=0)
-    machine.receive(f.goaway(0, Code.ENHANCE_YOUR_CALM, "too_many_pings"), 0.0)
+    machine.receive(f.goaway(0, ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings"), 0.0)
     assert machine.closing
     assert machine.scolded
 
@@ -228,7 +228,7 @@ def test_a_lost_connection_is_told_to_everybody() -> None:
     machine.lost("gone")
     assert [each.broken for each in got] == [("gone", 0, True)] * 3
     machine.lost("again")
-    machine.fail(Code.INTERNAL_ERROR, "later")
+    machine.fail(ErrorCode.INTERNAL_ERROR, "later")
     assert [each.told for each in got] == [1, 1, 1]
     assert machine.ended == ("gone", 0, True)
 
@@ -237,7 +237,7 @@ def test_what_is_cancelled_is_reset_and_what_still_comes_on_it_only_keeps_the_ta
     machine, (got, other) = raw(requests=2)
     encoder = hpack.Encoder()
     machine.streams[1].cancel()  # type: ignore[attr-defined]
-    assert resets(machine) == [(1, Code.CANCEL)]
+    assert resets(machine) == [(1, ErrorCode.CANCEL)]
     machine.receive(frame(f.HEADERS, 4, 1, encoder.encode([(":status", "200"), ("a", "b")])), 0.0)
     machine.receive(frame(f.DATA, 1, 1, b"late"), 0.0)
     machine.receive(frame(f.RST_STREAM, 0, 1, bytes(4)) + f.window_update(1, 10), 0.0)
@@ -254,7 +254,7 @@ def test_an_answer_that_is_not_wanted_is_reset(at: str) -> None:
     machine.receive(frame(f.HEADERS, 4, 1, OK), 0.0)
     got.wanted = False
     machine.receive(frame(f.DATA, 0, 1, b"page"), 0.0)
-    assert resets(machine) == [(1, Code.CANCEL)]
+    assert resets(machine) == [(1, ErrorCode.CANCEL)]
     assert got.told == 0
     assert machine.streams == {}
 
@@ -293,20 +293,20 @@ def test_a_server_that_leaves_before_it_has_said_enough_is_quoted() -> None:
 
 
 HEAD = frame(f.HEADERS, 4, 1, OK)
-MALFORMED: dict[str, tuple[bytes, Code]] = {
-    "body first": (frame(f.DATA, 0, 1, b"x"), Code.PROTOCOL_ERROR),
-    "trailers first": (frame(f.HEADERS, 5, 1, TRAILERS), Code.PROTOCOL_ERROR),
-    "two heads": (HEAD + HEAD, Code.PROTOCOL_ERROR),
-    "trailers without end": (HEAD + frame(f.HEADERS, 4, 1, TRAILERS), Code.PROTOCOL_ERROR),
-    "a request": (frame(f.HEADERS, 4, 1, block(0, ASK)), Code.PROTOCOL_ERROR),
-    "connection": (frame(f.HEADERS, 4, 1, OK + b"\0\x0aconnection\x05close"), Code.PROTOCOL_ERROR),
-    "upper case": (frame(f.HEADERS, 4, 1, OK + b"\0\x01X\x01x"), Code.PROTOCOL_ERROR),
-    "status later": (frame(f.HEADERS, 4, 1, b"\0\x01x\x01x" + OK), Code.PROTOCOL_ERROR),
-    "status twice": (frame(f.HEADERS, 4, 1, OK + OK), Code.PROTOCOL_ERROR),
-    "status of letters": (frame(f.HEADERS, 4, 1, b"\x08\x03abc"), Code.PROTOCOL_ERROR),
-    "a window too far": (f.window_update(1, f.MAX_WINDOW), Code.FLOW_CONTROL_ERROR),
-    "a window of nothing": (f.window_update(1, 0), Code.PROTOCOL_ERROR),
-    "too many headers": (frame(f.HEADERS, 4, 1, OK + b"\x90" * 300), Code.ENHANCE_YOUR_CALM),
+MALFORMED: dict[str, tuple[bytes, ErrorCode]] = {
+    "body first": (frame(f.DATA, 0, 1, b"x"), ErrorCode.PROTOCOL_ERROR),
+    "trailers first": (frame(f.HEADERS, 5, 1, TRAILERS), ErrorCode.PROTOCOL_ERROR),
+    "two heads": (HEAD + HEAD, ErrorCode.PROTOCOL_ERROR),
+    "trailers without end": (HEAD + frame(f.HEADERS, 4, 1, TRAILERS), ErrorCode.PROTOCOL_ERROR),
+    "a request": (frame(f.HEADERS, 4, 1, block(0, ASK)), ErrorCode.PROTOCOL_ERROR),
+    "connection": (frame(f.HEADERS, 4, 1, OK + b"\0\x0aconnection\x05close"), ErrorCode.PROTOCOL_ERROR),
+    "upper case": (frame(f.HEADERS, 4, 1, OK + b"\0\x01X\x01x"), ErrorCode.PROTOCOL_ERROR),
+    "status later": (frame(f.HEADERS, 4, 1, b"\0\x01x\x01x" + OK), ErrorCode.PROTOCOL_ERROR),
+    "status twice": (frame(f.HEADERS, 4, 1, OK + OK), ErrorCode.PROTOCOL_ERROR),
+    "status of letters": (frame(f.HEADERS, 4, 1, b"\x08\x03abc"), ErrorCode.PROTOCOL_ERROR),
+    "a window too far": (f.window_update(1, f.MAX_WINDOW), ErrorCode.FLOW_CONTROL_ERROR),
+    "a window of nothing": (f.window_update(1, 0), ErrorCode.PROTOCOL_ERROR),
+    "too many headers": (frame(f.HEADERS, 4, 1, OK + b"\x90" * 300), ErrorCode.ENHANCE_YOUR_CALM),
 }
 
 
@@ -322,29 +322,29 @@ def test_a_malformed_answer_is_reset_and_its_neighbours_go_on(case: str) -> None
     assert other.trailers == ()
 
 
-BREACHES: dict[str, tuple[bytes, Code]] = {
-    "push": (frame(f.PUSH_PROMISE, 4, 1, bytes(4) + OK), Code.PROTOCOL_ERROR),
-    "an idle stream": (frame(f.DATA, 0, 3, b"x"), Code.PROTOCOL_ERROR),
-    "a stream of the server's own": (frame(f.HEADERS, 4, 2, OK), Code.PROTOCOL_ERROR),
-    "reset of an idle stream": (frame(f.RST_STREAM, 0, 5, bytes(4)), Code.PROTOCOL_ERROR),
-    "too large a frame": (f.HEAD.pack(0x40, 1, f.DATA, 0, 1), Code.FRAME_SIZE_ERROR),
-    "broken compression": (frame(f.HEADERS, 4, 1, b"\xff\xff\xff\xff\xff"), Code.COMPRESSION_ERROR),
-    "interrupted headers": (frame(f.HEADERS, 0, 1, OK) + frame(f.PING, 0, 0, bytes(8)), Code.PROTOCOL_ERROR),
-    "another's continuation": (frame(f.HEADERS, 0, 1, OK) + frame(f.CONTINUATION, 4, 3, b""), Code.PROTOCOL_ERROR),
-    "stray continuation": (frame(f.CONTINUATION, 4, 1, OK), Code.PROTOCOL_ERROR),
+BREACHES: dict[str, tuple[bytes, ErrorCode]] = {
+    "push": (frame(f.PUSH_PROMISE, 4, 1, bytes(4) + OK), ErrorCode.PROTOCOL_ERROR),
+    "an idle stream": (frame(f.DATA, 0, 3, b"x"), ErrorCode.PROTOCOL_ERROR),
+    "a stream of the server's own": (frame(f.HEADERS, 4, 2, OK), ErrorCode.PROTOCOL_ERROR),
+    "reset of an idle stream": (frame(f.RST_STREAM, 0, 5, bytes(4)), ErrorCode.PROTOCOL_ERROR),
+    "too large a frame": (f.HEAD.pack(0x40, 1, f.DATA, 0, 1), ErrorCode.FRAME_SIZE_ERROR),
+    "broken compression": (frame(f.HEADERS, 4, 1, b"\xff\xff\xff\xff\xff"), ErrorCode.COMPRESSION_ERROR),
+    "interrupted headers": (frame(f.HEADERS, 0, 1, OK) + frame(f.PING, 0, 0, bytes(8)), ErrorCode.PROTOCOL_ERROR),
+    "another's continuation": (frame(f.HEADERS, 0, 1, OK) + frame(f.CONTINUATION, 4, 3, b""), ErrorCode.PROTOCOL_ERROR),
+    "stray continuation": (frame(f.CONTINUATION, 4, 1, OK), ErrorCode.PROTOCOL_ERROR),
     "endless headers": (
         frame(f.HEADERS, 0, 1, OK) + frame(f.CONTINUATION, 0, 1, b"x" * 16_000) * 5,
-        Code.ENHANCE_YOUR_CALM,
+        ErrorCode.ENHANCE_YOUR_CALM,
     ),
     "empty continuations": (
         frame(f.HEADERS, 0, 1, OK) + frame(f.CONTINUATION, 0, 1) * 600,
-        Code.ENHANCE_YOUR_CALM,
+        ErrorCode.ENHANCE_YOUR_CALM,
     ),
-    "pings": (frame(f.PING, 0, 0, bytes(8)) * 600, Code.ENHANCE_YOUR_CALM),
-    "empty data": (HEAD + frame(f.DATA, 0, 1) * 600, Code.ENHANCE_YOUR_CALM),
-    "a short ping": (frame(f.PING, 0, 0, b"1"), Code.FRAME_SIZE_ERROR),
-    "a cut goaway": (frame(f.GOAWAY, 0, 0, b"1"), Code.FRAME_SIZE_ERROR),
-    "bad padding": (HEAD + frame(f.DATA, 8, 1, b"\x05x"), Code.PROTOCOL_ERROR),
+    "pings": (frame(f.PING, 0, 0, bytes(8)) * 600, ErrorCode.ENHANCE_YOUR_CALM),
+    "empty data": (HEAD + frame(f.DATA, 0, 1) * 600, ErrorCode.ENHANCE_YOUR_CALM),
+    "a short ping": (frame(f.PING, 0, 0, b"1"), ErrorCode.FRAME_SIZE_ERROR),
+    "a cut goaway": (frame(f.GOAWAY, 0, 0, b"1"), ErrorCode.FRAME_SIZE_ERROR),
+    "bad padding": (HEAD + frame(f.DATA, 8, 1, b"\x05x"), ErrorCode.PROTOCOL_ERROR),
 }
 
 
@@ -366,7 +366,7 @@ def test_more_than_was_granted_is_a_breach() -> None:
     machine.receive(HEAD + full * (GRANT // f.MAX_FRAME), 0.0)
     assert not machine.closing
     machine.receive(frame(f.DATA, 0, 1, b"x"), 0.0)
-    assert ended_with(machine) is Code.FLOW_CONTROL_ERROR
+    assert ended_with(machine) is ErrorCode.FLOW_CONTROL_ERROR
 
 
 def test_padding_counts_against_the_window_and_is_no_data() -> None:

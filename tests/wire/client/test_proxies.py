@@ -18,7 +18,7 @@ from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.redirects import elsewhere, fetch_following
 from wigwag.wire.client.tls import Trust
 from wigwag.wire.client.url import parse_url
-from wigwag.wire.h1.client import Call
+from wigwag.wire.h1.client import ClientRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ def test_http_goes_to_the_proxy_as_a_whole_url() -> None:
         async with serving(answer()) as proxy:
             client = Client(resolve=names(), proxies=by(proxy, "me:pw@"))
             for _ in range(2):
-                await client.fetch(Call(parse_url("http://user:secret@flags.example:81/flags?x=1")))
+                await client.fetch(ClientRequest(parse_url("http://user:secret@flags.example:81/flags?x=1")))
             client.close()
             asked = proxy.asked[0]
             assert asked.target == "http://flags.example:81/flags?x=1"
@@ -85,7 +85,7 @@ def test_https_goes_through_a_tunnel_that_sees_the_host_only(loop: str, tmp_path
         ):
             client = Client(resolve=names(), proxies=by(proxy, "me:pw@"), trust=Trust(str(authority.path)))
             for _ in range(2):
-                reply = await client.fetch(Call(FLAGS_URL, fields=(("Authorization", "Bearer secret"),)))
+                reply = await client.fetch(ClientRequest(FLAGS_URL, fields=(("Authorization", "Bearer secret"),)))
                 assert len(reply.body) == 3_000_000
             client.close()
             [asked] = proxy.asked
@@ -102,7 +102,7 @@ def test_a_proxy_that_refuses_is_told_without_its_credentials() -> None:
         async with serving(answer(b"no", "407 Proxy Authentication Required")) as proxy:
             client = Client(resolve=names(), proxies=by(proxy, "me:hunter2@"))
             with pytest.raises(UnreachableError) as caught:
-                await client.fetch(Call(FLAGS_URL))
+                await client.fetch(ClientRequest(FLAGS_URL))
             assert str(caught.value) == (
                 f"proxy 127.0.0.1:{proxy.port}: answered 407 to CONNECT flags.example:443; "
                 "check its rules, and its credentials"
@@ -119,9 +119,9 @@ def test_a_proxy_that_is_not_there_or_breaks_off_is_told() -> None:
         async with serving(gone) as proxy:
             proxies = by(proxy)
             with pytest.raises(BrokenError, match=rf"proxy 127.0.0.1:{proxy.port}: the connection was closed"):
-                await Client(resolve=names(), proxies=proxies).fetch(Call(FLAGS_URL))
+                await Client(resolve=names(), proxies=proxies).fetch(ClientRequest(FLAGS_URL))
         with pytest.raises(UnreachableError, match=r"proxy 127.0.0.1:\d+: no connection: Connection refused"):
-            await Client(resolve=names(), proxies=proxies).fetch(Call(FLAGS_URL))
+            await Client(resolve=names(), proxies=proxies).fetch(ClientRequest(FLAGS_URL))
 
     run(main)
 
@@ -132,13 +132,13 @@ def test_a_redirect_by_a_proxy_is_judged_as_far_as_we_can_see() -> None:
             resolve = names(metadata_example="169.254.169.254")
             client = Client(resolve=resolve, proxies=by(proxy))
             with pytest.raises(ForbiddenError, match=r"leads to 169.254.169.254"):
-                await fetch_following(client, Call(parse_url("http://flags.example/")))
+                await fetch_following(client, ClientRequest(parse_url("http://flags.example/")))
             client.close()
             assert len(proxy.asked) == 1
             proxy.behaviour = answer()
             url = parse_url("http://flags.example/")
-            await client.fetch(Call(url))
-            await client.fetch(Call(url), elsewhere)  # through the proxy nobody knows what was connected to
+            await client.fetch(ClientRequest(url))
+            await client.fetch(ClientRequest(url), elsewhere)  # through the proxy nobody knows what was connected to
             assert proxy.connections == 3
             client.close()
 

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wigwag.agent.state.file import HEAD_BYTES, MOST_BYTES, VERSION, Entry, check_version, decode, encode
+from wigwag.agent.state.file import HEAD_BYTES, MOST_BYTES, VERSION, StateEntry, check_version, decode, encode
 from wigwag.agent.state.folder import Folder
 from wigwag.errors import StateError
 
@@ -47,10 +47,10 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedState:
     """What was found, and what was wrong with it, in words."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[StateEntry, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -69,7 +69,7 @@ class StateDir:
             found._enter()  # `load` tells
         return found
 
-    def load(self) -> Loaded:
+    def load(self) -> LoadedState:
         """Return the newest entries that are whole, if there are any; set aside what is damaged."""
         problems: list[str] = []
         try:
@@ -77,16 +77,16 @@ class StateDir:
         except StateError as error:
             problems.append(str(error))
         if self._folder is None:
-            return Loaded((), tuple(problems))
+            return LoadedState((), tuple(problems))
         problems += self._foreign(self._folder)
-        entries: tuple[Entry, ...] | None = None
+        entries: tuple[StateEntry, ...] | None = None
         for name in (CURRENT, PREVIOUS):
             entries = self._read(self._folder, name, problems)
             if entries is not None:
                 break
-        return Loaded(entries or (), tuple(problems))
+        return LoadedState(entries or (), tuple(problems))
 
-    def save(self, entries: Iterable[Entry]) -> int:
+    def save(self, entries: Iterable[StateEntry]) -> int:
         """Make this the newest generation, and return its size; `StateError` if it cannot be, then nothing is lost."""
         data = encode(entries, self._most)
         folder = self._enter()
@@ -133,7 +133,7 @@ class StateDir:
             if match and int(match[1]) != VERSION:
                 yield f"{self._path / name}: left alone, as it is of version {match[1]} of the format, not {VERSION}"
 
-    def _read(self, folder: Folder, name: str, problems: list[str]) -> tuple[Entry, ...] | None:
+    def _read(self, folder: Folder, name: str, problems: list[str]) -> tuple[StateEntry, ...] | None:
         try:
             return decode(folder.read(name, self._most))
         except FileNotFoundError:

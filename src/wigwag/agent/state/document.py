@@ -16,7 +16,7 @@ from wigwag.errors import DocumentError, StateError, UsageError
 from wigwag.flags import written
 from wigwag.flags.document import decode
 from wigwag.flags.rules.refs import REF, reference
-from wigwag.flags.written import Eras, write
+from wigwag.flags.written import DocumentGenerations, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Json
     from wigwag.flags.parse import Layer
-    from wigwag.flags.written import Era
+    from wigwag.flags.written import DocumentGeneration
 
 _KEPT = re.compile(r"kept:[0-9a-f]{32}:")
 """How the name of a shared rule of an earlier document begins."""
@@ -50,7 +50,7 @@ class _Writer:
     def __init__(self, layer: Layer) -> None:
         self._layer, self._metadata = layer, layer.setting.metadata
         self._evaluators = dict(layer.setting.evaluators)
-        self._eras = Eras(layer)
+        self._eras = DocumentGenerations(layer)
 
     def document(self) -> bytes:
         flags = list(self._bounded())  # which bring shared rules along
@@ -79,7 +79,7 @@ class _Writer:
         inherited = flag.metadata if plain else self._metadata
         return written.definition(flag, inherited, self._targeting(flag, era))
 
-    def _targeting(self, flag: Flag, era: Era) -> Any:
+    def _targeting(self, flag: Flag, era: DocumentGeneration) -> Any:
         raw = flag.definition.targeting
         if not isinstance(raw, Raw) or era.same_evaluators:
             return raw
@@ -91,7 +91,7 @@ class _Writer:
         self._bring(names, era)
         return Raw(write(moved)) if names else raw
 
-    def _bring(self, names: set[str], era: Era) -> None:
+    def _bring(self, names: set[str], era: DocumentGeneration) -> None:
         """Take over the shared rules of an earlier document that a rule leads to."""
         pending = sorted(names)
         while pending:
@@ -102,7 +102,7 @@ class _Writer:
                 self._evaluators[new] = self._moved(rule, era)
                 pending += sorted(set(_references(rule)))
 
-    def _moved(self, rule: Json, era: Era) -> Json:
+    def _moved(self, rule: Json, era: DocumentGeneration) -> Json:
         """Return a rule with references to the shared rules of its own document. Data stays as it is."""
         name = reference(rule)
         if name is not None:
@@ -111,7 +111,7 @@ class _Writer:
             return {name: self._moved(value, era) for name, value in rule.items()}
         return [self._moved(item, era) for item in rule] if rule.__class__ is list else rule
 
-    def _name(self, name: str, era: Era) -> str:
+    def _name(self, name: str, era: DocumentGeneration) -> str:
         """Return the name of an earlier document's shared rule, whether it exists or not."""
         own = _KEPT.match(name) and name not in self._layer.setting.evaluators
         return name if own else f"kept:{era.digest}:{name}"

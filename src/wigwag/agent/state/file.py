@@ -33,7 +33,7 @@ _HEAD = struct.Struct(">8sIQ32s")
 HEAD_BYTES = _HEAD.size
 
 
-class Entry(Struct, frozen=True):
+class StateEntry(Struct, frozen=True):
     """The last good flags of one source."""
 
     key: str
@@ -47,13 +47,13 @@ class Entry(Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Entry]).decode
+_decode = msgspec.msgpack.Decoder(list[StateEntry]).decode
 
 
-def encode(entries: Iterable[Entry], most: int = MOST_BYTES) -> bytes:
+def encode(entries: Iterable[StateEntry], most: int = MOST_BYTES) -> bytes:
     """Return the bytes of a state file; equal entries, in whatever order, make equal bytes.
 
-    >>> decode(encode([Entry("k", "flags.json", b'{"flags": []}', 12.5)]))
+    >>> decode(encode([StateEntry("k", "flags.json", b'{"flags": []}', 12.5)]))
     (Entry(key='k', name='flags.json', document=b'{"flags": []}', saved=12.5),)
     """
     listed = sorted(entries, key=lambda entry: entry.key)
@@ -66,7 +66,7 @@ def encode(entries: Iterable[Entry], most: int = MOST_BYTES) -> bytes:
     return _head(payload) + payload
 
 
-def decode(data: bytes) -> tuple[Entry, ...]:
+def decode(data: bytes) -> tuple[StateEntry, ...]:
     """Return the entries of a state file, or raise `StateError`."""
     check_version(data)
     if len(data) < HEAD_BYTES:
@@ -100,7 +100,7 @@ def _head(payload: bytes | memoryview) -> bytes:
     return _HEAD.pack(_MAGIC, VERSION, len(payload), blake2b(payload, digest_size=32).digest())
 
 
-def _check(entries: list[Entry]) -> None:
+def _check(entries: list[StateEntry]) -> None:
     if len(entries) > MOST_ENTRIES:
         raise StateError(f"{len(entries)} sources are more than the {MOST_ENTRIES} that a state file holds")
     if len({entry.key for entry in entries}) < len(entries):

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
-from wigwag.agent.state.directory import Loaded
+from wigwag.agent.state.directory import LoadedState
 from wigwag.agent.state.document import document_of
-from wigwag.agent.state.file import Entry
-from wigwag.courier import Courier
+from wigwag.agent.state.file import StateEntry
+from wigwag.background import BackgroundWorker
 from wigwag.errors import StateError
 from wigwag.pipeline.clock import heard
 from wigwag.pipeline.spec import describe
@@ -33,24 +33,24 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.pipeline.clock import Clock
 
-    class Store(Protocol):
+    class StateStore(Protocol):
         """Where entries outlive the process; see `StateDir`."""
 
-        def load(self) -> Loaded: ...
-        def save(self, entries: Iterable[Entry]) -> int: ...
+        def load(self) -> LoadedState: ...
+        def save(self, entries: Iterable[StateEntry]) -> int: ...
 
 
 log = logging.getLogger("wigwag.agent")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Held:
+class KeptFlags:
     """The flags of a source, and when they were last known to hold, in Unix seconds."""
 
     flags: FlagSet
     at: float
 
-    def same(self, other: Held | None) -> bool:
+    def same(self, other: KeptFlags | None) -> bool:
         """Tell whether nothing is new; flags are compared by identity, which costs nothing.
 
         Times are differences of two clocks, so they are never quite the same: what is within a second is.
@@ -88,7 +88,7 @@ class KeeperStatus:
 class _Outcome:
     """What a write came to, with the entries it made."""
 
-    entries: dict[str, Entry]
+    entries: dict[str, StateEntry]
     made: dict[str, FlagSet]
     size: int | None
     error: str | None
@@ -99,31 +99,31 @@ class Keeper:
 
     def __init__(
         self,
-        store: Store,
+        store: StateStore,
         clock: Clock,
         wall: Callable[[], float],
         timing: SaveTiming = SaveTiming(),  # noqa: B008 - a frozen value
     ) -> None:
         self._store, self._clock, self._wall, self._timing = store, clock, wall, timing
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, StateEntry] = {}
         self._made: dict[str, FlagSet] = {}
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, KeptFlags] = {}
         self._tried: dict[str, FlagSet] = {}
-        self._written: dict[str, Held] = {}
+        self._written: dict[str, KeptFlags] = {}
         self._last = float("-inf")
-        self._courier = Courier("wigwag-state")
+        self._courier = BackgroundWorker("wigwag-state")
         self._writing: asyncio.Future[_Outcome] | None = None
         self._news = asyncio.Event()
         self._closed = False
         self._status = KeeperStatus()
 
-    def restore(self, keys: Collection[str]) -> Loaded:
+    def restore(self, keys: Collection[str]) -> LoadedState:
         """Return what was kept of these sources. What was kept of others is forgotten with the next write."""
         found = self._store.load()
         self._entries = {entry.key: entry for entry in found.entries if entry.key in keys}
-        return Loaded(tuple(self._entries.values()), found.problems)
+        return LoadedState(tuple(self._entries.values()), found.problems)
 
-    def note(self, held: Mapping[str, Held]) -> None:
+    def note(self, held: Mapping[str, KeptFlags]) -> None:
         """Say what sources hold now. One that is not named holds what it held."""
         self._held = {**self._held, **held}
         self._news.set()
@@ -198,7 +198,7 @@ class Keeper:
             self._writing.cancel()
         self._courier.dismiss()
 
-    def _save(self, held: Mapping[str, Held]) -> _Outcome:
+    def _save(self, held: Mapping[str, KeptFlags]) -> _Outcome:
         """Make the entries and write them. Meanwhile nobody changes what this reads."""
         entries, made, errors = dict(self._entries), dict(self._made), []
         for key, item in held.items():
@@ -214,18 +214,18 @@ class Keeper:
             errors.append(_words(error))
         return _Outcome(entries, made, size, "; ".join(errors) or None)
 
-    def _entry(self, key: str, item: Held) -> Entry:
+    def _entry(self, key: str, item: KeptFlags) -> StateEntry:
         if self._made.get(key) is item.flags:
             return replace(self._entries[key], saved=item.at)
-        return Entry(key, item.flags.layers[0].setting.source, document_of(item.flags), item.at)
+        return StateEntry(key, item.flags.layers[0].setting.source, document_of(item.flags), item.at)
 
-    def _settle(self, held: dict[str, Held], writing: asyncio.Future[_Outcome]) -> None:
+    def _settle(self, held: dict[str, KeptFlags], writing: asyncio.Future[_Outcome]) -> None:
         """See a write to its end; one that was given up has none."""
         if not writing.cancelled():
             self._writing = None
             self._learn(held, writing.result())
 
-    def _learn(self, held: dict[str, Held], outcome: _Outcome) -> None:
+    def _learn(self, held: dict[str, KeptFlags], outcome: _Outcome) -> None:
         """Learn what a write came to."""
         before = self._status
         self._entries, self._made = outcome.entries, outcome.made

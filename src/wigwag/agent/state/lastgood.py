@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wigwag.agent.assemble import Loader
     from wigwag.agent.facts import Value
     from wigwag.agent.state.directory import StateDir
-    from wigwag.agent.state.keeper import Held, Keeper
+    from wigwag.agent.state.keeper import Keeper, KeptFlags
     from wigwag.flags.flagset import FlagSet
     from wigwag.observe import Registry
     from wigwag.pipeline.clock import Clock
@@ -161,13 +161,13 @@ def _held(
     keys: Mapping[Source, str],
     now: float,
     wall: float,
-) -> dict[str, Held]:
+) -> dict[str, KeptFlags]:
     """Return what each source that has answered says, and until when that was known to hold."""
-    from wigwag.agent.state.keeper import Held
+    from wigwag.agent.state.keeper import KeptFlags
 
     held = {}
     for status in pipeline.statuses():
         age = status.age(now)
         if status.values and age is not None and status.spec in flags:  # facts are not kept: they are of the moment
-            held[keys[status.spec]] = Held(flags[status.spec], wall - age)
+            held[keys[status.spec]] = KeptFlags(flags[status.spec], wall - age)
     return held

@@ -17,7 +17,7 @@ from wigwag.options import duration, option, unknown_keys
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wigwag.agent.check import Reached
+    from wigwag.agent.check import CheckResult
 
 HELP = "check the options of `start`, and reach every source once"
 DESCRIPTION = """\
@@ -79,14 +79,14 @@ def odd_keys(options: Options) -> list[str]:
     return unknown_keys(Options, read_config(options.config))
 
 
-def verdict(found: Sequence[Reached], wrong: Sequence[str]) -> int:
+def verdict(found: Sequence[CheckResult], wrong: Sequence[str]) -> int:
     """Return the exit code."""
     if any(each.state == "skipped" for each in found):
         return 2
     return 0 if not wrong and all(each.fine for each in found) else 1
 
 
-def tell(found: Sequence[Reached], wrong: Sequence[str], remarks: Sequence[str]) -> None:
+def tell(found: Sequence[CheckResult], wrong: Sequence[str], remarks: Sequence[str]) -> None:
     """Print a table, and under it what is wrong."""
     rows = [_HEADINGS, *(row(each) for each in found)]
     widths = [max(len(line[column]) for line in rows) for column in range(len(_HEADINGS))]
@@ -106,7 +106,7 @@ def tell(found: Sequence[Reached], wrong: Sequence[str], remarks: Sequence[str])
     remark(summary(found, wrong))
 
 
-def row(found: Reached) -> tuple[str, ...]:
+def row(found: CheckResult) -> tuple[str, ...]:
     """Return the cells of a source."""
     answered = found.state == "ok"
     flags = found.flags if answered else None
@@ -126,7 +126,7 @@ def row(found: Reached) -> tuple[str, ...]:
     )
 
 
-def summary(found: Sequence[Reached], wrong: Sequence[str]) -> str:
+def summary(found: Sequence[CheckResult], wrong: Sequence[str]) -> str:
     """Return what came of it in one line."""
     well = sum(each.state == "ok" for each in found)
     flags = sum(each.flags or 0 for each in found)
@@ -134,7 +134,7 @@ def summary(found: Sequence[Reached], wrong: Sequence[str]) -> str:
     return f"{well} of {plural(len(found), 'source')} answered, with {plural(flags, 'flag')}: {ready}"
 
 
-def as_json(found: Sequence[Reached], wrong: Sequence[str], remarks: Sequence[str]) -> dict[str, Any]:
+def as_json(found: Sequence[CheckResult], wrong: Sequence[str], remarks: Sequence[str]) -> dict[str, Any]:
     """Return it all as plain JSON."""
     return {
         "ok": not verdict(found, wrong),

@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from wigwag.dflag.frontends.given import COMMAND_LINE, Given, judged, needs, put, told
+from wigwag.dflag.frontends.given import COMMAND_LINE, CheckedValue, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, is_switch
 from wigwag.dflag.origin import HIDDEN, Origin, Slot, strongest
 from wigwag.dflag.traits import one_or_many
 from wigwag.dflag.values.containers import list_kind
 from wigwag.dflag.values.frozen import FrozenDict, FrozenList, freeze
-from wigwag.dflag.values.kinds import STR, Kind
+from wigwag.dflag.values.kinds import STR, ValueKind
 from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
 
@@ -121,7 +121,7 @@ class _Shown(absl.Flag[Any]):
         if value is None or self._flag.same(held.value, value):
             self._flag.reset()
         else:
-            put([Given(self._flag, self.parser.parse(value), _PROGRAM)])
+            put([CheckedValue(self._flag, self.parser.parse(value), _PROGRAM)])
 
     @property
     def default(self) -> Any:
@@ -135,7 +135,7 @@ class _Shown(absl.Flag[Any]):
 
     def parse(self, argument: Any) -> None:
         """Take what a command line gives."""
-        put([Given(self._flag, self.parser.parse(argument))])
+        put([CheckedValue(self._flag, self.parser.parse(argument))])
         self.present += 1
 
     def unparse(self) -> None:
@@ -205,7 +205,7 @@ class _Bridge:
         if not self._ours.same(self._ours.get(), value):
             try:
                 self._ours.refuse_if_static(self._ours.home.frozen)
-                put([Given(self._ours, self._ours.admit(value), slot)])
+                put([CheckedValue(self._ours, self._ours.admit(value), slot)])
             except FlagError as error:
                 raise absl.ValidationError(error.reason) from None
             self._theirs.value = _thawed(self._ours.get())
@@ -224,18 +224,18 @@ def _ask(validator: Any, values: absl.FlagValues, name: str, value: Any) -> None
         raise ValueError(validator.message)
 
 
-def _kind(flag: absl.Flag[Any]) -> Kind[Any]:
+def _kind(flag: absl.Flag[Any]) -> ValueKind[Any]:
     """Return the kind of what an absl flag holds; it may be None, which is no text."""
     parse, write, name = flag.parser.parse, _writer(flag), flag.parser.flag_type()
     if isinstance(flag, absl.MultiFlag):
-        return Kind(
+        return ValueKind(
             f"list of {name}",
             lambda text: FrozenList(map(parse, _TEXTS.parse(text))),
             lambda value: _TEXTS.format([*map(write, value or ())]),
             _frozen,
             compose=lambda parts: FrozenList(map(parse, _TEXTS.composed(parts))),
         )
-    return Kind(name, lambda text: _frozen(parse(text)), write, _frozen)
+    return ValueKind(name, lambda text: _frozen(parse(text)), write, _frozen)
 
 
 def _writer(flag: absl.Flag[Any]) -> Callable[[Any], str]:

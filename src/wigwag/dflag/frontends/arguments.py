@@ -22,8 +22,8 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from wigwag.dflag.frontends.given import Given, judged, put, told
-from wigwag.dflag.frontends.spelling import Spelled, help_text, is_switch, placeholder, spelled
+from wigwag.dflag.frontends.given import CheckedValue, judged, put, told
+from wigwag.dflag.frontends.spelling import FlagSpelling, help_text, is_switch, placeholder, spelled
 from wigwag.errors import FlagError, UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _VALUED = "--:"
 _RECOGNISING = "_parse_optional"
 """What a parser calls to find its option for a word. It is argparse's own affair, but nothing else will do."""
 _PARSING = ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args")
-_line: ContextVar[list[Given] | None] = ContextVar("wigwag.dflag.line", default=None)
+_line: ContextVar[list[CheckedValue] | None] = ContextVar("wigwag.dflag.line", default=None)
 """What the line that is being read has given so far."""
 
 
@@ -78,7 +78,7 @@ def teach(parser: argparse.ArgumentParser, words: Mapping[str, tuple[str, str]])
     setattr(parser, _RECOGNISING, recognise_all)
 
 
-def _add(group: Any, option: Spelled) -> None:
+def _add(group: Any, option: FlagSpelling) -> None:
     text = help_text(option.flag).replace("%", "%%")
     common = {"dest": argparse.SUPPRESS, "default": argparse.SUPPRESS, "flag": option.flag}
     if not is_switch(option.flag):
@@ -103,7 +103,7 @@ class _Value(argparse.Action):
 
     def give(self, text: str) -> None:
         try:
-            given = Given(self.flag, judged(self.flag, text))
+            given = CheckedValue(self.flag, judged(self.flag, text))
         except FlagError as error:
             raise argparse.ArgumentError(self.shown, told(self.flag, text, error)) from None
         line = _line.get()
@@ -131,7 +131,7 @@ class _Switch(_Value):
         return " | ".join(self.option_strings)
 
 
-def _words(options: Sequence[Spelled]) -> dict[str, tuple[str, str]]:
+def _words(options: Sequence[FlagSpelling]) -> dict[str, tuple[str, str]]:
     """Return the spelling of each option, without and with a value, by how it may be written after its dashes."""
     words: dict[str, tuple[str, str]] = {}
     for flag, on, off in options:
@@ -176,7 +176,7 @@ def _collecting() -> Iterator[None]:
     if _line.get() is not None:
         yield
         return
-    line: list[Given] = []
+    line: list[CheckedValue] = []
     token = _line.set(line)
     try:
         yield

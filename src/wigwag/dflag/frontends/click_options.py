@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from wigwag.dflag.frontends.clicklike import declared, slot, variables
-from wigwag.dflag.frontends.given import Given, judged, needs, put, told
+from wigwag.dflag.frontends.given import CheckedValue, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
 from wigwag.dflag.startup.levels import loglevel
 from wigwag.dflag.startup.options import HIGHEST_PORT, OPTIONS, given
@@ -150,7 +150,7 @@ class _Taking:
         if ctx.resilient_parsing:  # a shell wants to know how a word may end
             return
         name = param.name or ""
-        given: dict[str, Given | None] = ctx.meta.setdefault(self._key, {})
+        given: dict[str, CheckedValue | None] = ctx.meta.setdefault(self._key, {})
         given[name] = None if value is None else self._given(ctx, param, self._flags[name], value)
         if len(given) == len(self._flags):
             del ctx.meta[self._key]
@@ -159,12 +159,12 @@ class _Taking:
             except FlagError as error:  # of a check over several flags
                 raise click.UsageError(str(error), ctx) from None
 
-    def _given(self, ctx: click.Context, param: click.Parameter, flag: DynFlag[Any], value: Any) -> Given | None:
+    def _given(self, ctx: click.Context, param: click.Parameter, flag: DynFlag[Any], value: Any) -> CheckedValue | None:
         found = slot(ctx, param.name or "", variables(flag, self._prefix))
         if found is None:
             return None
         text = format_bool(value) if isinstance(value, bool) else value
         try:
-            return Given(flag, judged(flag, text), found)
+            return CheckedValue(flag, judged(flag, text), found)
         except FlagError as error:
             raise click.BadParameter(told(flag, text, error), ctx, param) from None

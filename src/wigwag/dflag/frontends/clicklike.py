@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wigwag.dflag.frontends.given import COMMAND_LINE
-from wigwag.dflag.frontends.spelling import Spelled, other
+from wigwag.dflag.frontends.spelling import FlagSpelling, other
 from wigwag.dflag.naming import variable
 from wigwag.dflag.origin import Origin, Slot
 
@@ -29,7 +29,7 @@ class Context(Protocol):
         ...
 
 
-def declared(options: Sequence[Spelled]) -> list[list[str]]:
+def declared(options: Sequence[FlagSpelling]) -> list[list[str]]:
     """Return the declarations of each option: both spellings, and what says no.
 
     >>> from wigwag import dflag
@@ -43,7 +43,7 @@ def declared(options: Sequence[Spelled]) -> list[list[str]]:
     return [_declared(option, taken) for option in options]
 
 
-def _declared(option: Spelled, taken: set[str]) -> list[str]:
+def _declared(option: FlagSpelling, taken: set[str]) -> list[str]:
     found: list[str] = []
     for each in option.on:
         for spelling in (each, *({other(each)} - taken)):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COMMAND_LINE = Slot(Origin.COMMAND_LINE)
 
 
-class Given(NamedTuple):
+class CheckedValue(NamedTuple):
     """A value that was judged, for a flag."""
 
     flag: DynFlag[Any]
@@ -46,7 +46,7 @@ def told(flag: DynFlag[Any], text: str, error: FlagError) -> str:
     return reason if flag.secret or text in reason else f"{shown(text)}: {reason}"
 
 
-def put(given: Iterable[Given]) -> None:
+def put(given: Iterable[CheckedValue]) -> None:
     """Give the flags their values, all of a set under one generation; of several for one flag, the last."""
     chosen: dict[FlagSet, dict[tuple[DynFlag[Any], Slot], Put]] = {}
     for flag, value, slot in given:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WIDEST = 40
 
 
-class Spelled(NamedTuple):
+class FlagSpelling(NamedTuple):
     """A flag, and the options for it."""
 
     flag: DynFlag[Any]
@@ -30,7 +30,7 @@ class Spelled(NamedTuple):
     """Of a truth, those that say no."""
 
 
-def spelled(flags: FlagSet) -> list[Spelled]:
+def spelled(flags: FlagSet) -> list[FlagSpelling]:
     """Return the options of all flags, in the order of the flags.
 
     >>> from wigwag import dflag
@@ -49,11 +49,11 @@ def _option(name: str, flags: FlagSet) -> str:
     return f"-{wanted}" if len(wanted) == 1 else f"--{wanted}"
 
 
-def _spelled(flag: DynFlag[Any], names: Mapping[str, str]) -> Spelled:
+def _spelled(flag: DynFlag[Any], names: Mapping[str, str]) -> FlagSpelling:
     on = tuple(names[name] for name in flag.names)
     taken = set(names.values())
     off = tuple(f"--no-{option[2:]}" for option in on if option.startswith("--")) if is_switch(flag) else ()
-    return Spelled(flag, on, tuple(option for option in off if option not in taken))
+    return FlagSpelling(flag, on, tuple(option for option in off if option not in taken))
 
 
 def is_switch(flag: DynFlag[Any]) -> bool:

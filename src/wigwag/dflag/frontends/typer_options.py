@@ -18,7 +18,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from wigwag.dflag.frontends.clicklike import declared, slot, variables
-from wigwag.dflag.frontends.given import Given, judged, needs, put, told
+from wigwag.dflag.frontends.given import CheckedValue, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
 from wigwag.dflag.startup.levels import loglevel
 from wigwag.dflag.startup.options import HIGHEST_PORT, OPTIONS, given
@@ -61,13 +61,13 @@ class _Parameter(NamedTuple):
         annotation = Annotated[kind | None, option]
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
-    def given(self, context: typer.Context, value: Any) -> Given | None:
+    def given(self, context: typer.Context, value: Any) -> CheckedValue | None:
         """Return what was given, if it was."""
         found = None if value is None else slot(context, self.name, self.variables)
         if found is None:
             return None
         text = format_bool(value) if isinstance(value, bool) else value
-        return Given(self.flag, _judged(self.flag, text, self.declarations[0]), found)
+        return CheckedValue(self.flag, _judged(self.flag, text, self.declarations[0]), found)
 
 
 def with_flags(
@@ -183,7 +183,9 @@ def _extended(
     return signature.replace(parameters=[*old, *more])
 
 
-def _given(context: typer.Context, parameters: Mapping[str, _Parameter], values: Mapping[str, Any]) -> Iterator[Given]:
+def _given(
+    context: typer.Context, parameters: Mapping[str, _Parameter], values: Mapping[str, Any]
+) -> Iterator[CheckedValue]:
     for name, parameter in parameters.items():
         given = parameter.given(context, values[name])
         if given is not None:

@@ -60,7 +60,7 @@ class _Alarm(threading.Thread):
             self._call()
 
 
-class Expiry:
+class ExpiryTimer:
     """Calls back after a while, in a thread of its own; it keeps no process from ending. Its user has a lock for it."""
 
     def __init__(self, call: Callable[[], None], clock: Callable[[], float]) -> None:

@@ -24,7 +24,7 @@ _SHOWN = 10
 _OWN = (Origin.DEFAULT, Origin.PROGRAM, Origin.TEST, Origin.HTTP)
 
 
-class News(NamedTuple):
+class ChangeLog(NamedTuple):
     """A flag, and what it held before and after."""
 
     flag: DynFlag[Any]
@@ -48,7 +48,7 @@ def level_of(puts: Iterable[Put]) -> dict[DynFlag[Any], int]:
     return levels
 
 
-def tell(news: Sequence[News], broken: Sequence[str]) -> None:
+def tell(news: Sequence[ChangeLog], broken: Sequence[str]) -> None:
     """Log what has changed, and which rules no longer hold."""
     for level in (logging.INFO, logging.DEBUG):
         mine = [each for each in news if each.level == level]

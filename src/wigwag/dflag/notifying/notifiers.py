@@ -32,7 +32,7 @@ _LINGER = 5.0
 log = logging.getLogger("wigwag.dflag")
 
 
-class Step(NamedTuple):
+class ValueChange(NamedTuple):
     """From one value to the next."""
 
     old: Any
@@ -45,17 +45,17 @@ class NotifierQueue:
 
     __slots__ = ("busy", "by", "call", "steps")
 
-    def __init__(self, call: Callable[[Step], None]) -> None:
+    def __init__(self, call: Callable[[ValueChange], None]) -> None:
         self.call, self.busy = call, False
         self.by: int | None = None
         """The thread that calls the first of them now."""
-        self.steps: deque[Step] = deque()
+        self.steps: deque[ValueChange] = deque()
 
 
-def push(steps: deque[Step], step: Step, most: int) -> None:
+def push(steps: deque[ValueChange], step: ValueChange, most: int) -> None:
     """Add a step; if there are too many, make one of the last two."""
     if len(steps) >= most:
-        step = Step(steps.pop().old, step.new)
+        step = ValueChange(steps.pop().old, step.new)
     steps.append(step)
 
 
@@ -74,7 +74,7 @@ class NotifierPool:
         self._running = self._idle = self._unfinished = 0
         self._short = False
 
-    def submit(self, queue: NotifierQueue, step: Step) -> None:
+    def submit(self, queue: NotifierQueue, step: ValueChange) -> None:
         """Have a step called, after those that wait already."""
         with self._changed:
             push(queue.steps, step, self._backlog)

@@ -17,7 +17,7 @@ from collections import deque
 from threading import Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from wigwag.dflag.notifying.notifiers import BACKLOG, NotifierPool, NotifierQueue, Step, push
+from wigwag.dflag.notifying.notifiers import BACKLOG, NotifierPool, NotifierQueue, ValueChange, push
 from wigwag.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Subscription:
     def __exit__(self, *failure: object) -> None:
         self.cancel()
 
-    def call(self, step: Step) -> None:
+    def call(self, step: ValueChange) -> None:
         """Call it, whatever comes of it."""
         if step.equal and not self.always:
             return
@@ -78,10 +78,10 @@ class AsyncSubscription(Subscription):
         self, event: ChangeEvent, callback: Callable[[Any, Any], Any], always: bool, loop: AbstractEventLoop
     ) -> None:
         super().__init__(event, callback, "async", always)
-        self._loop, self._steps, self._guard = loop, deque[Step](), Lock()
+        self._loop, self._steps, self._guard = loop, deque[ValueChange](), Lock()
         self._task: Task[None] | None = None
 
-    def send(self, step: Step) -> None:
+    def send(self, step: ValueChange) -> None:
         """Have it called in its loop; a loop that is closed ends the subscription."""
         if step.equal and not self.always:
             return
@@ -110,7 +110,7 @@ class AsyncSubscription(Subscription):
         finally:
             self._task = None
 
-    async def _called(self, step: Step) -> None:
+    async def _called(self, step: ValueChange) -> None:
         """Call it. That it was cancelled is a failure like any other, if nobody has asked this task to end."""
         from asyncio import CancelledError
 
@@ -158,7 +158,7 @@ class ChangeEvent:
         with self._guard:
             self._subscriptions = tuple(each for each in self._subscriptions if each is not subscription)
 
-    def post(self, step: Step) -> bool:
+    def post(self, step: ValueChange) -> bool:
         """Have the threads and loops call theirs, and tell whether there is anything left for `call`."""
         sorts = {each.how for each in self._subscriptions if each.always or not step.equal}
         if "thread" in sorts:
@@ -168,7 +168,7 @@ class ChangeEvent:
                 each.send(step)
         return "sync" in sorts
 
-    def call(self, step: Step) -> None:
+    def call(self, step: ValueChange) -> None:
         """Call those that are called by whoever made the change; all of them, though somebody presses Ctrl-C."""
         interrupt: KeyboardInterrupt | None = None
         for each in self._subscriptions:
@@ -189,7 +189,7 @@ class ChangeEvent:
         """Go on there with what waited."""
         self._notifiers().resume(self._queue)
 
-    def _call(self, step: Step) -> None:
+    def _call(self, step: ValueChange) -> None:
         for each in self._subscriptions:
             if each.how == "thread":
                 each.call(step)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wigwag.dflag.page.messages import Request, folded
+from wigwag.dflag.page.messages import PageRequest, folded
 
 if TYPE_CHECKING:
     from wigwag.dflag.page.site import Site
@@ -67,13 +67,13 @@ async def _body(receive: Receive, most: int) -> bytes | None:
             return bytes(body)
 
 
-def _request(scope: Scope, body: bytes) -> Request:
+def _request(scope: Scope, body: bytes) -> PageRequest:
     """Servers differ in whether the path has the root in it; then it is cut off."""
     root = scope.get("root_path", "").rstrip("/")
     path = scope["path"]
     if root and (path == root or path.startswith(f"{root}/")):
         path = path[len(root) :]
-    return Request(
+    return PageRequest(
         scope["method"],
         path or "/",
         scope.get("query_string", b"").decode("latin-1"),

@@ -16,7 +16,7 @@ from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
-    from wigwag.dflag.page.messages import Request
+    from wigwag.dflag.page.messages import PageRequest
 
 LONGEST_TTL = 366 * 86400.0
 FORM = "application/x-www-form-urlencoded"
@@ -38,7 +38,7 @@ class Typed:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FlagEdit:
     """What is to be done to a flag."""
 
     value: str | Typed = ""
@@ -62,12 +62,12 @@ class Change:
         return flag.parse(self.value.json) if flag.kind.is_json else flag.admit(self.value.value)
 
 
-def media_type(request: Request) -> str:
+def media_type(request: PageRequest) -> str:
     """Return the type of a body, without parameters."""
     return request.header("content-type").partition(";")[0].strip().lower()
 
 
-def read_change(request: Request) -> Change:
+def read_change(request: PageRequest) -> FlagEdit:
     """Read a value from the body."""
     sent = media_type(request)
     switches = fields(request.query)
@@ -77,10 +77,10 @@ def read_change(request: Request) -> Change:
         raise HttpError(415, f"a value cannot be sent as {sent[:100]!r}: {_FORMS}" if sent else _FORMS)
     _known(switches, "validate_only")
     value, ttl = _decoded(request)
-    return Change(value, _ttl(ttl), _validate_only(switches), request.header("if-match"))
+    return FlagEdit(value, _ttl(ttl), _validate_only(switches), request.header("if-match"))
 
 
-def read_query(request: Request) -> tuple[str, Change]:
+def read_query(request: PageRequest) -> tuple[str, FlagEdit]:
     """Read a name and a value from the query, as in the original, or from a form."""
     if request.body and media_type(request) != FORM:
         raise HttpError(415, f"name and value are in the query, or sent as {FORM}")
@@ -90,11 +90,11 @@ def read_query(request: Request) -> tuple[str, Change]:
     return given["name"], _from_fields(given, request)
 
 
-def read_switches(request: Request) -> Change:
+def read_switches(request: PageRequest) -> FlagEdit:
     """Read what a request says that brings no value."""
     given = {**fields(request.query), **(_form(request) if media_type(request) == FORM else {})}
     _known(given, "validate_only", "if_match")
-    return Change("", None, _validate_only(given), given.get("if_match") or request.header("if-match"))
+    return FlagEdit("", None, _validate_only(given), given.get("if_match") or request.header("if-match"))
 
 
 def _known(given: dict[str, str], *names: str) -> dict[str, str]:
@@ -110,14 +110,14 @@ def _known(given: dict[str, str], *names: str) -> dict[str, str]:
     return given
 
 
-def _from_fields(given: dict[str, str], request: Request) -> Change:
+def _from_fields(given: dict[str, str], request: PageRequest) -> FlagEdit:
     if "value" not in given:
         raise HttpError(400, "say what to set it to, in the field value")
     if_match = given.get("if_match") or request.header("if-match")
-    return Change(given["value"], _ttl(given.get("ttl")), _validate_only(given), if_match)
+    return FlagEdit(given["value"], _ttl(given.get("ttl")), _validate_only(given), if_match)
 
 
-def _form(request: Request) -> dict[str, str]:
+def _form(request: PageRequest) -> dict[str, str]:
     """Read a form. A browser ends lines as a typewriter does; and curl calls a form whatever it is not told about."""
     if request.body.lstrip()[:1] in (b"{", b"["):
         raise HttpError(400, "this looks like JSON and is sent as a form: send Content-Type: application/json")
@@ -128,7 +128,7 @@ def _form(request: Request) -> dict[str, str]:
     return {name: value.replace("\r\n", "\n") for name, value in fields(text).items()}
 
 
-def _decoded(request: Request) -> tuple[str | Typed, float | str | None]:
+def _decoded(request: PageRequest) -> tuple[str | Typed, float | str | None]:
     try:
         body = msgspec.json.decode(request.body.decode(), type=_Body)
         value = msgspec.json.decode(body.value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wigwag.dflag import fork
 
 if TYPE_CHECKING:
-    from wigwag.dflag.page.messages import Request
+    from wigwag.dflag.page.messages import PageRequest
 
 
 class Division:
@@ -25,7 +25,7 @@ class Division:
         self._forked = False
         fork.remember(self)
 
-    def warning(self, request: Request) -> str | None:
+    def warning(self, request: PageRequest) -> str | None:
         """Return what whoever looks at flags here, or sets one, must know."""
         fork.catch_up()
         if not (self._forked or request.multiprocess):

@@ -19,15 +19,15 @@ from wigwag.errors import FlagError
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.page.change import Change
-    from wigwag.dflag.page.state import Camera
+    from wigwag.dflag.page.change import FlagEdit
+    from wigwag.dflag.page.state import PageStateCache
 
 _SLOT = Slot(Origin.HTTP)
 _STATIC = "it is static: the program has read it already; change it where it is configured, and restart the program"
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class EditEffect:
     """What a change does, or would do."""
 
     name: str
@@ -62,10 +62,10 @@ class Effect:
 class Changer:
     """Changes flags."""
 
-    def __init__(self, flags: FlagSet, camera: Camera, clock: Callable[[], float]) -> None:
+    def __init__(self, flags: FlagSet, camera: PageStateCache, clock: Callable[[], float]) -> None:
         self._flags, self._camera, self._clock = flags, camera, clock
 
-    def set(self, flag: AnyFlag, change: Change) -> Effect:
+    def set(self, flag: AnyFlag, change: FlagEdit) -> EditEffect:
         """Give a flag a value, over whatever else it holds."""
         until = None if change.ttl is None else self._clock() + change.ttl
 
@@ -74,7 +74,7 @@ class Changer:
 
         return self._commit(flag, change, puts)
 
-    def reset(self, flag: AnyFlag, change: Change) -> Effect:
+    def reset(self, flag: AnyFlag, change: FlagEdit) -> EditEffect:
         """Take back what came over HTTP, and uncover what lies beneath."""
 
         def puts() -> list[Put]:
@@ -82,10 +82,10 @@ class Changer:
 
         return self._commit(flag, change, puts)
 
-    def _commit(self, flag: AnyFlag, change: Change, puts: Callable[[], list[Put]]) -> Effect:
+    def _commit(self, flag: AnyFlag, change: FlagEdit, puts: Callable[[], list[Put]]) -> EditEffect:
         if not flag.dynamic:
             raise HttpError(409, f"flag {flag.name!r}: {_STATIC}")
-        found: list[Effect] = []
+        found: list[EditEffect] = []
 
         def decide() -> list[Put]:
             self._compare(flag, change.if_match)
@@ -107,13 +107,13 @@ class Changer:
         if entry(flag).tag not in wanted and self._camera.state().tag not in wanted:
             raise HttpError(412, f"flag {flag.name!r}: it has changed since you looked; look again")
 
-    def _effect(self, flag: AnyFlag, wanted: list[Put], validate_only: bool) -> Effect:
+    def _effect(self, flag: AnyFlag, wanted: list[Put], validate_only: bool) -> EditEffect:
         layers = _after(flag.layers, wanted, self._flags.generation + 1)
         held = strongest(layers.values(), self._flags.precedence)
         old, new = (pretty(flag.kind, written(flag, each.value)) for each in (flag.held, held))
         changed = None if flag.secret else not flag.same(flag.held.value, held.value)
         given = any(not put.drop for put in wanted)
-        return Effect(flag.name, old, new, changed, (held.slot == _SLOT) == given, validate_only)
+        return EditEffect(flag.name, old, new, changed, (held.slot == _SLOT) == given, validate_only)
 
 
 def tags(if_match: str) -> set[str]:

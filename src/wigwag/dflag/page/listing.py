@@ -14,7 +14,7 @@ from wigwag.dflag.usage import shown_wishes
 
 if TYPE_CHECKING:
     from wigwag.dflag.origin import Held
-    from wigwag.dflag.page.state import Entry, State
+    from wigwag.dflag.page.state import FlagState, PageState
     from wigwag.dflag.updating.updater import Updater
 
 MOST_PROBLEMS = 100
@@ -31,7 +31,7 @@ class Filter:
     dynamic: bool | None = None
     json: bool = False
 
-    def wants(self, entry: Entry) -> bool:
+    def wants(self, entry: FlagState) -> bool:
         """Tell whether a flag is wanted."""
         return self.dynamic in (None, entry.dynamic) and (entry.changed or not self.only_changed)
 
@@ -79,7 +79,7 @@ def truth(name: str, text: str) -> bool:
     return text in _TRUE
 
 
-def described(entry: Entry, now: float, restart: Collection[str] = ()) -> dict[str, Any]:
+def described(entry: FlagState, now: float, restart: Collection[str] = ()) -> dict[str, Any]:
     """Return what there is to say about a flag; `now` is on the clock of the flags."""
     flag, held = entry.flag, entry.held
     return {
@@ -105,7 +105,7 @@ def described(entry: Entry, now: float, restart: Collection[str] = ()) -> dict[s
     }
 
 
-def listed(state: State, wanted: Filter, now: float, set_url: str, updater: Updater | None) -> dict[str, Any]:
+def listed(state: PageState, wanted: Filter, now: float, set_url: str, updater: Updater | None) -> dict[str, Any]:
     """Return the whole list; the checksums are of all flags, whichever are listed."""
     restart = updater.restart_required if updater is not None else ()
     return {

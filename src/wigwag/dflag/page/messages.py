@@ -30,10 +30,10 @@ _GUARDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PageLimits:
     """What a client may ask of the page.
 
-    >>> Limits(connections=0)
+    >>> PageLimits(connections=0)
     Traceback (most recent call last):
     wigwag.errors.UsageError: the limit 'connections' must be more than 0, got 0
     """
@@ -54,7 +54,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PageRequest:
     """What is asked."""
 
     method: str

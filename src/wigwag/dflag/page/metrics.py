@@ -9,7 +9,7 @@ from wigwag.observe import Reading, Registry
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.page.state import State
+    from wigwag.dflag.page.state import PageState
     from wigwag.dflag.updating.updater import Updater
     from wigwag.observe import Labels
 
@@ -26,13 +26,13 @@ class _Fixed:
         return self._reading
 
 
-def rendered(flags: FlagSet, state: State, updater: Updater | None) -> str:
+def rendered(flags: FlagSet, state: PageState, updater: Updater | None) -> str:
     """Return all numbers in the text format."""
     readings = [*_of_flags(flags, state), *(_of_updater(updater) if updater is not None else ())]
     return Registry(map(_Fixed, readings)).render()
 
 
-def _of_flags(flags: FlagSet, state: State) -> Iterable[Reading]:
+def _of_flags(flags: FlagSet, state: PageState) -> Iterable[Reading]:
     checksums = {"dynamic": state.checksum_dynamic, "static": state.checksum_static}
     overridden = sum(entry.overridden for entry in state.entries)
     changed = sum(entry.changed for entry in state.entries)

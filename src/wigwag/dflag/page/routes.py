@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wigwag.dflag.page.messages import HttpError
 
 
-class Operation(Enum):
+class RouteOperation(Enum):
     """What a request asks for."""
 
     LIST = "listFlags"
@@ -21,27 +21,27 @@ class Operation(Enum):
     MEASURE = "measure"
 
 
-ROUTES: Mapping[str, Mapping[str, Operation]] = {
-    "/": {"GET": Operation.LIST},
-    "/flags": {"GET": Operation.LIST},
+ROUTES: Mapping[str, Mapping[str, RouteOperation]] = {
+    "/": {"GET": RouteOperation.LIST},
+    "/flags": {"GET": RouteOperation.LIST},
     "/flags/{name}": {
-        "GET": Operation.SHOW,
-        "PUT": Operation.SET,
-        "POST": Operation.SET,
-        "DELETE": Operation.RESET,
+        "GET": RouteOperation.SHOW,
+        "PUT": RouteOperation.SET,
+        "POST": RouteOperation.SET,
+        "DELETE": RouteOperation.RESET,
     },
-    "/flags/{name}/reset": {"POST": Operation.RESET},  # for forms, which know no DELETE
-    "/set": {"POST": Operation.SET_BY_QUERY},
-    "/openapi.json": {"GET": Operation.DESCRIBE},
-    "/metrics": {"GET": Operation.MEASURE},
+    "/flags/{name}/reset": {"POST": RouteOperation.RESET},  # for forms, which know no DELETE
+    "/set": {"POST": RouteOperation.SET_BY_QUERY},
+    "/openapi.json": {"GET": RouteOperation.DESCRIBE},
+    "/metrics": {"GET": RouteOperation.MEASURE},
 }
-WRITES = (Operation.SET, Operation.RESET, Operation.SET_BY_QUERY)
+WRITES = (RouteOperation.SET, RouteOperation.RESET, RouteOperation.SET_BY_QUERY)
 
 
 class Route(NamedTuple):
     """What is asked for, and of which flag."""
 
-    operation: Operation
+    operation: RouteOperation
     name: str = ""
 
 

@@ -21,8 +21,8 @@ from wigwag.dflag.page.listing import read_filter
 from wigwag.dflag.page.messages import (
     HTML,
     HttpError,
-    Limits,
-    Request,
+    PageLimits,
+    PageRequest,
     Response,
     answer_json,
     answer_text,
@@ -30,10 +30,10 @@ from wigwag.dflag.page.messages import (
     phrase,
     problem,
 )
-from wigwag.dflag.page.routes import WRITES, Operation, Route, route
-from wigwag.dflag.page.state import Camera
+from wigwag.dflag.page.routes import WRITES, Route, RouteOperation, route
+from wigwag.dflag.page.state import PageStateCache
 from wigwag.dflag.page.view import html
-from wigwag.dflag.page.view.view import View, wants_html
+from wigwag.dflag.page.view.view import PageView, wants_html
 from wigwag.dflag.page.writing import Writing
 from wigwag.dflag.values.numerals import shown
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.updating.updater import Updater
 
-__all__ = ["Access", "Limits", "Site"]
+__all__ = ["Access", "PageLimits", "Site"]
 log = logging.getLogger("wigwag.dflag.page")
 _FAULT = "something went wrong here; the log of the program says what"
 
@@ -54,7 +54,7 @@ class Site:
     >>> rate = flags.int("rate", 10)
     >>> site = Site(flags, access=Access(unauthenticated=True))
     >>> body, headers = b'{"value": 20}', {"host": "localhost", "content-type": "application/json"}
-    >>> site(Request("PUT", "/flags/rate", headers=headers, body=body)).status, rate.get(), str(rate.held)
+    >>> site(PageRequest("PUT", "/flags/rate", headers=headers, body=body)).status, rate.get(), str(rate.held)
     (200, 20, 'HTTP override')
     """
 
@@ -64,7 +64,7 @@ class Site:
         updater: Updater | None = None,
         access: Access | None = None,
         *,
-        limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        limits: PageLimits = PageLimits(),  # noqa: B008 - a frozen value
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Without `access`, nothing can be set. `clock` is that of the flags.
@@ -72,8 +72,8 @@ class Site:
         Without `updater`, the page shows the one that the flags have when somebody asks: it may be started later.
         """
         self.flags, self._updater, self.access, self.limits = flags, updater, access or Access(), limits
-        self._camera = Camera(flags)
-        self._view = View(flags.name, self._camera, lambda: self.updater, self.access, clock)
+        self._camera = PageStateCache(flags)
+        self._view = PageView(flags.name, self._camera, lambda: self.updater, self.access, clock)
         self._writing = Writing(flags, self._view, Changer(flags, self._camera, clock), self.access, limits)
 
     @property
@@ -81,7 +81,7 @@ class Site:
         """The updater that the page tells of."""
         return self._updater or self.flags.updater
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: PageRequest) -> Response:
         """Answer a request; it never raises."""
         try:
             response = self._answer(request)
@@ -92,29 +92,29 @@ class Site:
             response = problem(HttpError(500, _FAULT))
         return finished(response, request.method)
 
-    def _answer(self, request: Request) -> Response:
+    def _answer(self, request: PageRequest) -> Response:
         check_host(request.header("host"), self.access.allowed_hosts)
         asked = route(request.method, request.path)
         if asked.operation in WRITES:
             return self._writing.answer(request, asked)
         match asked.operation:
-            case Operation.DESCRIBE:
+            case RouteOperation.DESCRIBE:
                 return answer_json(openapi.document(self.flags.name, request.root))
-            case Operation.MEASURE:
+            case RouteOperation.MEASURE:
                 return answer_text(metrics.rendered(self.flags, self._camera.state(), self.updater), metrics.TYPE)
             case _:
                 return self._read(request, asked)
 
-    def _read(self, request: Request, asked: Route) -> Response:
+    def _read(self, request: PageRequest, asked: Route) -> Response:
         wanted = read_filter(request.query)
         as_html = wants_html(request) and not wanted.json
-        if asked.operation is Operation.SHOW:
+        if asked.operation is RouteOperation.SHOW:
             flag = self._writing.flag(asked.name)
             return self._view.page_of(request, flag) if as_html else self._view.one(flag)
         return self._view.page(request, wanted) if as_html else self._view.all(request, wanted)
 
 
-def _refused(request: Request, refusal: HttpError) -> Response:
+def _refused(request: PageRequest, refusal: HttpError) -> Response:
     if not wants_html(request):
         return problem(refusal)
     title = f"{refusal.status} {phrase(refusal.status)}"

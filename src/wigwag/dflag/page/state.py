@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.snapshot import Snapshot
-    from wigwag.dflag.values.kinds import Kind
+    from wigwag.dflag.values.kinds import ValueKind
 
 
 @dataclass(frozen=True)
-class Entry:
+class FlagState:
     """A flag at one moment."""
 
     flag: AnyFlag
@@ -43,7 +43,7 @@ class Entry:
         return self.names[0]
 
     @property
-    def kind(self) -> Kind[Any]:
+    def kind(self) -> ValueKind[Any]:
         """What it can hold."""
         return self.flag.kind
 
@@ -82,11 +82,11 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class State:
+class PageState:
     """All flags at one moment, in the order of their names."""
 
     snapshot: Snapshot
-    entries: tuple[Entry, ...]
+    entries: tuple[FlagState, ...]
 
     @property
     def generation(self) -> int:
@@ -113,19 +113,19 @@ class State:
         """A digest that changes with any value."""
         return _digest(part for entry in self.entries for part in (entry.name, entry.tag))
 
-    def find(self, flag: AnyFlag) -> Entry:
+    def find(self, flag: AnyFlag) -> FlagState:
         """Return what a flag was."""
         return next(entry for entry in self.entries if entry.flag is flag)
 
 
-class Camera:
+class PageStateCache:
     """Takes the states of a set of flags; the last one is kept while it is still true."""
 
     def __init__(self, flags: FlagSet) -> None:
         self._flags = flags
-        self._last: State | None = None
+        self._last: PageState | None = None
 
-    def state(self) -> State:
+    def state(self) -> PageState:
         """Return how things are."""
         last = self._last
         if last is None or last.snapshot is not self._flags.snapshot():
@@ -133,22 +133,22 @@ class Camera:
         return last
 
 
-def taken(flags: FlagSet) -> State:
+def taken(flags: FlagSet) -> PageState:
     """Take the state of a set of flags, while nobody changes anything."""
-    found: list[State] = []
+    found: list[PageState] = []
 
     def decide() -> tuple[()]:
-        found.append(State(flags.snapshot(), tuple(map(entry, flags))))
+        found.append(PageState(flags.snapshot(), tuple(map(entry, flags))))
         return ()
 
     flags.commit(decide)
     return found[0]
 
 
-def entry(flag: AnyFlag) -> Entry:
+def entry(flag: AnyFlag) -> FlagState:
     """Take the state of one flag."""
     overridden = any(slot.origin is Origin.HTTP for slot in flag.layers)
-    return Entry(flag, flag.names, flag.held, flag.default, overridden)
+    return FlagState(flag, flag.names, flag.held, flag.default, overridden)
 
 
 def written(flag: AnyFlag, value: Any) -> str:
@@ -161,7 +161,7 @@ def written(flag: AnyFlag, value: Any) -> str:
         return f"(cannot be shown: {type(error).__name__})"
 
 
-def pretty(kind: Kind[Any], text: str) -> str:
+def pretty(kind: ValueKind[Any], text: str) -> str:
     """Return a text as people read it: JSON on several lines.
 
     >>> from wigwag.dflag.values.structured import json_kind

@@ -9,8 +9,8 @@ from urllib.parse import quote
 from wigwag.dflag.page.access import check_origin
 from wigwag.dflag.page.change import FORM, media_type, read_change, read_query, read_switches
 from wigwag.dflag.page.messages import HTML, HttpError, Response, answer_json, answer_text
-from wigwag.dflag.page.routes import Operation
-from wigwag.dflag.page.view.panel import Notice
+from wigwag.dflag.page.routes import RouteOperation
+from wigwag.dflag.page.view.panel import Banner
 from wigwag.dflag.page.view.view import wants_html
 from wigwag.dflag.values.numerals import shown
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.page.access import Access
-    from wigwag.dflag.page.change import Change
-    from wigwag.dflag.page.effect import Changer, Effect
-    from wigwag.dflag.page.messages import Limits, Request
+    from wigwag.dflag.page.change import FlagEdit
+    from wigwag.dflag.page.effect import Changer, EditEffect
+    from wigwag.dflag.page.messages import PageLimits, PageRequest
     from wigwag.dflag.page.routes import Route
-    from wigwag.dflag.page.view.view import View
+    from wigwag.dflag.page.view.view import PageView
 
 log = logging.getLogger("wigwag.dflag.page")
 _LONGEST_REASON = 300
@@ -32,7 +32,7 @@ _ABOUT_THE_VALUE = (409, 412, 422)
 class Writing:
     """Answers requests that change something."""
 
-    def __init__(self, flags: FlagSet, view: View, changer: Changer, access: Access, limits: Limits) -> None:
+    def __init__(self, flags: FlagSet, view: PageView, changer: Changer, access: Access, limits: PageLimits) -> None:
         self._flags, self._view, self._changer = flags, view, changer
         self._access, self._limits = access, limits
 
@@ -43,7 +43,7 @@ class Writing:
             raise HttpError(404, f"there is no flag {shown(name)}")
         return flag
 
-    def answer(self, request: Request, asked: Route) -> Response:
+    def answer(self, request: PageRequest, asked: Route) -> Response:
         """Make a change, or refuse it; to a form, say why on the page."""
         try:
             return self._done(request, asked)
@@ -53,19 +53,19 @@ class Writing:
             flag = self._flags.find(asked.name)
             if flag is None or not _form(request) or refusal.status not in _ABOUT_THE_VALUE:
                 raise
-            notice = Notice(flag.name, refusal.detail, False, _typed(request, flag))
+            notice = Banner(flag.name, refusal.detail, False, _typed(request, flag))
             return self._view.page_of(request, flag, notice, refusal.status, refusal.headers)
 
-    def _done(self, request: Request, asked: Route) -> Response:
+    def _done(self, request: PageRequest, asked: Route) -> Response:
         check_origin(request.headers, self._access.allowed_origins)
         self._access.check(request.headers)
         if len(request.body) > self._limits.body:
             raise HttpError(413, f"a body has at most {self._limits.body} bytes")
         match asked.operation:
-            case Operation.RESET:
+            case RouteOperation.RESET:
                 flag, change = self.flag(asked.name), read_switches(request)
                 effect = self._changer.reset(flag, change)
-            case Operation.SET:
+            case RouteOperation.SET:
                 flag, change = self.flag(asked.name), read_change(request)
                 effect = self._changer.set(flag, change)
             case _:
@@ -75,25 +75,25 @@ class Writing:
         _audit(request, asked, flag, change, effect, self._view.warning(request) is not None)
         return self._told(request, asked, flag, effect)
 
-    def _told(self, request: Request, asked: Route, flag: AnyFlag, effect: Effect) -> Response:
+    def _told(self, request: PageRequest, asked: Route, flag: AnyFlag, effect: EditEffect) -> Response:
         warning = self._view.warning(request)
-        if asked.operation is Operation.SET_BY_QUERY and "json" not in request.header("accept"):
+        if asked.operation is RouteOperation.SET_BY_QUERY and "json" not in request.header("accept"):
             more = f"Warning: {warning}\n" if warning else ""
             return answer_text(f'Success "{effect.name}" -> "{effect.new}"\n{more}')
         if not _form(request):
             return answer_json({**effect.described(), "warning": warning, "flag": self._view.described(flag)})
         if effect.validate_only:
-            return self._view.page_of(request, flag, Notice(flag.name, effect.told(), True, _typed(request, flag)))
+            return self._view.page_of(request, flag, Banner(flag.name, effect.told(), True, _typed(request, flag)))
         where = f"{quote(request.root)}/#flag-{quote(flag.name)}"
         return Response(303, HTML, b"", (("Location", where),))
 
 
-def _form(request: Request) -> bool:
+def _form(request: PageRequest) -> bool:
     """Tell whether a form of the page was sent without the script."""
     return wants_html(request) and media_type(request) == FORM
 
 
-def _typed(request: Request, flag: AnyFlag) -> str | None:
+def _typed(request: PageRequest, flag: AnyFlag) -> str | None:
     """Return what was typed into a form, so that it is still there; but nothing secret."""
     if flag.secret:
         return None
@@ -108,14 +108,16 @@ def _what(asked: Route) -> str:
     return f"flag {shown(asked.name)}" if asked.name else "a flag"
 
 
-def _who(request: Request) -> str:
+def _who(request: PageRequest) -> str:
     return request.peer or "(unknown)"
 
 
-def _audit(request: Request, asked: Route, flag: AnyFlag, change: Change, effect: Effect, alone: bool) -> None:
+def _audit(
+    request: PageRequest, asked: Route, flag: AnyFlag, change: FlagEdit, effect: EditEffect, alone: bool
+) -> None:
     if effect.validate_only:
         return
-    verb = "reset" if asked.operation is Operation.RESET else "set"
+    verb = "reset" if asked.operation is RouteOperation.RESET else "set"
     old, new = shown(effect.old), shown(effect.new)  # of a secret flag, that it is secret
     more = f" for {change.ttl:g} s" if change.ttl is not None else ""
     more += ", in this process only" if alone else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wigwag.dflag.page.messages import HttpError, Request, finished, folded, problem
+from wigwag.dflag.page.messages import HttpError, PageRequest, finished, folded, problem
 
 if TYPE_CHECKING:
     from wigwag.dflag.page.site import Site
@@ -36,8 +36,8 @@ def wsgi(site: Site) -> App:
     return app
 
 
-def _request(environ: Environ, most: int) -> Request:
-    return Request(
+def _request(environ: Environ, most: int) -> PageRequest:
+    return PageRequest(
         environ["REQUEST_METHOD"],
         _text(environ.get("PATH_INFO", "")) or "/",
         environ.get("QUERY_STRING", ""),

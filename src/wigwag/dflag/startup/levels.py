@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wigwag.dflag.values.containers import mapping_kind
-from wigwag.dflag.values.kinds import Kind, wrong
+from wigwag.dflag.values.kinds import ValueKind, wrong
 from wigwag.dflag.values.numerals import shown
 from wigwag.dflag.values.validators import length
 
@@ -84,18 +84,18 @@ def _take(value: Any) -> str:
     return _parse(value)
 
 
-_LEVEL = Kind("level", _parse, str, _take)
+_LEVEL = ValueKind("level", _parse, str, _take)
 
 
 @dataclass(frozen=True, slots=True)
-class _LevelKind(Kind[str]):
+class _LevelKind(ValueKind[str]):
     """The level of a logger."""
 
     logger: logging.Logger | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _LevelsKind(Kind[Mapping[str, str]]):
+class _LevelsKind(ValueKind[Mapping[str, str]]):
     """The levels of loggers."""
 
 

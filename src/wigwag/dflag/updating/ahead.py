@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
-from wigwag.dflag.updating.documents import Document, read_document
+from wigwag.dflag.updating.documents import ValuesDocument, read_document
 from wigwag.dflag.updating.places import rank
 from wigwag.errors import DocumentError
 
@@ -23,14 +23,14 @@ LARGE = 16 << 10
 """The least size that is worth a thread, in bytes; the slowest format reads about 1 MiB in a second."""
 
 
-class Ahead:
+class BackgroundParser:
     """What was read ahead; it is asked as `read_document` is."""
 
-    def __init__(self, read: Callable[[str, bytes], Document] = read_document) -> None:
+    def __init__(self, read: Callable[[str, bytes], ValuesDocument] = read_document) -> None:
         self._read = read
-        self._found: Mapping[Text, Document | DocumentError] = {}
+        self._found: Mapping[Text, ValuesDocument | DocumentError] = {}
 
-    def __call__(self, key: str, content: bytes) -> Document:
+    def __call__(self, key: str, content: bytes) -> ValuesDocument:
         """Return what a document says; `DocumentError` if it is none."""
         found = self._found.get((key, content)) if len(content) >= LARGE else None
         if isinstance(found, DocumentError):
@@ -44,10 +44,10 @@ class Ahead:
         fresh = wanted - known.keys()
         self._found = known | (await asyncio.to_thread(self._read_all, fresh) if fresh else {})
 
-    def _read_all(self, texts: Collection[Text]) -> dict[Text, Document | DocumentError]:
+    def _read_all(self, texts: Collection[Text]) -> dict[Text, ValuesDocument | DocumentError]:
         return {text: self._try(*text) for text in texts}
 
-    def _try(self, key: str, content: bytes) -> Document | DocumentError:
+    def _try(self, key: str, content: bytes) -> ValuesDocument | DocumentError:
         try:
             return self._read(key, content)
         except DocumentError as error:

@@ -45,7 +45,7 @@ is taken to where it would have to end; so this never looks at anything twice.""
 _BETWEEN = re.compile(r"[\n=,\[\]{}]")
 
 
-class Document(NamedTuple):
+class ValuesDocument(NamedTuple):
     """What a document says."""
 
     tree: dict[str, Node]
@@ -53,7 +53,7 @@ class Document(NamedTuple):
     """Whether its names are those of variables: `DB_POOL_SIZE` for the flag `db.pool-size`."""
 
 
-def read_document(key: str, content: bytes) -> Document:
+def read_document(key: str, content: bytes) -> ValuesDocument:
     """Read a document; `DocumentError`, with the line and column, if it is none.
 
     >>> read_document("app.yaml", b"db: {size: 0x1F}").tree
@@ -74,7 +74,7 @@ def read_document(key: str, content: bytes) -> Document:
         raise DocumentError("nested too deeply") from None
     except MemoryError:
         raise DocumentError("there is not enough memory to read it") from None
-    return Document(tree, read is _env)
+    return ValuesDocument(tree, read is _env)
 
 
 def _text(content: bytes) -> str:

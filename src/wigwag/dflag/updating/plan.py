@@ -23,7 +23,7 @@ from wigwag.errors import DocumentError, FlagError
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updating.documents import Document, Node
+    from wigwag.dflag.updating.documents import Node, ValuesDocument
     from wigwag.dflag.updating.policy import Policy
 
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".env")
@@ -32,7 +32,7 @@ _MOST_HINTS = 10
 Level: TypeAlias = Literal["warning", "error"]
 Picture: TypeAlias = Mapping[Place, Contents]
 """What is in each place that has answered."""
-Read: TypeAlias = "Callable[[str, bytes], Document]"
+Read: TypeAlias = "Callable[[str, bytes], ValuesDocument]"
 """Reads a document; see `read_document`."""
 
 
@@ -59,7 +59,7 @@ class Problem:
         return _in_one_line(f"{self.place}/{self.key}" if self.key else self.place)
 
 
-class Outcome(NamedTuple):
+class ValueOutcome(NamedTuple):
     """What was made of a value."""
 
     content: bytes | Unreadable | Node
@@ -72,7 +72,7 @@ class Opened(NamedTuple):
     """What was made of a document."""
 
     content: bytes | Unreadable
-    document: Document | None = None
+    document: ValuesDocument | None = None
     """What it says, or said when it could last be read; None: it never could."""
     problem: Problem | None = None
 
@@ -82,7 +82,7 @@ class Plan:
     """What is to be done, and to be told."""
 
     puts: list[Put] = field(default_factory=list)
-    outcomes: dict[tuple[Place, str], Outcome] = field(default_factory=dict)
+    outcomes: dict[tuple[Place, str], ValueOutcome] = field(default_factory=dict)
     opened: dict[tuple[Place, str], Opened] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     restart: dict[str, str] = field(default_factory=dict)
@@ -106,7 +106,7 @@ class _Planner:
     def __init__(self, flags: FlagSet, before: Plan, policy: Policy, read: Read, static: bool) -> None:
         self._flags, self._before, self._policy, self._read, self._static = flags, before, policy, read, static
         self._found, self._hints = Plan(), 0
-        self._wanted: dict[tuple[Slot, DynFlag[Any]], tuple[str, Outcome]] = {}
+        self._wanted: dict[tuple[Slot, DynFlag[Any]], tuple[str, ValueOutcome]] = {}
 
     def see(self, place: Place, contents: Contents) -> None:
         """Judge all that is in a place: documents in the order of their patterns, then single keys, by name."""
@@ -181,15 +181,17 @@ class _Planner:
             self._found.puts, self._found.refused = [], True
         return self._found
 
-    def _judge(self, place: str, key: str, content: bytes | Unreadable | Node, flag: DynFlag[Any] | None) -> Outcome:
+    def _judge(
+        self, place: str, key: str, content: bytes | Unreadable | Node, flag: DynFlag[Any] | None
+    ) -> ValueOutcome:
         if flag is None:
-            return Outcome(content, None, problem=self._unknown(place, key))
+            return ValueOutcome(content, None, problem=self._unknown(place, key))
         if isinstance(content, Unreadable):
-            return Outcome(content, flag, problem=Problem("error", place, key, content.reason))
+            return ValueOutcome(content, flag, problem=Problem("error", place, key, content.reason))
         try:
-            return Outcome(content, flag, _parsed(flag, content))
+            return ValueOutcome(content, flag, _parsed(flag, content))
         except FlagError as error:
-            return Outcome(content, flag, problem=Problem("error", place, key, error.reason, _digest(content)))
+            return ValueOutcome(content, flag, problem=Problem("error", place, key, error.reason, _digest(content)))
 
     def _unknown(self, place: str, key: str) -> Problem | None:
         if self._policy.unknown == "ignore":
@@ -204,7 +206,7 @@ class _Planner:
         known = (each for flag in self._flags for each in flag.names)
         return did_you_mean(name, known) if self._hints <= _MOST_HINTS else ""
 
-    def _claim(self, slot: Slot, key: str, outcome: Outcome, flag: DynFlag[Any]) -> None:
+    def _claim(self, slot: Slot, key: str, outcome: ValueOutcome, flag: DynFlag[Any]) -> None:
         other = self._wanted.get((slot, flag))
         if other is not None:
             reason = f"sets the flag {flag.name!r}, as {other[0]} does: this one counts"

@@ -19,8 +19,8 @@ from wigwag.pipeline.spec import describe
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.store import Put
-    from wigwag.dflag.updating.ahead import Ahead
-    from wigwag.dflag.updating.documents import Document
+    from wigwag.dflag.updating.ahead import BackgroundParser
+    from wigwag.dflag.updating.documents import ValuesDocument
     from wigwag.dflag.updating.places import Place
     from wigwag.dflag.updating.plan import Picture
     from wigwag.dflag.updating.policy import Policy
@@ -32,7 +32,7 @@ SHOWN = 10
 _FROZEN = "mounted with subPath, so it never changes while the container runs: mount the whole volume instead"
 
 
-class Record:
+class UpdateRecord:
     """The last picture, and all that is wrong."""
 
     def __init__(self, flags: FlagSet, policy: Policy) -> None:
@@ -41,7 +41,7 @@ class Record:
         self._mounts: tuple[Problem, ...] = ()
         self._failing: Mapping[Place, str] = {}
         self._failure: tuple[Problem, ...] = ()
-        self._ahead: Ahead | None = None
+        self._ahead: BackgroundParser | None = None
         self.plan = Plan()
         self.generation = self.warnings = self.errors = 0
 
@@ -52,12 +52,12 @@ class Record:
 
     async def prepare(self, picture: Picture) -> None:
         """Do what takes time before a picture can be applied, without holding up the loop: read large documents."""
-        from wigwag.dflag.updating.ahead import Ahead
+        from wigwag.dflag.updating.ahead import BackgroundParser
 
-        self._ahead = self._ahead or Ahead()
+        self._ahead = self._ahead or BackgroundParser()
         await self._ahead.prepare(picture, self.plan.opened)
 
-    def _read(self, key: str, content: bytes) -> Document:
+    def _read(self, key: str, content: bytes) -> ValuesDocument:
         from wigwag.dflag.updating.documents import read_document
 
         return (self._ahead or read_document)(key, content)

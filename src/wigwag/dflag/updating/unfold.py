@@ -18,11 +18,11 @@ from wigwag.yaml import Leaf
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updating.documents import Document, Node
+    from wigwag.dflag.updating.documents import Node, ValuesDocument
     from wigwag.dflag.updating.places import Names
 
 
-class Member(NamedTuple):
+class DocumentValue(NamedTuple):
     """A value in a document."""
 
     name: str
@@ -32,7 +32,7 @@ class Member(NamedTuple):
     node: Node
 
 
-def unfold(document: Document, names: Names, flags: FlagSet) -> Iterator[Member]:
+def unfold(document: ValuesDocument, names: Names, flags: FlagSet) -> Iterator[DocumentValue]:
     """Yield the values of a document that may be ours."""
     if document.variables:
         yield from _assigned(document, names, flags)
@@ -40,7 +40,7 @@ def unfold(document: Document, names: Names, flags: FlagSet) -> Iterator[Member]
         yield from _named(document.tree, "", names, flags)
 
 
-def _named(tree: Mapping[str, Node], above: str, names: Names, flags: FlagSet) -> Iterator[Member]:
+def _named(tree: Mapping[str, Node], above: str, names: Names, flags: FlagSet) -> Iterator[DocumentValue]:
     for part, node in tree.items():
         name = above + part
         own = names.flag(name)
@@ -48,10 +48,10 @@ def _named(tree: Mapping[str, Node], above: str, names: Names, flags: FlagSet) -
         if isinstance(node, dict) and (flag is None or not _takes_maps(flag)):
             yield from _named(node, f"{name}.", names, flags)
         elif own is not None and not _says_nothing(node):
-            yield Member(name, flag, node)
+            yield DocumentValue(name, flag, node)
 
 
-def _assigned(document: Document, names: Names, flags: FlagSet) -> Iterator[Member]:
+def _assigned(document: ValuesDocument, names: Names, flags: FlagSet) -> Iterator[DocumentValue]:
     """Find flags by the names of their variables, or by their own. What is the variable of two flags sets both."""
     known: dict[str, dict[str, DynFlag[Any]]] = {}
     for flag in flags:
@@ -61,9 +61,9 @@ def _assigned(document: Document, names: Names, flags: FlagSet) -> Iterator[Memb
     for name, node in document.tree.items():
         found, own = known.get(name, {}), names.flag(name)
         for each, flag in found.items():
-            yield Member(f"{name} ({each})" if len(found) > 1 else name, flag, node)
+            yield DocumentValue(f"{name} ({each})" if len(found) > 1 else name, flag, node)
         if not found and own is not None:
-            yield Member(name, flags.find(own), node)
+            yield DocumentValue(name, flags.find(own), node)
 
 
 def _takes_maps(flag: DynFlag[Any]) -> bool:

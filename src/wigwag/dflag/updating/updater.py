@@ -21,7 +21,7 @@ from wigwag.dflag import fork
 from wigwag.dflag.updating.places import Place, place_of
 from wigwag.dflag.updating.plan import Picture, Problem
 from wigwag.dflag.updating.policy import Policy
-from wigwag.dflag.updating.record import SHOWN, Record
+from wigwag.dflag.updating.record import SHOWN, UpdateRecord
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.spec import Unavailable
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from wigwag.background import Background
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.updating.contents import Contents
+    from wigwag.loop_thread import LoopThread
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
 
@@ -57,12 +57,12 @@ class Updater:
         self.flags, self.policy = flags, policy
         self.places = tuple(place_of(each).numbered(position) for position, each in enumerate(places))
         self._guard = threading.RLock()
-        self._background: Background | None = None
+        self._background: LoopThread | None = None
         self._cancel: Callable[[], object] | None = None
         self._pipeline: Pipeline[Place, Contents, Picture] | None = None
         self._resume = self._deferred = False
         self._failure = ""
-        self._record = Record(flags, policy)
+        self._record = UpdateRecord(flags, policy)
         fork.remember(self)
 
     @property
@@ -135,7 +135,7 @@ class Updater:
 
     def start(self) -> None:
         """Watch, in a thread of its own. Return when all places were read; raise if a required one cannot be."""
-        from wigwag.background import Background
+        from wigwag.loop_thread import LoopThread
 
         fork.remember(self)  # once more: somebody may have taken uWSGI's hook since
         with self._guard:
@@ -148,7 +148,7 @@ class Updater:
             if self._deferred:
                 return
             ready = threading.Event()
-            self._background = Background(lambda: self._main(ready.set), _THREAD)
+            self._background = LoopThread(lambda: self._main(ready.set), _THREAD)
         ready.wait()
         self.check()
 
@@ -278,10 +278,10 @@ class Updater:
         self._deferred = False
 
     def _go_on(self) -> threading.Event:
-        from wigwag.background import Background
+        from wigwag.loop_thread import LoopThread
 
         ready = threading.Event()
-        self._background = Background(lambda: self._main(ready.set, required=False), _THREAD)
+        self._background = LoopThread(lambda: self._main(ready.set, required=False), _THREAD)
         return ready
 
 

@@ -18,7 +18,7 @@ from wigwag.dflag.updating.contents import MOST_KEYS, Unreadable
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.disk.directory import beneath, lookups_of
-from wigwag.sources.disk.follow import SWAPPED, FollowDeps, FollowTiming, Mark, follow
+from wigwag.sources.disk.follow import SWAPPED, FileMark, FollowDeps, FollowTiming, follow
 from wigwag.sources.disk.lookup import EVERY, Lookup
 from wigwag.sources.disk.read import FLAGS, read, too_large
 
@@ -47,7 +47,7 @@ def plain(trouble: Unavailable, path: str) -> Unavailable:
     return Unavailable(reason.removeprefix(f"{path}: ") or trouble.reason)
 
 
-class _File(NamedTuple):
+class _VolumeFile(NamedTuple):
     path: str
     directory: int
     name: str
@@ -69,7 +69,7 @@ class Volume:
             return found
         return (*found, *(Lookup(path, EVERY, content=True) for path in _folders(self._path, self._place.depth)))
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[FileMark, ...]:
         return beneath(self._path, lambda handle, names: tuple(self._marks(handle, names)))
 
     def read(self) -> Contents:
@@ -80,9 +80,9 @@ class Volume:
         self._mounted = mounted
         return found
 
-    def _marks(self, handle: int, names: list[str]) -> Iterator[Mark]:
+    def _marks(self, handle: int, names: list[str]) -> Iterator[FileMark]:
         for file in _walk(handle, names, self._place.depth):
-            yield Mark.of(file.path, file.status)
+            yield FileMark.of(file.path, file.status)
 
     def _contents(self, handle: int, names: list[str]) -> Contents:
         found: dict[str, bytes | Unreadable] = {}
@@ -97,7 +97,7 @@ class Volume:
                 raise OSError(errno.EFBIG, f"more than {MOST_KEYS} files", self._path)
         return found
 
-    def _content(self, file: _File) -> bytes | Unreadable:
+    def _content(self, file: _VolumeFile) -> bytes | Unreadable:
         if file.fault:
             return Unreadable(file.fault)
         try:
@@ -108,7 +108,7 @@ class Volume:
             return Unreadable(error.strerror or type(error).__name__)
 
 
-def _walk(directory: int, names: list[str], depth: int, above: str = "") -> Iterator[_File]:
+def _walk(directory: int, names: list[str], depth: int, above: str = "") -> Iterator[_VolumeFile]:
     """Find the regular files in a directory, and in those in it. What is gone is a reason to start again."""
     for name in names:
         file = _look(directory, name, above)
@@ -120,7 +120,7 @@ def _walk(directory: int, names: list[str], depth: int, above: str = "") -> Iter
             yield from _inside(directory, name, depth - 1, f"{above}{name}/")
 
 
-def _inside(directory: int, name: str, depth: int, above: str) -> Iterator[_File]:
+def _inside(directory: int, name: str, depth: int, above: str) -> Iterator[_VolumeFile]:
     """Walk through a directory; one that may not be read spoils the whole, as nobody knows what is missing then."""
     handle = os.open(name, FLAGS | os.O_DIRECTORY, dir_fd=directory)
     try:
@@ -129,16 +129,16 @@ def _inside(directory: int, name: str, depth: int, above: str) -> Iterator[_File
         os.close(handle)
 
 
-def _look(directory: int, name: str, above: str) -> _File | None:
+def _look(directory: int, name: str, above: str) -> _VolumeFile | None:
     """See what a name is; nothing, if it is a link to nowhere."""
     try:
-        return _File(above + name, directory, name, os.stat(name, dir_fd=directory))
+        return _VolumeFile(above + name, directory, name, os.stat(name, dir_fd=directory))
     except FileNotFoundError:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
         return None
     except OSError as error:
         status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        return _File(above + name, directory, name, status, error.strerror or "it cannot be read")
+        return _VolumeFile(above + name, directory, name, status, error.strerror or "it cannot be read")
 
 
 def _visible(directory: int) -> list[str]:

@@ -20,13 +20,13 @@ from io import StringIO
 from typing import Any, TypeVar
 
 from wigwag.dflag.values.frozen import FrozenDict, FrozenList
-from wigwag.dflag.values.kinds import Kind, wrong
+from wigwag.dflag.values.kinds import ValueKind, wrong
 from wigwag.dflag.values.numerals import shown
 
 T = TypeVar("T")
 
 
-def list_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -> Kind[list[T]]:
+def list_kind(item: ValueKind[T], *, keep_empty: bool = False, quoted: bool = False) -> ValueKind[list[T]]:
     """Return the kind of lists of another kind.
 
     >>> from wigwag.dflag.values.kinds import INT, STR
@@ -44,7 +44,7 @@ def list_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) 
             raise wrong(value, f"a list of {item.name}")
         return FrozenList(_single((item.take(each) for each in value), item, apart))
 
-    return Kind(
+    return ValueKind(
         f"list of {item.name}",
         lambda text: FrozenList(read(text)),
         lambda value: join([*map(item.format, value)]),
@@ -53,7 +53,7 @@ def list_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) 
     )
 
 
-def set_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -> Kind[frozenset[T]]:
+def set_kind(item: ValueKind[T], *, keep_empty: bool = False, quoted: bool = False) -> ValueKind[frozenset[T]]:
     """Return the kind of sets of another kind; written in order, so that equal sets are equal texts.
 
     >>> from wigwag.dflag.values.kinds import STR
@@ -67,7 +67,7 @@ def set_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -
             raise wrong(value, f"a set of {item.name}")
         return frozenset(_single((item.take(each) for each in value), item, apart))
 
-    return Kind(
+    return ValueKind(
         f"set of {item.name}",
         lambda text: frozenset(read(text)),
         lambda value: join(sorted(map(item.format, value))),
@@ -76,7 +76,7 @@ def set_kind(item: Kind[T], *, keep_empty: bool = False, quoted: bool = False) -
     )
 
 
-def mapping_kind(item: Kind[T], *, quoted: bool = False) -> Kind[Mapping[str, T]]:
+def mapping_kind(item: ValueKind[T], *, quoted: bool = False) -> ValueKind[Mapping[str, T]]:
     """Return the kind of maps from text to another kind; a JSON object is understood, too.
 
     >>> from wigwag.dflag.values.kinds import INT
@@ -106,10 +106,10 @@ def mapping_kind(item: Kind[T], *, quoted: bool = False) -> Kind[Mapping[str, T]
         named = zip(parts, _texts([*parts.values()]), strict=True)
         return FrozenDict((key, _named(key, text, item)) for key, text in named)
 
-    return Kind(f"map to {item.name}", parse, write, take, compose=compose)
+    return ValueKind(f"map to {item.name}", parse, write, take, compose=compose)
 
 
-def _reader(item: Kind[T], keep_empty: bool, quoted: bool) -> Callable[[str], list[T]]:
+def _reader(item: ValueKind[T], keep_empty: bool, quoted: bool) -> Callable[[str], list[T]]:
     """Return what reads the items of a list or set."""
     split = splitter(keep_empty, quoted)
 
@@ -168,7 +168,7 @@ def _array(text: str) -> list[Any] | None:
         return None
 
 
-def _single(values: Iterable[T], item: Kind[T], apart: bool) -> Iterator[T]:
+def _single(values: Iterable[T], item: ValueKind[T], apart: bool) -> Iterator[T]:
     """Yield the items; `apart`, refuse one that has a comma in it, where there is no way to write that."""
     for value in values:
         if apart and "," in item.format(value):
@@ -184,12 +184,12 @@ def _texts(parts: Any) -> list[str]:
     return parts
 
 
-def items(parts: Iterable[str], item: Kind[T]) -> list[T]:
+def items(parts: Iterable[str], item: ValueKind[T]) -> list[T]:
     """Read each item, and tell which of them is wrong."""
     return [_named(f"item {number}", part, item) for number, part in enumerate(parts, 1)]
 
 
-def _named(name: str, text: str, item: Kind[T]) -> T:
+def _named(name: str, text: str, item: ValueKind[T]) -> T:
     try:
         return item.parse(text)
     except ValueError as error:
@@ -212,7 +212,7 @@ def _object(text: str) -> dict[str, Any]:
         raise ValueError(f"not a JSON object: {error}") from None
 
 
-def _value(key: str, value: Any, item: Kind[T]) -> T:
+def _value(key: str, value: Any, item: ValueKind[T]) -> T:
     """Take a JSON value as it is; a text, as the one that stands for a value."""
     if isinstance(value, str):
         return _named(key, value, item)

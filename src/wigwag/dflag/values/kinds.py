@@ -27,7 +27,7 @@ _LONGEST_DECIMAL = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Kind(Generic[T]):
+class ValueKind(Generic[T]):
     """One kind of value.
 
     >>> INT.parse("0x10"), DURATION.format(timedelta(minutes=90)), BYTES.parse("AAEC")
@@ -103,17 +103,19 @@ def _parse_path(text: str) -> Path:
     return Path(text)
 
 
-BOOL = Kind("bool", parse_bool, format_bool, exactly(bool))
-INT = Kind("int", parse_int, str, _take_int)
-FLOAT = Kind("float", parse_float, format_float, exactly(float, int))
-STR = Kind("str", str, str, exactly(str))
-DURATION = Kind("duration", parse_duration, format_duration, exactly(timedelta))
-BYTES = Kind("bytes", _parse_base64, lambda value: base64.b64encode(value).decode(), exactly(bytes, bytearray), bytes)
-PATH = Kind("path", _parse_path, str, exactly(Path, str))
-DECIMAL = Kind("decimal", _parse_decimal, str, exactly(Decimal, int))
+BOOL = ValueKind("bool", parse_bool, format_bool, exactly(bool))
+INT = ValueKind("int", parse_int, str, _take_int)
+FLOAT = ValueKind("float", parse_float, format_float, exactly(float, int))
+STR = ValueKind("str", str, str, exactly(str))
+DURATION = ValueKind("duration", parse_duration, format_duration, exactly(timedelta))
+BYTES = ValueKind(
+    "bytes", _parse_base64, lambda value: base64.b64encode(value).decode(), exactly(bytes, bytearray), bytes
+)
+PATH = ValueKind("path", _parse_path, str, exactly(Path, str))
+DECIMAL = ValueKind("decimal", _parse_decimal, str, exactly(Decimal, int))
 
 
-def enum_kind(members: type[E]) -> Kind[E]:
+def enum_kind(members: type[E]) -> ValueKind[E]:
     """Return the kind of an enumeration: its members by name or by value.
 
     >>> from enum import Enum
@@ -131,4 +133,4 @@ def enum_kind(members: type[E]) -> Kind[E]:
             raise ValueError(f"{shown(text)} is not one of {', '.join(members.__members__)}")
         return known[text]
 
-    return Kind(f"one of {', '.join(members.__members__)}", parse, lambda member: member.name, exactly(members))
+    return ValueKind(f"one of {', '.join(members.__members__)}", parse, lambda member: member.name, exactly(members))

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import inspect
 
 from wigwag.dflag.values.frozen import freeze
-from wigwag.dflag.values.kinds import Kind, wrong
+from wigwag.dflag.values.kinds import ValueKind, wrong
 from wigwag.dflag.values.members import completed, strangers
 from wigwag.dflag.values.worded import worded_kind
 from wigwag.errors import UsageError
@@ -36,7 +36,7 @@ _SCALARS = (
 )
 
 
-def json_kind(type: Any = None, *, unknown_fields: Unknown = "ignore") -> Kind[Any]:
+def json_kind(type: Any = None, *, unknown_fields: Unknown = "ignore") -> ValueKind[Any]:
     """Return the kind of JSON values: of a type, or of any dict or list.
 
     >>> json_kind().parse('{"a": [1, 2]}')
@@ -54,7 +54,7 @@ def json_kind(type: Any = None, *, unknown_fields: Unknown = "ignore") -> Kind[A
             "pydantic model says so itself, with extra='forbid'"
         )
     if type is None:
-        return Kind("json", _parse_plain, _encode, _take_plain, is_json=True)
+        return ValueKind("json", _parse_plain, _encode, _take_plain, is_json=True)
     return _model_kind(type) if is_model else worded_kind(type) or _typed_kind(type, strict)
 
 
@@ -84,7 +84,7 @@ def _encode(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
-def _typed_kind(type: Any, strict: bool) -> Kind[Any]:
+def _typed_kind(type: Any, strict: bool) -> ValueKind[Any]:
     decoder, info = _decoder(type), inspect.type_info(type)
     name = getattr(type, "__name__", str(type))
     plain = is_typeddict(type) or get_origin(type) is not None
@@ -106,7 +106,7 @@ def _typed_kind(type: Any, strict: bool) -> Kind[Any]:
             _refuse_strangers(info, msgspec.to_builtins(value))
         return found
 
-    return Kind(name, parse, _encode, take, is_json=True)
+    return ValueKind(name, parse, _encode, take, is_json=True)
 
 
 def _refuse_strangers(info: inspect.Type, data: Any) -> None:
@@ -151,14 +151,14 @@ def _decoded_or_bare(decoder: msgspec.json.Decoder[Any], text: str, type: Any) -
         raise
 
 
-def _model_kind(model: Any) -> Kind[Any]:
+def _model_kind(model: Any) -> ValueKind[Any]:
     def parse(text: str) -> Any:
         try:
             return model.model_validate_json(text)
         except ValueError as error:
             raise ValueError(_summary(error)) from None
 
-    return Kind(model.__name__, parse, lambda value: str(value.model_dump_json()), _instance(model), is_json=True)
+    return ValueKind(model.__name__, parse, lambda value: str(value.model_dump_json()), _instance(model), is_json=True)
 
 
 def _instance(model: Any) -> Callable[[Any], Any]:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
-from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, Kind, enum_kind
+from wigwag.dflag.values.kinds import BOOL, BYTES, DECIMAL, DURATION, FLOAT, INT, PATH, STR, ValueKind, enum_kind
 
-_PLAIN: dict[Any, Kind[Any]] = {
+_PLAIN: dict[Any, ValueKind[Any]] = {
     bool: BOOL,
     int: INT,
     float: FLOAT,
@@ -25,7 +25,7 @@ _PLAIN: dict[Any, Kind[Any]] = {
 }
 
 
-def kind_of(type: Any) -> Kind[Any]:
+def kind_of(type: Any) -> ValueKind[Any]:
     """Return the kind of a type.
 
     >>> kind_of(int).name, kind_of(list[int]).name, kind_of(frozenset[str]).name, kind_of(dict[str, float]).name
@@ -33,7 +33,7 @@ def kind_of(type: Any) -> Kind[Any]:
     >>> kind_of(dict).name, kind_of(dict[str, list[int]]).name
     ('json', 'dict')
     """
-    if isinstance(type, Kind):
+    if isinstance(type, ValueKind):
         return type
     if type in _PLAIN:
         return _PLAIN[type]
@@ -50,7 +50,7 @@ def kind_of(type: Any) -> Kind[Any]:
 _CLASS = type
 
 
-def _generic(type: Any) -> Kind[Any] | None:
+def _generic(type: Any) -> ValueKind[Any] | None:
     """Return the kind of a list, set or map of plain items; anything deeper is JSON."""
     origin, parts = get_origin(type), get_args(type)
     if origin in (list, Sequence) and _simple(parts[0]):

@@ -10,7 +10,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import inspect
 
-from wigwag.dflag.values.kinds import Kind, wrong
+from wigwag.dflag.values.kinds import ValueKind, wrong
 from wigwag.dflag.values.numerals import shown
 
 _WORDS: dict[Any, tuple[str, str]] = {
@@ -21,7 +21,7 @@ _WORDS: dict[Any, tuple[str, str]] = {
 }
 
 
-def worded_kind(type: Any) -> Kind[Any] | None:
+def worded_kind(type: Any) -> ValueKind[Any] | None:
     """Return the kind of such a type; None: it is another.
 
     >>> from typing import Literal
@@ -43,7 +43,7 @@ def worded_kind(type: Any) -> Kind[Any] | None:
     return None if words is None else _kind(type, *words, choice=False)
 
 
-def _kind(type: Any, name: str, wanted: str, *, choice: bool) -> Kind[Any]:
+def _kind(type: Any, name: str, wanted: str, *, choice: bool) -> ValueKind[Any]:
     def parse(text: str) -> Any:
         try:
             return msgspec.convert(text, type)
@@ -65,4 +65,4 @@ def _kind(type: Any, name: str, wanted: str, *, choice: bool) -> Kind[Any]:
             raise ValueError(f"{shown(value)} is not {wanted}")
         raise wrong(value, name)
 
-    return Kind(name, parse, lambda value: str(msgspec.to_builtins(value)), take)
+    return ValueKind(name, parse, lambda value: str(msgspec.to_builtins(value)), take)

@@ -38,7 +38,7 @@ _COMPARISONS |= {"sem_ver", "starts_with", "ends_with"}
 _CONDITIONALS = ("if", "?:")
 
 
-class Answers:
+class RuleResults:
     """The answers of one rule, without those of the rules it refers to."""
 
     def __init__(self, rule: Json, where: Where, *, falsy: bool) -> None:
@@ -88,17 +88,17 @@ class Library:
 
     def __init__(self, rules: Mapping[str, Json]) -> None:
         self._rules = rules
-        self._read: dict[str, Answers] = {}
+        self._read: dict[str, RuleResults] = {}
 
-    def get(self, name: str) -> Answers | None:
+    def get(self, name: str) -> RuleResults | None:
         """Return the answers of the rule with that name, if there is one."""
         if name not in self._rules:
             return None
         if name not in self._read:
-            self._read[name] = Answers(self._rules[name], (ROOT, name), falsy=False)
+            self._read[name] = RuleResults(self._rules[name], (ROOT, name), falsy=False)
         return self._read[name]
 
-    def reached(self, first: Answers) -> Iterator[Answers]:
+    def reached(self, first: RuleResults) -> Iterator[RuleResults]:
         """Return the answers of a rule and of those it answers with, each once."""
         seen, pending = set[str](), [first]
         while pending:
@@ -121,7 +121,7 @@ def answer_findings(flag: Flag) -> Iterator[Finding]:
     left, variants = _MOST_FINDINGS, flag.variants
     if _fine(flag.rule, variants):
         return
-    own = Answers(flag.rule, (flag.where, "targeting"), falsy=True)
+    own = RuleResults(flag.rule, (flag.where, "targeting"), falsy=True)
     for answers in _library(Key(flag.setting)).reached(own) if own.references else (own,):
         whose = "the variants" if answers is own else f"the variants of flag {flag.key!r}"
         for names, places in answers.places.items():

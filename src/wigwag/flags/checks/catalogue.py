@@ -37,7 +37,7 @@ class Effect(Enum):
     LINT_ONLY = "does not look for it"
 
 
-class Entry(NamedTuple):
+class FindingKind(NamedTuple):
     """What there is to know about one kind of finding."""
 
     severity: Severity
@@ -45,15 +45,15 @@ class Entry(NamedTuple):
     effect: Effect
 
 
-def _error(meaning: str, effect: Effect = Effect.HOLD_PARSE_ERROR) -> Entry:
-    return Entry("error", meaning, effect)
+def _error(meaning: str, effect: Effect = Effect.HOLD_PARSE_ERROR) -> FindingKind:
+    return FindingKind("error", meaning, effect)
 
 
-def _warning(meaning: str, effect: Effect = Effect.REPORT) -> Entry:
-    return Entry("warning", meaning, effect)
+def _warning(meaning: str, effect: Effect = Effect.REPORT) -> FindingKind:
+    return FindingKind("warning", meaning, effect)
 
 
-CATALOGUE: dict[str, Entry] = {
+CATALOGUE: dict[str, FindingKind] = {
     "document-rejected": _error("the document cannot be read at all", Effect.REJECT),
     "flag-shape": _error("a member of a flag has the wrong type", Effect.QUARANTINE),
     "flag-key-missing": _error("a flag has no key, or an empty one", Effect.QUARANTINE),

@@ -23,7 +23,7 @@ from wigwag.flags.checks.members import member_findings
 from wigwag.flags.checks.positions import locate
 from wigwag.flags.checks.schema import walked
 from wigwag.flags.document import read
-from wigwag.flags.flag import Options
+from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import child
 from wigwag.flags.parse import parse
 from wigwag.flags.rules.coerce import kind_of
@@ -63,7 +63,7 @@ def lint_documents(
     given, layers, findings = list(documents), [], []
     for source, document, form in given:
         try:
-            layers.append(parse(read(document, limits, form), source, Options(limits=limits)))
+            layers.append(parse(read(document, limits, form), source, LoadSettings(limits=limits)))
         except DocumentError as error:
             findings.append(rejected(error, source))
     for layer in layers:

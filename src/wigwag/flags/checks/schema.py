@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from wigwag.flags.checks.visit import Walk
-    from wigwag.flags.flag import Flag, Setting
+    from wigwag.flags.flag import DocumentDefaults, Flag
     from wigwag.flags.model import Json, Limits, Where
 
 STATES = ("ENABLED", "DISABLED")
@@ -115,7 +115,7 @@ def walked(flag: Flag) -> Walk | None:
     return None if rule is None else walk(rule, (flag.where, "targeting"), flag.setting.options.limits)
 
 
-def checked(rule: Walk, setting: Setting) -> Iterator[Finding]:
+def checked(rule: Walk, setting: DocumentDefaults) -> Iterator[Finding]:
     """Check the operations of any rule: a flag's, or an evaluator."""
     for found in rule.found:
         if isinstance(found, Ambiguous):
@@ -131,7 +131,7 @@ def checked(rule: Walk, setting: Setting) -> Iterator[Finding]:
                 yield from _failing(found, setting.options.limits)
 
 
-def evaluator_findings(setting: Setting) -> Iterator[Finding]:
+def evaluator_findings(setting: DocumentDefaults) -> Iterator[Finding]:
     """Check the shared rules."""
     for found in _shared_findings(Key(setting)).values():
         yield from found

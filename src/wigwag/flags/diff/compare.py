@@ -15,7 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from wigwag.errors import DocumentError, UsageError
-from wigwag.flags.diff.comparison import Change, Comparison, Member, Name, Outcome, Shift
+from wigwag.flags.diff.comparison import ClientResult, Comparison, FlagChange, MemberChange, Name, Shift
 from wigwag.flags.diff.tally import Tally, text_of
 from wigwag.flags.model import FLAG_NOT_FOUND
 from wigwag.flags.rules import refs
@@ -85,7 +85,7 @@ class Comparing:
         self._sources, self._work = sources, work
         self._old: dict[_Key, Flag] = {}
         self._new: dict[_Key, Flag] = {}
-        self._changed: list[Change] = []
+        self._changed: list[FlagChange] = []
         self._keys: list[str] = []
         self._tally = Tally()
 
@@ -107,12 +107,12 @@ class Comparing:
                 shifts += self._shifts(batch, context, position)
             self._tally.add(position, _name(position, context), shifts)
 
-    def _changes(self, names: Iterable[_Key]) -> Iterator[Change]:
+    def _changes(self, names: Iterable[_Key]) -> Iterator[FlagChange]:
         for name in names:
             old = self._old.get(name)
             members = differing(old, self._new[name], self._sources) if old is not None else ()
             if members:
-                yield Change(Name(*name), members)
+                yield FlagChange(Name(*name), members)
 
     def _deciding(self, keys: Iterable[str]) -> Iterator[str]:
         """Return the keys that may have another outcome."""
@@ -137,7 +137,7 @@ class Comparing:
                 alike = self._tally.alike(key, old, new)
                 if not alike or old.reason != new.reason:
                     felt = not alike and old.error != FLAG_NOT_FOUND
-                    yield Shift(key, Outcome.of(old), Outcome.of(new), felt)
+                    yield Shift(key, ClientResult.of(old), ClientResult.of(new), felt)
         except RecursionError as error:
             raise UsageError(f"context {_name(position, context)} is nested too deeply") from error
 
@@ -157,7 +157,7 @@ class Comparing:
         )
 
 
-def differing(old: Flag, new: Flag, sources: bool = True) -> tuple[Member, ...]:
+def differing(old: Flag, new: Flag, sources: bool = True) -> tuple[MemberChange, ...]:
     """Return the members in which two definitions of a flag differ."""
     if old is new or old.digest == new.digest:
         return ()
@@ -174,25 +174,25 @@ def differing(old: Flag, new: Flag, sources: bool = True) -> tuple[Member, ...]:
     return tuple(member for member in found if member is not None)
 
 
-def _plain(name: str, old: str | None, new: str | None) -> Member | None:
-    return Member(name, old, new) if old != new else None
+def _plain(name: str, old: str | None, new: str | None) -> MemberChange | None:
+    return MemberChange(name, old, new) if old != new else None
 
 
-def _named(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> Member | None:
+def _named(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> MemberChange | None:
     """Compare what stands under names, in content: the order of members is none, and true is not 1."""
     added, removed = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     changed = sorted(key for key in new.keys() & old.keys() if text_of(old[key]) != text_of(new[key]))
     if not (added or removed or changed):
         return None
-    return Member(name, added=tuple(added), removed=tuple(removed), changed=tuple(changed))
+    return MemberChange(name, added=tuple(added), removed=tuple(removed), changed=tuple(changed))
 
 
-def _rule(old: Flag, new: Flag) -> Member | None:
+def _rule(old: Flag, new: Flag) -> MemberChange | None:
     if old.targeted != new.targeted:
-        return Member("targeting", how="added" if new.targeted else "removed")
+        return MemberChange("targeting", how="added" if new.targeted else "removed")
     if not old.targeted or _rule_text(old) == _rule_text(new):
         return None
-    return Member("targeting", how="changed")
+    return MemberChange("targeting", how="changed")
 
 
 def _rule_text(flag: Flag) -> bytes:

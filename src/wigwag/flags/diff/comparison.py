@@ -32,7 +32,7 @@ class Name(Struct, frozen=True, order=True):
         return {"key": self.key, "flagSetId": self.set_id}
 
 
-class Member(Struct, frozen=True):
+class MemberChange(Struct, frozen=True):
     """One member of a flag that differs: plain texts before and after, or the names of what differs in it."""
 
     name: str
@@ -61,18 +61,18 @@ class Member(Struct, frozen=True):
         return told | {name: found for name, found in names.items() if found} | ({"how": self.how} if self.how else {})
 
 
-class Change(Struct, frozen=True):
+class FlagChange(Struct, frozen=True):
     """A flag that both sides have, and the members in which they differ."""
 
     name: Name
-    members: tuple[Member, ...]
+    members: tuple[MemberChange, ...]
 
     def to_dict(self) -> dict[str, Json]:
         """Return the change as plain JSON."""
         return self.name.to_dict() | {"members": [member.to_dict() for member in self.members]}
 
 
-class Outcome(Struct, frozen=True):
+class ClientResult(Struct, frozen=True):
     """What a client gets for a key."""
 
     variant: str | None
@@ -81,7 +81,7 @@ class Outcome(Struct, frozen=True):
     error: str | None
 
     @classmethod
-    def of(cls, found: Resolution) -> Outcome:
+    def of(cls, found: Resolution) -> ClientResult:
         """Leave out what does not decide."""
         return cls(found.variant, found.value, found.reason, found.error)
 
@@ -99,8 +99,8 @@ class Shift(Struct, frozen=True):
     """A key whose outcome differs, for one context or for several."""
 
     key: str
-    before: Outcome
-    after: Outcome
+    before: ClientResult
+    after: ClientResult
     felt: bool = True
     """Whether clients notice: not if only the reason differs, nor if the flag is new and nobody asks for it yet."""
 
@@ -160,8 +160,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     """The ids of both sides."""
     added: tuple[Name, ...] = ()
     removed: tuple[Name, ...] = ()
-    changed: tuple[Change, ...] = ()
-    metadata: Member | None = None
+    changed: tuple[FlagChange, ...] = ()
+    metadata: MemberChange | None = None
     """The metadata of the whole, if it differs."""
     contexts: int = 0
     """How many were tried."""

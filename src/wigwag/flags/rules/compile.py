@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Apply = Callable[[Json, Run | None], Json]
     Path = tuple["Path", str | int] | tuple[()]
-    Watch = Callable[[Fn, "Site", Json], Fn]
+    Watch = Callable[[Fn, "RuleSite", Json], Fn]
 
 
 _PLAIN = frozenset((int, float, bool, type(None)))
@@ -80,14 +80,14 @@ class Compiler:
     def program(self, rule: Json, scope: Scope | None = None) -> Program:
         """Compile a rule. Beyond the limits it is replaced by one that always fails."""
         try:
-            fn = Site(self, scope or RootScope(self.flag_key), (), 0, ()).expr(rule).fn
+            fn = RuleSite(self, scope or RootScope(self.flag_key), (), 0, ()).expr(rule).fn
         except _TooLargeError as error:
             fn = failing(str(error))
         needs_run = self.reads_time or self.loops or self.metered > _METERED_BY_SIZE
         return Program(fn, needs_run, self.reads_time, self.limits.steps)
 
 
-class Site:
+class RuleSite:
     """A place in a rule: where it is, what it sees, and how to compile what stands there."""
 
     __slots__ = ("_depth", "_refs", "compiler", "name", "path", "scope")
@@ -98,9 +98,9 @@ class Site:
         self.compiler, self.scope, self.name = compiler, scope, name
         self.path, self._depth, self._refs = path, depth, refs
 
-    def within(self, scope: Scope) -> Site:
+    def within(self, scope: Scope) -> RuleSite:
         """Return the same place with another view of the data."""
-        return Site(self.compiler, scope, self.path, self._depth, self._refs, self.name)
+        return RuleSite(self.compiler, scope, self.path, self._depth, self._refs, self.name)
 
     def expr(self, node: Json, step: str | int | None = None) -> Expr:
         """Compile what stands here, or one step further down."""
@@ -127,8 +127,8 @@ class Site:
             compiled.append(self.expr(node, index))
         return tuple(compiled)
 
-    def _at(self, step: str | int, name: str = "") -> Site:
-        return Site(self.compiler, self.scope, (self.path, step), self._depth + 1, self._refs, name)
+    def _at(self, step: str | int, name: str = "") -> RuleSite:
+        return RuleSite(self.compiler, self.scope, (self.path, step), self._depth + 1, self._refs, name)
 
     def _account(self) -> None:
         self.compiler.nodes += 1
@@ -157,9 +157,9 @@ class Site:
             return Expr(failing(f"`$ref` to an evaluator that does not exist: {name!r}"))
         if name in self._refs:
             return Expr(failing(f"`$ref` in a circle: {' → '.join((*self._refs, name))}"))
-        return Site(self.compiler, self.scope, ((), f"$evaluators.{name}"), self._depth + 1, (*self._refs, name)).expr(
-            evaluators[name]
-        )
+        return RuleSite(
+            self.compiler, self.scope, ((), f"$evaluators.{name}"), self._depth + 1, (*self._refs, name)
+        ).expr(evaluators[name])
 
 
 class _TooLargeError(Exception):
@@ -175,7 +175,7 @@ def failing(message: str) -> Fn:
     return fn
 
 
-def _application(site: Site, name: str, function: Callable[[Json], Json], argument: Json) -> Fn:
+def _application(site: RuleSite, name: str, function: Callable[[Json], Json], argument: Json) -> Fn:
     apply = _metered(name, function)
     if argument.__class__ is not list or not argument:
         site.compiler.metered += name in COSTS
@@ -227,7 +227,7 @@ def _metered(name: str, function: Callable[[Json], Json]) -> Apply:
     return apply
 
 
-def _plain_attribute(site: Site, name: str, argument: Json) -> str | None:
+def _plain_attribute(site: RuleSite, name: str, argument: Json) -> str | None:
     """Return the name if this is `{"var": "name"}` or `{"var": ["name"]}` with nothing special about it."""
     if argument.__class__ is list and len(argument) == 1:
         argument = argument[0]

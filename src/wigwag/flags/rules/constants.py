@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _STEPS = 10_000
 
 
-class Outcome(NamedTuple):
+class ConstantResult(NamedTuple):
     """What a constant comes to: a value, an error, or neither where finding out would take too long."""
 
     decided: bool
@@ -24,14 +24,14 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
-def outcome(operation: Operation, limits: Limits) -> Outcome:
+def outcome(operation: Operation, limits: Limits) -> ConstantResult:
     """Evaluate a constant operation."""
     limits = replace(limits, steps=min(limits.steps, _STEPS))
     program = Compiler("", limits=limits).program({operation.name: operation.argument})
     run = program.run(0, lambda: 0.0)
     try:
-        return Outcome(True, program.decide({}, run))
+        return ConstantResult(True, program.decide({}, run))
     except RuleError as error:
-        return Outcome(False, error="" if run.refused else str(error))
+        return ConstantResult(False, error="" if run.refused else str(error))
     except RecursionError:
-        return Outcome(False)
+        return ConstantResult(False)

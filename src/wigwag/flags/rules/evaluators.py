@@ -15,13 +15,13 @@ from wigwag.flags.checks.visit import Operation, Walk, beyond, walk
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from wigwag.flags.flag import Setting
+    from wigwag.flags.flag import DocumentDefaults
 
 ROOT = "$.$evaluators"
 _LONGEST_CIRCLE = 8
 
 
-class Circle(NamedTuple):
+class ReferenceCycle(NamedTuple):
     """A reference back to a rule that leads to it."""
 
     reference: Operation
@@ -35,7 +35,7 @@ class Circle(NamedTuple):
 class Key:
     """A setting as the key of what is known about its evaluators: the same object, hence the same rules."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DocumentDefaults) -> None:
         self.rules, self.limits, self.setting = setting.evaluators, setting.options.limits, setting
 
     def __eq__(self, other: object) -> bool:
@@ -48,10 +48,10 @@ class Key:
 class Evaluators:
     """What there is to know about shared rules."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: DocumentDefaults) -> None:
         self._limits = setting.options.limits
         self.walks = {name: walk(rule, (ROOT, name), self._limits) for name, rule in setting.evaluators.items()}
-        self.circles: dict[str, list[Circle]] = defaultdict(list)
+        self.circles: dict[str, list[ReferenceCycle]] = defaultdict(list)
         self._sizes: dict[str, tuple[int, int]] = {}
         for name in self.walks:
             if name not in self._sizes:
@@ -100,7 +100,7 @@ class Evaluators:
             if target in places:
                 first = places[target]
                 circle = line[first : first + _LONGEST_CIRCLE + 1]
-                self.circles[name].append(Circle(reference, tuple(step for step, _ in circle)))
+                self.circles[name].append(ReferenceCycle(reference, tuple(step for step, _ in circle)))
             elif target in self.walks and target not in self._sizes:
                 return target
         return None
@@ -114,7 +114,7 @@ class Evaluators:
         return min(nodes, self._limits.rule_nodes + 1), depth
 
 
-def evaluators_of(setting: Setting) -> Evaluators:
+def evaluators_of(setting: DocumentDefaults) -> Evaluators:
     """Return what there is to know about a document's shared rules."""
     return _evaluators(Key(setting))
 

@@ -79,7 +79,7 @@ class Scope(Protocol):
     outer: Scope | None
     """What is looked at first, if anything is."""
 
-    def innermost(self, data: Json) -> tuple[View, Json]:
+    def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         """Return what is visible without what is around: all that `missing` and `fractional` look at."""
 
     def element(self) -> tuple[Scope, Bind]:
@@ -89,7 +89,7 @@ class Scope(Protocol):
         """Look at an element, but behind all this."""
 
 
-class View(Scope, Protocol):
+class ScopeView(Scope, Protocol):
     """A scope with one thing to look at: the context, or an element."""
 
     def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
@@ -139,7 +139,7 @@ def _position(part: str) -> int:
     return to_index(parse_number(part) or 0)
 
 
-def variable(scope: View, argument: Json, data: Json, run: Run | None) -> Json:
+def variable(scope: ScopeView, argument: Json, data: Json, run: Run | None) -> Json:
     """Read the variable that an evaluated argument names: text, a number, `[name, default]`, null or nothing."""
     default = None
     charge(run, path_cost(argument))
@@ -199,7 +199,7 @@ class RootScope:
         charge(run, len(data))
         return {**data, FLAGD: self._properties(run)}
 
-    def innermost(self, data: Json) -> tuple[View, Json]:
+    def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         return self, data
 
     def element(self) -> tuple[Scope, Bind]:
@@ -224,7 +224,7 @@ class ElementScope:
     def whole(self, data: Json, run: Run | None) -> Json:
         return data
 
-    def innermost(self, data: Json) -> tuple[View, Json]:
+    def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         return self, data
 
     def element(self) -> tuple[Scope, Bind]:
@@ -242,7 +242,7 @@ class AroundScope:
     def __init__(self, outer: Scope) -> None:
         self.outer: Scope | None = outer
 
-    def innermost(self, data: Json) -> tuple[View, Json]:
+    def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         return ElementScope(), data[1]
 
     def element(self) -> tuple[Scope, Bind]:

@@ -43,7 +43,7 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class KubeUser:
     """How we prove who we are, beside a client certificate."""
 
     token: str = field(default="", repr=False)
@@ -62,7 +62,7 @@ class Cluster:
 
     server: str
     trust: ClusterTrust = ClusterTrust()
-    user: User = User()
+    user: KubeUser = KubeUser()
     namespace: str = ""
     """The namespace that is meant when none is named; empty: none was configured."""
     proxy: str = field(default="", repr=False)
@@ -117,13 +117,13 @@ def _trust(cluster: Located[ClusterEntry], user: Located[UserEntry]) -> ClusterT
     )
 
 
-def _user(cluster: Located[ClusterEntry], user: Located[UserEntry]) -> User:
+def _user(cluster: Located[ClusterEntry], user: Located[UserEntry]) -> KubeUser:
     own, there = user.entry, user.place
     if own.auth_provider is not None:
         raise there.wrong("auth-provider is no longer supported by Kubernetes; use the plugin (exec) of your provider")
     pretence = [("Impersonate-User", own.as_), ("Impersonate-Uid", own.as_uid)]
     pretence += [("Impersonate-Group", group) for group in own.as_groups]
-    return User(
+    return KubeUser(
         own.token,
         there.path(own.token_file),
         f"{own.username}:{own.password}" if own.username else "",

@@ -31,7 +31,7 @@ _LARGEST_TOKEN = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class RequestCredentials:
     """What goes with a request."""
 
     fields: Fields = field(repr=False)
@@ -53,7 +53,7 @@ class Credentials:
         self._kept: Credential | None = None
         self._running = asyncio.Lock()
 
-    async def current(self) -> Proof:
+    async def current(self) -> RequestCredentials:
         """Return what proves who we are; `UsageError` or `PluginError` if it cannot be had."""
         user, trust = self._cluster.user, self._cluster.trust
         given = await self._given(user.plugin) if user.plugin else Credential()
@@ -64,9 +64,9 @@ class Credentials:
         if user.basic and not header:
             header = "Basic " + base64.b64encode(user.basic.encode()).decode()
         fields = (*((("Authorization", header),) if header else ()), *user.pretence)
-        return Proof(fields, trust)
+        return RequestCredentials(fields, trust)
 
-    def refused(self, proof: Proof) -> bool:
+    def refused(self, proof: RequestCredentials) -> bool:
         """Note that the server does not know us by this; tell whether it is worth asking with something else."""
         kept = self._kept
         if kept is None:

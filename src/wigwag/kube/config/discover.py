@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
-from wigwag.kube.config.cluster import Cluster, User, choose
+from wigwag.kube.config.cluster import Cluster, KubeUser, choose
 from wigwag.kube.config.kubeconfig import LARGEST, merged
 from wigwag.kube.config.tls import ClusterTrust
 
@@ -59,7 +59,7 @@ def from_account(environment: Mapping[str, str], account: str = ACCOUNT) -> Clus
     return Cluster(
         f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         ClusterTrust(str(authority) if authority.exists() else ""),
-        user=User(token_file=str(Path(account, "token"))),
+        user=KubeUser(token_file=str(Path(account, "token"))),
         namespace=_namespace(Path(account, "namespace")),
     )
 

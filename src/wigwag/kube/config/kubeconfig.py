@@ -124,7 +124,7 @@ class NamedContext(Struct):
     context: ContextEntry = msgspec.field(default_factory=ContextEntry)
 
 
-class Document(Struct, rename="kebab"):
+class KubeconfigFile(Struct, rename="kebab"):
     """One file."""
 
     current_context: str = ""
@@ -172,10 +172,10 @@ def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:
     return found
 
 
-def _read(path: str, text: bytes) -> Document:
+def _read(path: str, text: bytes) -> KubeconfigFile:
     try:
         value = _without_null(load(text, Bounds(LARGEST, DEEPEST)))
-        return msgspec.convert(value or {}, Document)
+        return msgspec.convert(value or {}, KubeconfigFile)
     except (DocumentError, msgspec.ValidationError) as error:
         raise UsageError(f"{path}: not a kubeconfig: {error}") from None
 

@@ -51,7 +51,7 @@ class Credential:
     """Until when it is good, in seconds since the epoch; None: until it is refused."""
 
 
-class Given(Struct, rename="camel"):
+class ExecCredentialStatus(Struct, rename="camel"):
     """The part of an ExecCredential that holds credentials."""
 
     token: str = ""
@@ -65,7 +65,7 @@ class ExecCredential(Struct, rename="camel"):
 
     api_version: str = ""
     kind: str = ""
-    status: Given | None = None
+    status: ExecCredentialStatus | None = None
 
 
 async def run_plugin(plugin: Plugin, environment: Mapping[str, str], seconds: float = SECONDS) -> Credential:
@@ -102,7 +102,7 @@ def read_credential(plugin: Plugin, printed: bytes) -> Credential:
         raise PluginError(plugin, "printed no ExecCredential; run it by hand, and update it") from None
     if found.kind != "ExecCredential" or found.api_version != plugin.api:
         raise PluginError(plugin, f"printed no ExecCredential of {plugin.api}; update it, or apiVersion")
-    given = found.status or Given()
+    given = found.status or ExecCredentialStatus()
     pair = given.client_certificate_data, given.client_key_data
     if bool(pair[0]) != bool(pair[1]) or not (given.token or pair[0]):
         raise PluginError(plugin, "printed neither a token nor a certificate with its key; log in with it again")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Named(ssl.SSLContext):
+class NamedServerContext(ssl.SSLContext):
     """A context for a server whose certificate is for another name than the one it is reached by."""
 
     expected: str = ""
@@ -42,11 +42,13 @@ class ClusterTrust(Trust):
     """Believe anybody."""
 
     def context(self) -> ssl.SSLContext:
-        made = Named(ssl.PROTOCOL_TLS_CLIENT) if self.server_name else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        made = (
+            NamedServerContext(ssl.PROTOCOL_TLS_CLIENT) if self.server_name else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         made.minimum_version = ssl.TLSVersion.TLSv1_2
         made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         made.set_alpn_protocols(["http/1.1"])
-        if isinstance(made, Named):
+        if isinstance(made, NamedServerContext):
             made.expected = self.server_name
         self._believe(made)
         self._show(made)

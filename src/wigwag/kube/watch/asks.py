@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from wigwag.kube.watch.decode import Change, Key, Page, Record
+    from wigwag.kube.watch.decode import Key, ListPage, ObjectEvent, ObjectRecord
     from wigwag.kube.watch.spec import Query
 
 T = TypeVar("T")
@@ -22,12 +22,12 @@ _NOT_OLDER = ("resourceVersionMatch", "NotOlderThan")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ReflectorRequest:
     """One request.
 
-    >>> Ask("list", 0.0, version="7", limit=500).query()
+    >>> ReflectorRequest("list", 0.0, version="7", limit=500).query()
     (('limit', '500'), ('resourceVersion', '7'), ('resourceVersionMatch', 'NotOlderThan'))
-    >>> Ask("list", 0.0, version="7", limit=500, token="abc").query()
+    >>> ReflectorRequest("list", 0.0, version="7", limit=500, token="abc").query()
     (('limit', '500'), ('continue', 'abc'))
     """
 
@@ -60,15 +60,15 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Listing(Generic[T]):
+class PartialList(Generic[T]):
     """A list of which not all pages have come."""
 
     version: str = ""
     token: str = ""
     pages: int = 0
-    records: dict[Key, Record[T]] = field(default_factory=dict)
+    records: dict[Key, ObjectRecord[T]] = field(default_factory=dict)
 
-    def add(self, page: Page[T]) -> None:
+    def add(self, page: ListPage[T]) -> None:
         """Take in a page. The version is the first one's: from there, nothing can be missed."""
         self.version, self.token, self.pages = self.version or page.version, page.token, self.pages + 1
         self.records.update((record.key, record) for record in page.records)
@@ -80,7 +80,7 @@ class Listing(Generic[T]):
 
 
 @dataclass(slots=True)
-class Stream(Generic[T]):
+class OpenWatch(Generic[T]):
     """A watch that is open."""
 
     opened: float
@@ -89,13 +89,13 @@ class Stream(Generic[T]):
     """When something came last."""
     base: str
     """The version that it goes on from: what is not newer was known before."""
-    initial: dict[Key, Record[T]] | None = None
+    initial: dict[Key, ObjectRecord[T]] | None = None
     """The objects that were there in the beginning, until all have come; None: they have."""
     told: bool = False
     """Whether it told anything new."""
     confirmed: bool = False
 
-    def collect(self, change: Change[T]) -> None:
+    def collect(self, change: ObjectEvent[T]) -> None:
         """Take in one of the objects that were there in the beginning."""
         assert self.initial is not None
         if change.gone:

@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from wigwag.kube.errors import Status, read_status
+from wigwag.kube.errors import ApiStatus, read_status
 
 T = TypeVar("T")
 Key: TypeAlias = tuple[str, str]
@@ -28,12 +28,12 @@ LONGEST = 16 << 20
 _BAD = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
-class MalformedError(ValueError):
+class MalformedObjectError(ValueError):
     """What the server sent cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Generic[T]):
+class ObjectRecord(Generic[T]):
     """One object."""
 
     key: Key
@@ -45,25 +45,25 @@ class Record(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListPage(Generic[T]):
     """A part of a list."""
 
     version: str
     token: str
     """What to ask for the next part with; empty: there is none."""
-    records: tuple[Record[T], ...]
+    records: tuple[ObjectRecord[T], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class ObjectEvent(Generic[T]):
     """An object is there, or gone."""
 
-    record: Record[T]
+    record: ObjectRecord[T]
     gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class Bookmark:
     """A bookmark: how far we are."""
 
     version: str
@@ -71,7 +71,7 @@ class Mark:
     """Whether it ends the objects that were there in the beginning."""
 
 
-Event: TypeAlias = Change[T] | Mark | Status
+Event: TypeAlias = ObjectEvent[T] | Bookmark | ApiStatus
 
 
 class _Meta(Struct, rename="camel", gc=False):
@@ -131,22 +131,22 @@ def metadata_only(_: Raw) -> None:
     """Decode nothing: of an object, only its name, version and uid are kept."""
 
 
-def read_page(body: bytes, decode: Decode[T]) -> Page[T]:
-    """Read a part of a list; `MalformedError` if it is none."""
+def read_page(body: bytes, decode: Decode[T]) -> ListPage[T]:
+    """Read a part of a list; `MalformedObjectError` if it is none."""
     try:
         found = _list(body)
         records = tuple(_record(item, decode) for item in found.items or ())
     except _BAD as error:
-        raise MalformedError(f"the list cannot be read: {_said(error)}") from error
-    return Page(found.metadata.resource_version, found.metadata.continue_, records)
+        raise MalformedObjectError(f"the list cannot be read: {_said(error)}") from error
+    return ListPage(found.metadata.resource_version, found.metadata.continue_, records)
 
 
-def read_object(body: bytes, decode: Decode[T]) -> Record[T]:
-    """Read a single object; `MalformedError` if it is none."""
+def read_object(body: bytes, decode: Decode[T]) -> ObjectRecord[T]:
+    """Read a single object; `MalformedObjectError` if it is none."""
     try:
         return _record(Raw(body), decode)
     except _BAD as error:
-        raise MalformedError(f"the object cannot be read: {_said(error)}") from error
+        raise MalformedObjectError(f"the object cannot be read: {_said(error)}") from error
 
 
 def read_event(line: bytes, decode: Decode[T]) -> Event[T] | None:
@@ -157,11 +157,11 @@ def read_event(line: bytes, decode: Decode[T]) -> Event[T] | None:
             return read_status(found.object)
         if found.type == "BOOKMARK":
             about = _bookmark(found.object).metadata
-            return Mark(about.resource_version, about.annotations.get(END) == "true")
+            return Bookmark(about.resource_version, about.annotations.get(END) == "true")
         if found.type in ("ADDED", "MODIFIED", "DELETED"):
-            return Change(_record(found.object, decode), found.type == "DELETED")
+            return ObjectEvent(_record(found.object, decode), found.type == "DELETED")
     except _BAD as error:
-        raise MalformedError(f"an event of the watch cannot be read: {_said(error)}") from error
+        raise MalformedObjectError(f"an event of the watch cannot be read: {_said(error)}") from error
     return None
 
 
@@ -172,7 +172,7 @@ class Lines(Generic[T]):
         self._decode = decode
         self._rest = bytearray()
 
-    def feed(self, piece: bytes) -> tuple[list[Event[T]], MalformedError | None]:
+    def feed(self, piece: bytes) -> tuple[list[Event[T]], MalformedObjectError | None]:
         """Return the events that are whole by now, up to what cannot be read, if there is such."""
         seen = len(self._rest)
         self._rest += piece
@@ -180,12 +180,12 @@ class Lines(Generic[T]):
         events: list[Event[T]] = []
         if end < 0:
             too_long = len(self._rest) > LONGEST
-            return events, MalformedError(f"an event has more than {LONGEST} bytes") if too_long else None
+            return events, MalformedObjectError(f"an event has more than {LONGEST} bytes") if too_long else None
         whole, self._rest = bytes(self._rest[:end]), self._rest[end + 1 :]
         for line in whole.split(b"\n"):
             try:
                 event = read_event(line, self._decode) if line.strip() else None
-            except MalformedError as error:
+            except MalformedObjectError as error:
                 return events, error
             if event is not None:
                 events.append(event)
@@ -197,13 +197,13 @@ class Lines(Generic[T]):
         return bool(self._rest.strip())
 
 
-def _record(raw: Raw, decode: Decode[T]) -> Record[T]:
+def _record(raw: Raw, decode: Decode[T]) -> ObjectRecord[T]:
     about = _head(raw).metadata
     key = about.namespace, about.name
     try:
-        return Record(key, about.resource_version, decode(raw), uid=about.uid)
+        return ObjectRecord(key, about.resource_version, decode(raw), uid=about.uid)
     except _BAD as error:
-        return Record(key, about.resource_version, None, _said(error), about.uid)
+        return ObjectRecord(key, about.resource_version, None, _said(error), about.uid)
 
 
 def _said(error: Exception) -> str:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from wigwag.kube.errors import ApiError, Status
+from wigwag.kube.errors import ApiError, ApiStatus
 from wigwag.wire.client.errors import OversizeError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _USER = re.compile(r'User "([^"]{1,300})"')
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class WatchFault:
     """Why a list or a watch failed."""
 
     text: str
@@ -33,14 +33,14 @@ class Fault:
     """How many seconds the server asks to be left alone."""
 
 
-def fault_of(error: Exception, spec: KubeWatch, verb: str) -> Fault:
+def fault_of(error: Exception, spec: KubeWatch, verb: str) -> WatchFault:
     """Put an error into words. `verb` is what was tried: list or watch."""
     if isinstance(error, ApiError):
         return refusal(error.status, spec, verb, error.retry_after)
-    return Fault(str(error), oversize=isinstance(error, OversizeError))
+    return WatchFault(str(error), oversize=isinstance(error, OversizeError))
 
 
-def refusal(status: Status, spec: KubeWatch, verb: str, retry_after: float | None = None) -> Fault:
+def refusal(status: ApiStatus, spec: KubeWatch, verb: str, retry_after: float | None = None) -> WatchFault:
     """Put a status into words."""
     text = f"the API server answered {status} to our {verb} of {spec}"
     if status.code == FORBIDDEN:
@@ -48,10 +48,10 @@ def refusal(status: Status, spec: KubeWatch, verb: str, retry_after: float | Non
     elif status.code == MISSING:
         text = f"the API server has no {spec.kind.plural} in {spec.kind.api}; install what defines them"
     pause = retry_after if retry_after is not None else status.retry_after
-    return Fault(text, status.code, status.expired, status.ahead, retry_after=pause or 0.0)
+    return WatchFault(text, status.code, status.expired, status.ahead, retry_after=pause or 0.0)
 
 
-def _forbidden(status: Status, spec: KubeWatch, verb: str) -> str:
+def _forbidden(status: ApiStatus, spec: KubeWatch, verb: str) -> str:
     found = _USER.search(status.message)
     who = found[1] if found else "we"
     where = f"in the namespace {spec.namespace}" if spec.namespace else "in all namespaces"

@@ -27,10 +27,10 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
-from wigwag.kube.watch.asks import ANY, NEWEST, Ask, Listing, Stream
-from wigwag.kube.watch.decode import Change, Mark
-from wigwag.kube.watch.faults import Fault
-from wigwag.kube.watch.store import Store, latest, newer
+from wigwag.kube.watch.asks import ANY, NEWEST, OpenWatch, PartialList, ReflectorRequest
+from wigwag.kube.watch.decode import Bookmark, ObjectEvent
+from wigwag.kube.watch.faults import WatchFault
+from wigwag.kube.watch.store import ObjectStore, latest, newer
 from wigwag.kube.watch.timing import WatchTiming
 from wigwag.kube.watch.verify import Verifier
 from wigwag.pipeline.backoff import Retry
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from wigwag.kube.requests import Abilities
-    from wigwag.kube.watch.decode import Key, Page, Record
+    from wigwag.kube.watch.decode import Key, ListPage, ObjectRecord
 
 T = TypeVar("T")
 Item: TypeAlias = "Mapping[Key, T] | Unavailable | Unchanged"
-Heard: TypeAlias = "Change[T] | Mark | Fault"
+Heard: TypeAlias = "ObjectEvent[T] | Bookmark | WatchFault"
 AT_ONCE = 4
 """How many times in a row something else is asked at once."""
 _SMALLEST_PAGE = 4
@@ -66,32 +66,32 @@ class Reflector(Generic[T]):
         """`abilities`: of the server; what is learnt here holds for its other watches too. `title`: for the log."""
         self._abilities, self._timing, self._random, self._title = abilities, timing, random, title
         self._retry = Retry(timing.backoff, random)
-        self._store = Store[T]()
+        self._store = ObjectStore[T]()
         self._verifier = Verifier(self._store, timing, random)
         self._uncertain = False
         """Whether the next watch may be at a server that has lost history."""
         self._stage: Literal["list", "watch"] = "list"
         self._from, self._version, self._limit = ANY, NEWEST, timing.page
-        self._listing: Listing[T] | None = None
-        self._stream: Stream[T] | None = None
-        self._ask = Ask("list", 0.0)
+        self._listing: PartialList[T] | None = None
+        self._stream: OpenWatch[T] | None = None
+        self._ask = ReflectorRequest("list", 0.0)
         self._when = self._sign = -math.inf
         self._published = self._bookmarks = False
         self._at_once = self._stream_failures = self._server_failures = 0
 
-    def next(self, now: float) -> Ask:
+    def next(self, now: float) -> ReflectorRequest:
         """Return what to ask."""
         timing, when = self._timing, max(now, self._when)
         seconds = int(timing.shortest + (timing.longest - timing.shortest) * self._random())
         if self._stage == "watch" and self._uncertain and not self._verifier.allowed:
             self._relist(NEWEST)
         if self._stage == "watch":
-            self._ask = Ask("watch", when, self._version, seconds=seconds)
+            self._ask = ReflectorRequest("watch", when, self._version, seconds=seconds)
         elif self._listing is None and self._abilities.streams and self._stream_failures < _STREAM_FAILURES:
-            self._ask = Ask("stream", when, NEWEST if self._from == ANY else self._from, seconds=seconds)
+            self._ask = ReflectorRequest("stream", when, NEWEST if self._from == ANY else self._from, seconds=seconds)
         else:
-            self._listing = self._listing or Listing()
-            self._ask = Ask("list", when, self._from, self._limit, self._listing.token)
+            self._listing = self._listing or PartialList()
+            self._ask = ReflectorRequest("list", when, self._from, self._limit, self._listing.token)
         return self._ask
 
     @property
@@ -116,13 +116,13 @@ class Reflector(Generic[T]):
             ends.append(stream.heard + timing.silence)
         return min(ends)
 
-    def listed(self, page: Page[T], now: float) -> list[Item[T]]:
+    def listed(self, page: ListPage[T], now: float) -> list[Item[T]]:
         """A page of the list has come."""
-        listing = self._listing or Listing()
+        listing = self._listing or PartialList()
         listing.add(page)
         if listing.endless:
             self._listing = None
-            return self.failed(Fault("the list does not end; narrow the watch down with a selector"), now)
+            return self.failed(WatchFault("the list does not end; narrow the watch down with a selector"), now)
         if listing.token:
             return []
         self._listing, self._limit = None, self._timing.page
@@ -131,7 +131,7 @@ class Reflector(Generic[T]):
     def opened(self, now: float) -> None:
         """The server has begun to answer a watch."""
         ask = self._ask
-        self._stream = Stream(now, ask.seconds, now, ask.version, {} if ask.how == "stream" else None)
+        self._stream = OpenWatch(now, ask.seconds, now, ask.version, {} if ask.how == "stream" else None)
         if self._uncertain and ask.how == "watch":
             self._verifier.forget()
         self._verifier.begin(now, doubt=self._uncertain or self._verifier.suspicious)
@@ -145,7 +145,7 @@ class Reflector(Generic[T]):
             if (stream := self._stream) is None:
                 break
             stream.heard = now
-            if isinstance(event, Fault):
+            if isinstance(event, WatchFault):
                 trouble = self.failed(event, now)
             elif stream.initial is not None:
                 whole += self._begin(stream, event, now)
@@ -160,12 +160,12 @@ class Reflector(Generic[T]):
         if stream is None or now < self.wake:
             return []
         if now >= stream.opened + stream.seconds + timing.margin:
-            return self.failed(Fault("the watch did not end when it should; the connection seems to be dead"), now)
+            return self.failed(WatchFault("the watch did not end when it should; the connection seems to be dead"), now)
         if stream.initial is not None and now >= stream.heard + timing.initial:
             return self._not_offered(now)
         if self._bookmarks and now >= stream.heard + timing.silence:
             self._audit(now)
-            return self.failed(Fault("no sign of life from the server; the connection seems to be dead"), now)
+            return self.failed(WatchFault("no sign of life from the server; the connection seems to be dead"), now)
         items: list[Item[T]] = []
         if not stream.confirmed and not self._verifier.doubt and now >= stream.opened + timing.quiet:
             stream.confirmed = True
@@ -173,14 +173,14 @@ class Reflector(Generic[T]):
             items.append(UNCHANGED)
         return items + self._judged(self._verifier.settle(), now) if self._verifier.settles(now) else items
 
-    def check(self, now: float) -> Ask | None:
+    def check(self, now: float) -> ReflectorRequest | None:
         """Return what to ask beside the open stream, if it is time for that."""
         stream = self._stream
         if stream is None or stream.initial is not None or now < self._verifier.due(stream.heard):
             return None
         return self._verifier.ask(self._version, now)
 
-    def checked(self, page: Page[None], now: float) -> list[Item[T]]:
+    def checked(self, page: ListPage[None], now: float) -> list[Item[T]]:
         """An answer to `check` has come."""
         if self._stream is None:
             return []
@@ -189,7 +189,7 @@ class Reflector(Generic[T]):
         log.debug("%s: compared with the server%s: %s", self._title, where, fault.text if fault else "no difference")
         return self._judged(fault, now)
 
-    def check_failed(self, fault: Fault, now: float) -> list[Item[T]]:
+    def check_failed(self, fault: WatchFault, now: float) -> list[Item[T]]:
         """What `check` wanted was refused, or not answered. Only silence says that the stream is dead, too."""
         if self._stream is None:
             return []
@@ -211,7 +211,7 @@ class Reflector(Generic[T]):
             return []
         lived = now - stream.opened
         if stream.initial is not None or (lived < timing.hasty and not stream.told):
-            return self.failed(Fault("the watch ended too soon; see what is between us and the API server"), now)
+            return self.failed(WatchFault("the watch ended too soon; see what is between us and the API server"), now)
         self._stream, self._uncertain = None, self._verifier.doubt or lived < stream.seconds - 1
         log.debug("%s: the watch ended after %.0f s", self._title, lived)
         self._lived(lived)
@@ -219,7 +219,7 @@ class Reflector(Generic[T]):
         self._when = now if lived >= timing.long else self._retry.next(now)
         return [] if self._uncertain else [UNCHANGED]
 
-    def failed(self, fault: Fault, now: float) -> list[Item[T]]:
+    def failed(self, fault: WatchFault, now: float) -> list[Item[T]]:
         """A request was refused, or what came of it broke off."""
         stream, self._stream, self._uncertain = self._stream, None, True
         lived = 0.0 if stream is None else now - stream.opened
@@ -234,7 +234,7 @@ class Reflector(Generic[T]):
         self._when = self._retry.next(now, fault.retry_after)
         return [] if first and not self._retry.limited else [Unavailable(fault.text)]
 
-    def _turn(self, fault: Fault) -> bool:
+    def _turn(self, fault: WatchFault) -> bool:
         """Decide what is asked instead of what failed; False if it is the same, or nothing that is worth a hurry."""
         ask = self._ask
         if fault.expired or fault.ahead:
@@ -248,7 +248,7 @@ class Reflector(Generic[T]):
             self._doubt(fault)
         return False
 
-    def _doubt(self, fault: Fault) -> None:
+    def _doubt(self, fault: WatchFault) -> None:
         """The server may never answer to what we ask it with: the version of a watch, the next page of a list."""
         self._server_failures += 1
         if fault.code >= 500 and self._server_failures < _SERVER_FAILURES:
@@ -258,7 +258,7 @@ class Reflector(Generic[T]):
         else:
             self._listing = None
 
-    def _outdated(self, fault: Fault) -> bool:
+    def _outdated(self, fault: WatchFault) -> bool:
         """The server cannot go on from the version that we have: ask for what it has."""
         ask = self._ask
         if ask.token:
@@ -271,7 +271,7 @@ class Reflector(Generic[T]):
             return False
         return True
 
-    def _cannot_stream(self, fault: Fault) -> bool:
+    def _cannot_stream(self, fault: WatchFault) -> bool:
         if fault.code in _NOT_OFFERED:
             self._abilities.streams = False
             return True
@@ -283,7 +283,7 @@ class Reflector(Generic[T]):
         self._abilities.streams, self._stream, self._when = False, None, now
         return []
 
-    def _judged(self, fault: Fault | None, now: float) -> list[Item[T]]:
+    def _judged(self, fault: WatchFault | None, now: float) -> list[Item[T]]:
         """Act on what a comparison has shown: all is well, a list is needed, or a list is no help."""
         if fault is None:
             if self._stream is None or not self._verifier.sure:
@@ -297,11 +297,11 @@ class Reflector(Generic[T]):
         self._verifier.doubt = True
         return [Unavailable(fault.text)]
 
-    def _cannot_check(self, fault: Fault, now: float) -> list[Item[T]]:
+    def _cannot_check(self, fault: WatchFault, now: float) -> list[Item[T]]:
         """An account that may watch but not list cannot compare. What is in doubt is asked for as a whole."""
         log.warning("%s: it is not compared with the server any more: %s", self._title, fault.text)
         self._verifier.allowed = False
-        return self.failed(Fault(fault.text, ahead=True), now) if self._verifier.doubt else []
+        return self.failed(WatchFault(fault.text, ahead=True), now) if self._verifier.doubt else []
 
     def _confirmed(self) -> list[Item[T]]:
         """Something was heard that changes nothing. In doubt, that proves nothing."""
@@ -320,9 +320,9 @@ class Reflector(Generic[T]):
         if now - self._sign >= self._timing.audit:
             self._relist(self._version)
 
-    def _begin(self, stream: Stream[T], event: Change[T] | Mark, now: float) -> list[Item[T]]:
+    def _begin(self, stream: OpenWatch[T], event: ObjectEvent[T] | Bookmark, now: float) -> list[Item[T]]:
         """Collect what is there in the beginning. The versions of these objects say nothing about how far we are."""
-        if isinstance(event, Change):
+        if isinstance(event, ObjectEvent):
             stream.collect(event)
             return []
         if not event.end or stream.initial is None:
@@ -333,9 +333,9 @@ class Reflector(Generic[T]):
         self._ask = replace(self._ask, how="watch", version=event.version)  # from here on it is nothing else
         return self._replace(records.values(), event.version, now)
 
-    def _apply(self, stream: Stream[T], event: Change[T] | Mark, now: float) -> bool:
+    def _apply(self, stream: OpenWatch[T], event: ObjectEvent[T] | Bookmark, now: float) -> bool:
         """Take in an event, and tell whether it changed anything."""
-        version = event.version if isinstance(event, Mark) else event.record.version
+        version = event.version if isinstance(event, Bookmark) else event.record.version
         before, self._version = self._version, latest(version, self._version)
         if newer(before, version):
             self._verifier.suspect(now)  # the server may have gone back
@@ -343,7 +343,7 @@ class Reflector(Generic[T]):
         stream.confirmed, self._sign = True, now
         if stream.told:
             self._retry.succeeded()
-        if isinstance(event, Mark):
+        if isinstance(event, Bookmark):
             self._bookmarks = True
             return False
         if newer(version, stream.base) is False:
@@ -351,7 +351,7 @@ class Reflector(Generic[T]):
         _warn(event.record)
         return self._store.remove(event.record) if event.gone else self._store.put(event.record)
 
-    def _replace(self, records: Iterable[Record[T]], version: str, now: float) -> list[Item[T]]:
+    def _replace(self, records: Iterable[ObjectRecord[T]], version: str, now: float) -> list[Item[T]]:
         """Take in a whole list."""
         found = list(records)
         for record in found:
@@ -367,6 +367,6 @@ class Reflector(Generic[T]):
         return self._store.snapshot()
 
 
-def _warn(record: Record[T]) -> None:
+def _warn(record: ObjectRecord[T]) -> None:
     if record.problem:
         log.warning("%s/%s: cannot be read, and stays as it was: %s", *record.key, record.problem)

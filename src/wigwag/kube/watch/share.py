@@ -1,10 +1,10 @@
 """One watch for all who want the same: the first subscriber opens it, and it closes when the last one has left.
 
-    watch_kube ──▶ Topic[Level] ──▶ each subscriber, at its own speed
+    watch_kube ──▶ Topic[WatchLevel] ──▶ each subscriber, at its own speed
 
 A subscriber gets the objects as they are at once, and later what changed last; it may miss what came in between. So a
-`Level` holds the value, its edition, and how the watch is doing, all at once: whoever comes late or reads slowly ends
-with the newest value, and not with the last thing that was said about it.
+`WatchLevel` holds the value, its edition and the state of the watch together: a late or slow subscriber ends with the
+newest value, not with the last message about it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Level(Generic[T]):
+class WatchLevel(Generic[T]):
     """How a watch is doing."""
 
     value: Mapping[Key, T] | None = None
@@ -39,24 +39,24 @@ class Level(Generic[T]):
     error: BaseException | None = None
     """Why it is over, if it is."""
 
-    def after(self, item: Item[T]) -> Level[T]:
+    def after(self, item: Item[T]) -> WatchLevel[T]:
         """Return how it is doing after one more item."""
         if isinstance(item, Unavailable):
             return replace(self, trouble=item)
         if isinstance(item, Unchanged):
             return replace(self, trouble=None)
-        return Level(item, self.edition + 1)
+        return WatchLevel(item, self.edition + 1)
 
 
 @dataclass(slots=True)
 class _Shared(Generic[T]):
     task: asyncio.Task[None] | None = None
-    topic: Topic[Level[T]] = field(default_factory=Topic)
+    topic: Topic[WatchLevel[T]] = field(default_factory=Topic)
     readers: int = 0
     closing: Timer | None = None
 
 
-class Shared:
+class SharedWatches:
     """The watches of a process, as children of a task group."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Shared:
     async def _feed(self, key: tuple[KubeWatch, Decode[T]], shared: _Shared[T]) -> None:
         """Publish what comes. If it ends, those who read are told, and whoever starts again opens another one."""
         error: BaseException = RuntimeError("the watch ended")
-        level: Level[T] = Level()
+        level: WatchLevel[T] = WatchLevel()
         try:
             async with closing(self._follow(*key)) as items:
                 async for item in items:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from wigwag.kube.watch.decode import Key, Record
+    from wigwag.kube.watch.decode import Key, ObjectRecord
 
 T = TypeVar("T")
 GONE = 1000
@@ -44,23 +44,23 @@ def _number(version: str) -> bool:
     return version.isascii() and version.isdigit() and (version[0] != "0" or version == "0")
 
 
-class Identity(NamedTuple):
+class ObjectVersion(NamedTuple):
     """Which object it is, and in which version."""
 
     version: str = ""
     uid: str = ""
 
 
-NOBODY = Identity()
+NOBODY = ObjectVersion()
 """The identity of an object that is not known."""
 
 
-class Store(Generic[T]):
+class ObjectStore(Generic[T]):
     """Objects by namespace and name."""
 
     def __init__(self) -> None:
         self._objects: dict[Key, T] = {}
-        self._known: dict[Key, Identity] = {}
+        self._known: dict[Key, ObjectVersion] = {}
         self._gone: dict[Key, str] = {}
 
     def __len__(self) -> int:
@@ -70,20 +70,20 @@ class Store(Generic[T]):
         """Return the objects as they are now; what comes later does not change them."""
         return MappingProxyType(self._objects.copy())
 
-    def put(self, record: Record[T]) -> bool:
+    def put(self, record: ObjectRecord[T]) -> bool:
         """Take in an object, and tell whether that changed anything. One that cannot be decoded stays as it was."""
         key, value = record.key, record.value
         known = self.identity(key).version or self._gone.get(key, "")
         if newer(record.version, known) is False:
             return False
         self._gone.pop(key, None)
-        self._known[key] = Identity(record.version, record.uid)
+        self._known[key] = ObjectVersion(record.version, record.uid)
         if value is None or self._objects.get(key) == value:
             return False
         self._objects[key] = value
         return True
 
-    def remove(self, record: Record[T]) -> bool:
+    def remove(self, record: ObjectRecord[T]) -> bool:
         """Take out an object, and tell whether that changed anything."""
         key = record.key
         if newer(self.identity(key).version, record.version):
@@ -94,13 +94,13 @@ class Store(Generic[T]):
         self._known.pop(key, None)
         return self._objects.pop(key, None) is not None
 
-    def replace(self, records: Iterable[Record[T]]) -> bool:
+    def replace(self, records: Iterable[ObjectRecord[T]]) -> bool:
         """Have these objects and no others, and tell whether that changed anything."""
         before = self._objects
         objects: dict[Key, T] = {}
-        known: dict[Key, Identity] = {}
+        known: dict[Key, ObjectVersion] = {}
         for record in records:
-            known[record.key] = Identity(record.version, record.uid)
+            known[record.key] = ObjectVersion(record.version, record.uid)
             value = before.get(record.key) if record.value is None else record.value
             if value is not None:
                 objects[record.key] = value
@@ -111,11 +111,11 @@ class Store(Generic[T]):
         self._objects = objects
         return True
 
-    def identity(self, key: Key) -> Identity:
+    def identity(self, key: Key) -> ObjectVersion:
         """Return the identity of an object; `NOBODY` if there is none."""
         return self._known.get(key, NOBODY)
 
-    def differing(self, records: Mapping[Key, Record[None]], since: str, *, whole: bool) -> dict[Key, str]:
+    def differing(self, records: Mapping[Key, ObjectRecord[None]], since: str, *, whole: bool) -> dict[Key, str]:
         """Return the objects that a list shows in another version than they have here, with that version.
 
         What has changed here `since` a version is no difference. An object that the list does not show has an empty
@@ -124,7 +124,7 @@ class Store(Generic[T]):
         found = {
             record.key: record.version
             for record in records.values()
-            if Identity(record.version, record.uid) != self.identity(record.key)
+            if ObjectVersion(record.version, record.uid) != self.identity(record.key)
             and not newer(self.identity(record.key).version or self._gone.get(record.key, ""), since)
         }
         if whole:

@@ -37,15 +37,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
-from wigwag.kube.watch.asks import Ask, Listing
-from wigwag.kube.watch.faults import Fault
+from wigwag.kube.watch.asks import PartialList, ReflectorRequest
+from wigwag.kube.watch.faults import WatchFault
 from wigwag.kube.watch.store import newer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.kube.watch.decode import Key, Page
-    from wigwag.kube.watch.store import Identity, Store
+    from wigwag.kube.watch.decode import Key, ListPage
+    from wigwag.kube.watch.store import ObjectStore, ObjectVersion
     from wigwag.kube.watch.timing import WatchTiming
 
 T = TypeVar("T")
@@ -54,19 +54,19 @@ T = TypeVar("T")
 class Verifier(Generic[T]):
     """Compares one store with the server."""
 
-    def __init__(self, store: Store[T], timing: WatchTiming, random: Callable[[], float]) -> None:
+    def __init__(self, store: ObjectStore[T], timing: WatchTiming, random: Callable[[], float]) -> None:
         self._store, self._timing, self._random = store, timing, random
         self.doubt = False
         """Whether the store may not be what the server has: until that is known, nothing confirms it."""
         self.allowed = True
         """Whether the server lets us ask."""
-        self._asked: Ask | None = None
+        self._asked: ReflectorRequest | None = None
         self._again = False
         """Whether there was a reason to ask since it was asked."""
         self._known = ""
         """The version that was known when it was asked."""
-        self._listing = Listing[None]()
-        self._pending: dict[Key, tuple[str, Identity]] = {}
+        self._listing = PartialList[None]()
+        self._pending: dict[Key, tuple[str, ObjectVersion]] = {}
         """What was different and may be on its way: as the server has it, and as it was here."""
         self._settled = math.inf
         self._suspects: dict[Key, str] = {}
@@ -77,7 +77,7 @@ class Verifier(Generic[T]):
 
     def begin(self, now: float, *, doubt: bool) -> None:
         """A watch is open, and nothing is under way."""
-        self.doubt, self._asked, self._again, self._listing = doubt, None, False, Listing()
+        self.doubt, self._asked, self._again, self._listing = doubt, None, False, PartialList()
         self._pending, self._settled = {}, math.inf
         self._next = now + (self._timing.verify * self._random() if doubt else self._draw())
         if self._whole == math.inf:
@@ -111,7 +111,7 @@ class Verifier(Generic[T]):
             return self._next
         return min(max(self._next, heard + self._gap), self._whole)
 
-    def ask(self, version: str, now: float) -> Ask | None:
+    def ask(self, version: str, now: float) -> ReflectorRequest | None:
         """Return what to ask, now that it is due; None if an answer is waited for, or a difference to settle."""
         if self._asked is not None or self._pending:
             return None
@@ -120,11 +120,11 @@ class Verifier(Generic[T]):
         whole = bool(self._listing.token) or self.doubt or now >= self._whole
         how = self._by if self._suspects and not self._listing.token else "compare" if whole else "probe"
         limit = self._timing.page if how == "compare" else 1
-        self._asked, self._again = Ask(how, now, limit=limit, token=self._listing.token), False
+        self._asked, self._again = ReflectorRequest(how, now, limit=limit, token=self._listing.token), False
         self._gap = self._draw()
         return self._asked
 
-    def answered(self, page: Page[None], now: float) -> Fault | None:
+    def answered(self, page: ListPage[None], now: float) -> WatchFault | None:
         """Take in an answer. A fault says what is wrong; otherwise `sure` tells whether all is well."""
         ask, self._asked = self._asked, None
         if ask is None:
@@ -133,17 +133,17 @@ class Verifier(Generic[T]):
         self._next = now
         if ask.how == "compare" and self._listing.token:
             return None
-        listing, self._listing = self._listing, Listing()
+        listing, self._listing = self._listing, PartialList()
         if ask.how == "compare":
             self._plan_whole(now)
         if not self._again:
             self._next = now + self._gap
         if newer(self._known, listing.version):
-            return Fault(f"the server's version went from {self._known} back to {listing.version}", ahead=True)
+            return WatchFault(f"the server's version went from {self._known} back to {listing.version}", ahead=True)
         found = self._store.differing(listing.records, self._known, whole=not listing.token)
         return self._differ(found, ask.how, now)
 
-    def settle(self) -> Fault | None:
+    def settle(self) -> WatchFault | None:
         """See whether what may have been on its way has come. A fault says what has not, as in `answered`."""
         left = {key: there for key, (there, was) in self._pending.items() if self._store.identity(key) == was}
         self._pending, self._settled = {}, math.inf
@@ -163,11 +163,11 @@ class Verifier(Generic[T]):
 
     def failed(self, now: float, retry_after: float) -> None:
         """There was no answer that could be compared: try again."""
-        self._asked, self._again, self._listing = None, False, Listing()
+        self._asked, self._again, self._listing = None, False, PartialList()
         self._next = now + max(self._draw(), retry_after)
         self._whole = max(self._whole, self._next)
 
-    def _differ(self, found: dict[Key, str], how: str, now: float) -> Fault | None:
+    def _differ(self, found: dict[Key, str], how: str, now: float) -> WatchFault | None:
         if not found:
             self._suspects = {} if how == self._by else self._suspects
             return None
@@ -179,16 +179,16 @@ class Verifier(Generic[T]):
         self._settled = now + self._timing.settle
         return None
 
-    def _missed(self, found: dict[Key, str]) -> Fault:
+    def _missed(self, found: dict[Key, str]) -> WatchFault:
         key, version = next(iter(found.items()))
         known = self._store.identity(key)
         there, here = (f"has version {each}" if each else "is missing" for each in (version, known.version))
         text = f"{'/'.join(key)} {there} on the server and {here} in what was watched"
         if found == self._suspects:
             advice = "its watch cache is not what etcd has; restart the API server, as after every restore of etcd"
-            return Fault(f"the API server contradicts itself: {text}, and its list does not show that; {advice}")
+            return WatchFault(f"the API server contradicts itself: {text}, and its list does not show that; {advice}")
         self._suspects = found
-        return Fault(text, ahead=True)
+        return WatchFault(text, ahead=True)
 
     def _plan_whole(self, now: float) -> None:
         self._whole = now + self._timing.compare * (2.0 + 2.0 * self._random()) / 3.0

@@ -1,12 +1,12 @@
-"""The door: who asks, for what, and whether not too often. Behind it nobody is asked again.
+"""Authentication, authorization and rate limits, once per request, before the handler.
 
     request ─ who? ─▶ not too often? ─▶ known? ─▶ may select that? ─▶ handler
                            │               │             │
                          429              401         400, 403
 
-`Access` wraps the methods of an RPC port, or the handler of an HTTP port, when the port is put together. Without any
-option there is no `Access` and nothing is wrapped, so who does not use it does not pay for it. A caller whose rule
-names one selector need not send it: the handler sees the request as if he had.
+`AccessControl` wraps the methods of an RPC port, or the handler of an HTTP port, when the port is put together.
+Without any option there is no `AccessControl`, nothing is wrapped, and it costs nothing. A caller whose rule names one
+selector need not send it: the handler sees the request as if it had been sent.
 
 A stream is let in once but lives long. So it is held: when other rules come, every stream whose caller is no longer let
 in ends, at once if it waits, else before its next message. It counts, and is known here, from its first pull, because a
@@ -26,9 +26,9 @@ from msgspec.structs import replace
 
 from wigwag.errors import SelectorError
 from wigwag.flags.selector import Selector
-from wigwag.serve.access.held import Held
+from wigwag.serve.access.held import RevocableStream
 from wigwag.serve.access.throttle import UNKNOWN, place
-from wigwag.serve.access.tokens import Proof, bearer
+from wigwag.serve.access.tokens import PresentedCredential, bearer
 from wigwag.serve.context import SELECTOR, selector_of
 from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code, Method, RpcError
@@ -53,7 +53,7 @@ NO_TOKEN = "say who asks, by the header Authorization: Bearer TOKEN, or by a cli
 NOT_YET = "the access rules have not been read yet; try again later"
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class AccessPolicy(Struct, frozen=True, kw_only=True):
     """What is asked of a request; by default nothing."""
 
     known: bool = False
@@ -64,21 +64,21 @@ class Policy(Struct, frozen=True, kw_only=True):
     slots: Slots | None = None
 
 
-class Visitor(Struct, frozen=True):
+class Principal(Struct, frozen=True):
     """Somebody who was let in."""
 
     name: str
     """What he is counted under: the name of his rule, his certificate's identity, or where he comes from."""
-    proof: Proof
+    proof: PresentedCredential
     caller: Caller | None
 
 
-class Access:
+class AccessControl:
     """Lets requests in, or refuses them with an `RpcError`. With rules, all are refused until the first are adopted."""
 
-    def __init__(self, policy: Policy, refusals: Refusals, now: Callable[[], float] = monotonic) -> None:
+    def __init__(self, policy: AccessPolicy, refusals: Refusals, now: Callable[[], float] = monotonic) -> None:
         self._policy, self._refusals, self._now = policy, refusals, now
-        self._held: dict[Held, tuple[Visitor, str]] = {}
+        self._held: dict[RevocableStream, tuple[Principal, str]] = {}
         self.rules: Rules | None = None
 
     def adopt(self, rules: Rules) -> None:
@@ -137,7 +137,7 @@ class Access:
 
         return stream
 
-    def _admit(self, call: Call, wanted: Wanted) -> tuple[Visitor, str]:
+    def _admit(self, call: Call, wanted: Wanted) -> tuple[Principal, str]:
         fields = call.fields
         visitor = self._enter(fields.get(AUTHORIZATION), call.request.peer)
         selector = wanted(call)
@@ -148,11 +148,11 @@ class Access:
             call.fields = {**fields, SELECTOR: granted.encode()}
         return visitor, granted
 
-    def _enter(self, authorization: bytes | None, peer: Peer | None) -> Visitor:
+    def _enter(self, authorization: bytes | None, peer: Peer | None) -> Principal:
         """Find out who it is, count him, and let him in if he may."""
         policy, rules, caller = self._policy, self.rules, None
         certificate = peer.certificate if peer is not None else None
-        proof = Proof(bearer(authorization) if policy.known else None, certificate)
+        proof = PresentedCredential(bearer(authorization) if policy.known else None, certificate)
         if rules is not None:
             caller = rules.caller(proof)
         name = caller.name if caller is not None else _unknown(certificate, peer)
@@ -160,9 +160,9 @@ class Access:
             raise self._refuse("rate", name, _too_often(wait))
         if policy.known and caller is None:
             raise self._stranger(name, proof)
-        return Visitor(name, proof, caller)
+        return Principal(name, proof, caller)
 
-    def _stranger(self, name: str, proof: Proof) -> RpcError:
+    def _stranger(self, name: str, proof: PresentedCredential) -> RpcError:
         if self.rules is None:
             return self._refuse("closed", name, RpcError(Code.UNAVAILABLE, NOT_YET))
         message = NO_TOKEN
@@ -172,7 +172,7 @@ class Access:
             message = "no access rule names the client certificate; " + NO_TOKEN
         return self._refuse("unauthenticated", name, RpcError(Code.UNAUTHENTICATED, message, metadata=CHALLENGE))
 
-    def _grant(self, visitor: Visitor, selector: str) -> str:
+    def _grant(self, visitor: Principal, selector: str) -> str:
         """Return the selector that the visitor goes by: his own, if he may, or the only one that he may."""
         caller = visitor.caller
         if caller is None or caller.selectors is None:
@@ -196,14 +196,14 @@ class Access:
     def _holds(self) -> bool:
         return self._policy.known or self._policy.slots is not None
 
-    def _room(self, visitor: Visitor) -> None:
+    def _room(self, visitor: Principal) -> None:
         slots = self._policy.slots
         if slots is not None and not slots.free(visitor.name):
             raise self._refuse("streams", visitor.name, _too_many(slots.most))
 
-    async def _hold(self, messages: AsyncIterator[bytes], visitor: Visitor, selector: str) -> AsyncIterator[bytes]:
+    async def _hold(self, messages: AsyncIterator[bytes], visitor: Principal, selector: str) -> AsyncIterator[bytes]:
         """Yield what a stream yields for as long as its visitor may have it."""
-        slots, held = self._policy.slots, Held(messages)
+        slots, held = self._policy.slots, RevocableStream(messages)
         error = self._objection(visitor, selector)  # other rules may have come since it was let in
         if error is not None:
             raise error
@@ -219,7 +219,7 @@ class Access:
                 slots.give_back(visitor.name)
             await held.aclose()
 
-    def _objection(self, visitor: Visitor, selector: str) -> RpcError | None:
+    def _objection(self, visitor: Principal, selector: str) -> RpcError | None:
         """Return why the rules of now do not allow what was allowed."""
         if not self._policy.known or self.rules is None:
             return None

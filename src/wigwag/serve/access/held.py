@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Held:
+class RevocableStream:
     """The messages of a stream, until it is ended."""
 
     __slots__ = ("_error", "_messages", "_pull")
@@ -30,7 +30,7 @@ class Held:
         if self._pull is not None:
             self._pull.reschedule(0)
 
-    def __aiter__(self) -> Held:
+    def __aiter__(self) -> RevocableStream:
         return self
 
     async def __anext__(self) -> bytes:

@@ -48,7 +48,7 @@ class _Rule(Struct, forbid_unknown_fields=True, rename="camel"):
     certificates: list[str] = []
 
 
-class Draft(Struct, frozen=True):
+class UnresolvedRule(Struct, frozen=True):
     """A rule that makes sense, but for the file that its token may be in."""
 
     name: str
@@ -68,7 +68,7 @@ class Caller(Struct, frozen=True):
     """What he selects if he does not say: the one thing that he may."""
 
 
-class Proof(Struct, frozen=True):
+class PresentedCredential(Struct, frozen=True):
     """What somebody shows of himself: the digest of a token, or else the identity in a verified certificate."""
 
     digest: bytes | None = None
@@ -81,7 +81,7 @@ class Rules(Struct, frozen=True):
     tokens: Mapping[bytes, Caller] = {}
     certificates: Mapping[Identity, Caller] = {}
 
-    def caller(self, proof: Proof) -> Caller | None:
+    def caller(self, proof: PresentedCredential) -> Caller | None:
         """Return who that is. A token counts before a certificate: one that is shown must be good."""
         if proof.digest is not None:
             return self.tokens.get(proof.digest)
@@ -104,7 +104,7 @@ def bearer(header: bytes | None) -> bytes | None:
     return digest(header[7:].strip())
 
 
-def read_rules(text: bytes) -> tuple[Draft, ...]:
+def read_rules(text: bytes) -> tuple[UnresolvedRule, ...]:
     """Read the rules in JSON or YAML; a `DocumentError` says where the text is wrong, and quotes none of it."""
     rules = _decoded(text)
     if len(rules) > MOST_RULES:
@@ -122,7 +122,7 @@ def read_tokens(text: bytes) -> tuple[bytes, ...]:
     return tuple(map(digest, lines))
 
 
-def compile_rules(drafts: Iterable[Draft], files: Mapping[str, tuple[bytes, ...]] | None = None) -> Rules:
+def compile_rules(drafts: Iterable[UnresolvedRule], files: Mapping[str, tuple[bytes, ...]] | None = None) -> Rules:
     """Make the look-up; `files` has the digests that are in token files. Without its file a rule has no such token."""
     tokens: dict[bytes, Caller] = {}
     certificates: dict[Identity, Caller] = {}
@@ -160,7 +160,7 @@ def _decoded(text: bytes) -> list[_Rule]:
         raise DocumentError(f"the rules cannot be used: {said[:1].lower()}{said[1:]}") from None
 
 
-def _draft(rule: _Rule, path: str) -> Draft:
+def _draft(rule: _Rule, path: str) -> UnresolvedRule:
     if not 0 < len(rule.name) <= LONGEST_NAME or not rule.name.isprintable():
         raise DocumentError(f"{path}.name: give the rule a name of up to {LONGEST_NAME} printable characters")
     if rule.token_file == "" or "\0" in (rule.token_file or ""):
@@ -173,7 +173,7 @@ def _draft(rule: _Rule, path: str) -> Draft:
     identities = tuple(map(Identity.parse, rule.certificates))
     if not all(identity.name for identity in identities):
         raise DocumentError(f"{path}.certificates: say which name, as in CN=NAME or DNS:NAME")
-    return Draft(rule.name, _selectors(rule.selectors, path), digests, identities, rule.token_file)
+    return UnresolvedRule(rule.name, _selectors(rule.selectors, path), digests, identities, rule.token_file)
 
 
 def _digests(rule: _Rule, path: str) -> Iterable[bytes]:

@@ -129,11 +129,11 @@ def connection_metrics(servers: Mapping[str, Server]) -> list[Instrument]:
             lambda: [((name,), server.limits.connections) for name, server in servers.items()],
             ("port",),
         ),
-        _Refused(servers),
+        _PortRefused(servers),
     ]
 
 
-class _Refused:
+class _PortRefused:
     def __init__(self, servers: Mapping[str, Server]) -> None:
         self._servers = servers
 

@@ -53,7 +53,7 @@ class Port(Struct, frozen=True):
     """Which requests the handler wants before their bodies are there."""
 
 
-class Opening:
+class PortOpener:
     """A server that says in plain words why it cannot be opened."""
 
     def __init__(self, port: Port, serve: Serve) -> None:

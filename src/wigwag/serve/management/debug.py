@@ -25,7 +25,7 @@ from wigwag import jsontext
 from wigwag.errors import UsageError, WigwagError
 from wigwag.flags.document import reason
 from wigwag.serve.access.local import LOCAL_ONLY, why_not_local
-from wigwag.serve.management.history import History
+from wigwag.serve.management.history import SnapshotHistory
 from wigwag.wire.http import Reply, parsed
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wigwag.flags.diff.compare import Comparing
     from wigwag.flags.flagset import FlagSet
     from wigwag.serve.context import Enrichment
-    from wigwag.serve.management.history import Entry
+    from wigwag.serve.management.history import HistoryEntry
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.http import Headers, Request
 
@@ -63,13 +63,13 @@ class Debug:
         current: Callable[[], Snapshot],
         sources: Callable[[], list[dict[str, Any]]],
         enrichment: Enrichment,
-        history: History | None = None,
+        history: SnapshotHistory | None = None,
         *,
         everybody: bool,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._current, self._sources, self._enrichment = current, sources, enrichment
-        self._history = History(1) if history is None else history
+        self._history = SnapshotHistory(1) if history is None else history
         self._everybody, self._now = everybody, now
 
     def pages(self) -> dict[bytes, Page]:
@@ -178,7 +178,7 @@ def _outcome(flags: FlagSet, key: str, context: Mapping[str, Any]) -> dict[str, 
     return told | ({"error": found.error, "message": found.message} if found.error else {})
 
 
-def _told(entry: Entry, now: float) -> dict[str, Any]:
+def _told(entry: HistoryEntry, now: float) -> dict[str, Any]:
     return {
         "number": entry.number,
         "id": entry.id,
@@ -189,7 +189,7 @@ def _told(entry: Entry, now: float) -> dict[str, Any]:
     } | ({"facts": entry.facts} if entry.facts else {})
 
 
-def _line(entry: Entry, now: float) -> str:
+def _line(entry: HistoryEntry, now: float) -> str:
     age, keys = f"{now - entry.published:.0f} s ago", ", ".join(entry.changes.keys)
     changes = f"{entry.changes}: {keys}" if keys else str(entry.changes)
     return f"{entry.number:>6}  {entry.id}  {_time(entry.published)}  {age:>12}  {entry.size} flags  {changes}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from wigwag.wire.rpc import Call
 
 
-class Health:
+class HealthService:
     """Serving from the first moment to the last, as flagd's is."""
 
     def __init__(self, over: Callable[[], Awaitable[object]]) -> None:

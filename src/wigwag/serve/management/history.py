@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from wigwag.flags.diff.delta import Pairs
-    from wigwag.flags.flag import Flag, Setting
+    from wigwag.flags.flag import DocumentDefaults, Flag
     from wigwag.flags.model import Finding
 
 SHORTEST = 6
@@ -43,7 +43,7 @@ _REFERENCES = 256
 _FIRST = 10
 
 
-class Changes(Struct, frozen=True):
+class SnapshotChanges(Struct, frozen=True):
     """What a snapshot has changed: how many flags, and the keys of the first."""
 
     added: int
@@ -63,7 +63,7 @@ class Row:
 
     def __init__(self, flags: FlagSet) -> None:
         self._clock: Callable[[], float] = flags.clock
-        self._layers: tuple[tuple[Setting, tuple[Finding, ...], tuple[Flag, ...]], ...] = tuple(
+        self._layers: tuple[tuple[DocumentDefaults, tuple[Finding, ...], tuple[Flag, ...]], ...] = tuple(
             (layer.setting, layer.problems, tuple(layer.flags())) for layer in flags.layers
         )
 
@@ -79,14 +79,14 @@ class Row:
         return found
 
 
-class Entry(Struct, eq=False):
+class HistoryEntry(Struct, eq=False):
     """A snapshot that was published."""
 
     number: int
     id: str
     published: float
     size: int
-    changes: Changes
+    changes: SnapshotChanges
     """Against the one before it, whether that is still kept or not."""
     row: Row
     weight: int = 0
@@ -95,12 +95,12 @@ class Entry(Struct, eq=False):
     flags_id: str = ""
 
 
-class History:
+class SnapshotHistory:
     """At most so many snapshots, the newest first."""
 
     def __init__(self, most: int, free: int = FREE) -> None:
         self.most, self._free = most, free
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[HistoryEntry] = deque()
         self._current: Snapshot | None = None
 
     def add(self, snapshot: Snapshot) -> None:
@@ -115,7 +115,7 @@ class History:
             last = self._entries[0]
             last.weight = _gone(before.flags, snapshot.flags, pairs) + len(last.row) // _REFERENCES
         self._entries.appendleft(
-            Entry(
+            HistoryEntry(
                 snapshot.number,
                 snapshot.id,
                 snapshot.published,
@@ -135,7 +135,7 @@ class History:
         kept = sum(entry.weight for entry in self._entries)
         return len(self._entries) > 1 and kept > self._free + size + size // 4
 
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[HistoryEntry, ...]:
         """Return all that are kept, the newest first."""
         return tuple(self._entries)
 
@@ -149,7 +149,7 @@ class History:
         flags = found.row.flags(found.flags_id)
         return Snapshot(flags, number=found.number, published=found.published, facts=found.facts)
 
-    def _named(self, name: str) -> Entry | str:
+    def _named(self, name: str) -> HistoryEntry | str:
         """Return the entry that is meant, or why there is none."""
         if name in ("current", "previous"):
             place = ("current", "previous").index(name)
@@ -188,13 +188,13 @@ def _named(flags: FlagSet) -> Iterator[tuple[tuple[str, int], Layer]]:
         yield (layer.setting.source, seen[layer.setting.source]), layer
 
 
-def _changes(pairs: Pairs) -> Changes:
+def _changes(pairs: Pairs) -> SnapshotChanges:
     """Count what differs among the flags in force."""
     added = [now for before, now in pairs if before is None and now is not None]
     removed = [before for before, now in pairs if now is None and before is not None]
     other = [now for old, now in pairs if old is not None and now is not None and old.digest != now.digest]
     first = nsmallest(_FIRST, [(flag.set_id, flag.key) for flag in chain(added, removed, other)])
-    return Changes(len(added), len(removed), len(other), tuple(key for _, key in first))
+    return SnapshotChanges(len(added), len(removed), len(other), tuple(key for _, key in first))
 
 
 def _sets(flags: tuple[Flag, ...]) -> dict[str, dict[str, Flag]]:

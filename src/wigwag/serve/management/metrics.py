@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
-from wigwag.observe import Counter, Gauge, Histogram, Registry, View
+from wigwag.observe import Counter, Gauge, Histogram, HistogramView, Registry
 from wigwag.serve.management.outcomes import NAMES as RPC
 from wigwag.serve.management.outcomes import no_rpc
 from wigwag.wire.http import Reply
@@ -85,14 +85,14 @@ class Metrics:
             ),
         )
 
-    def _views(self) -> list[View]:
+    def _views(self) -> list[HistogramView]:
         """Requests are noted once; HTTP and remote procedure calls are two ways to look at them."""
         seconds, sizes = self._duration, self._size
         return [
-            View(seconds, "http.server.request.duration", "Duration of requests.", _HTTP, "s"),
-            View(sizes, "http.server.response.body.size", "Size of answers.", _HTTP, "By"),
-            View(seconds, "rpc.server.duration", "Duration of calls.", RPC, "ms", 1000),
-            View(sizes, "rpc.server.response.size", "Size of the answers to calls.", RPC, "By"),
+            HistogramView(seconds, "http.server.request.duration", "Duration of requests.", _HTTP, "s"),
+            HistogramView(sizes, "http.server.response.body.size", "Size of answers.", _HTTP, "By"),
+            HistogramView(seconds, "rpc.server.duration", "Duration of calls.", RPC, "ms", 1000),
+            HistogramView(sizes, "rpc.server.response.size", "Size of the answers to calls.", RPC, "By"),
         ]
 
     def evaluated(self, key: str, found: Resolution) -> None:

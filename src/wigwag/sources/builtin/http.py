@@ -13,8 +13,7 @@ from wigwag.wire.client.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wigwag.sources.fields import Fields
-    from wigwag.sources.fields import OAuth as OAuthFields
+    from wigwag.sources.fields import Fields, OAuthFields
     from wigwag.sources.kind import Documents, SharedClients
     from wigwag.sources.remote.http import HttpWatch
     from wigwag.sources.remote.oauth import OAuth

@@ -21,7 +21,7 @@ from wigwag.wire.h1.client import Fields, check_fields
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from wigwag.wire.client.client import Reply
+    from wigwag.wire.client.client import ClientResponse
 
 Consistency = Literal["default", "stale", "consistent"]
 CONSISTENCIES = ("default", "stale", "consistent")
@@ -44,7 +44,7 @@ _REMEDIES = {
 }
 
 
-class RefusedError(WigwagError):
+class ConsulRefusedError(WigwagError):
     """Consul answered, but not what was asked for."""
 
     def __init__(self, message: str, *, forget: bool = True) -> None:
@@ -54,7 +54,7 @@ class RefusedError(WigwagError):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Access:
+class ConsulAccess:
     """A Consul agent, and how to ask it. Shown without its secrets."""
 
     address: str = "127.0.0.1:8500"
@@ -124,28 +124,30 @@ class Access:
         found = (("X-Consul-Token", token), ("Authorization", self.auth_header))
         return tuple((name, value) for name, value in found if value)
 
-    def judge(self, reply: Reply, where: object) -> None:
+    def judge(self, reply: ClientResponse, where: object) -> None:
         """Refuse what is no answer to the question: an error, part of the truth, or one that is too old."""
         missing = reply.status == 404 and reply.field("x-consul-index")
         if reply.status != 200 and not missing:
             raise refusal(reply, where)
         if reply.field(_FILTERED).lower() == "true":
-            raise RefusedError(f"{where}: the token may not read all of it, and part of it is not taken for the whole")
+            raise ConsulRefusedError(
+                f"{where}: the token may not read all of it, and part of it is not taken for the whole"
+            )
         contact = reply.field("x-consul-lastcontact")
         if self.consistency == "stale" and contact.isdigit() and int(contact) > STALEST * 1000:
             said = f"the server that answered has not heard from a leader for {int(contact) // 1000} s"
-            raise RefusedError(f"{where}: {said}; see that most of its servers are up", forget=False)
+            raise ConsulRefusedError(f"{where}: {said}; see that most of its servers are up", forget=False)
 
 
-def refusal(reply: Reply, where: object) -> RefusedError:
+def refusal(reply: ClientResponse, where: object) -> ConsulRefusedError:
     """Put a status that brings no answer into words."""
     status = reply.status
     known = next((words for said, words in _SAID if said in reply.body), "")
     remedy = known or _REMEDIES.get(status, "look at Consul" if status >= 500 else "see whether this is Consul")
-    return RefusedError(f"{where}: answered {status}: {remedy}", forget=status < 500 and status != 429)
+    return ConsulRefusedError(f"{where}: answered {status}: {remedy}", forget=status < 500 and status != 429)
 
 
-def index_of(reply: Reply) -> int:
+def index_of(reply: ClientResponse) -> int:
     """Return the index of an answer; 0 if it names none."""
     text = reply.field("x-consul-index")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0

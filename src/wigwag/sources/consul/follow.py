@@ -19,16 +19,16 @@ from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
-from wigwag.sources.consul.access import RefusedError, index_of
-from wigwag.sources.consul.query import Cursor, QueryTiming, Question
-from wigwag.wire.client.client import Client, Reply
+from wigwag.sources.consul.access import ConsulRefusedError, index_of
+from wigwag.sources.consul.query import BlockingQuery, Cursor, QueryTiming
+from wigwag.wire.client.client import Client, ClientResponse
 from wigwag.wire.client.proxies import Proxies
-from wigwag.wire.h1.client import Call, Limits
+from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
-    from wigwag.sources.consul.access import Access
+    from wigwag.sources.consul.access import ConsulAccess
 
 V = TypeVar("V")
 BACKOFF = Backoff(first=0.5)
@@ -36,10 +36,10 @@ _TRANSFER = 120.0
 """Seconds for the body of an answer, and for connecting."""
 
 
-class Asks(Protocol):
+class HttpFetcher(Protocol):
     """What requests are made with."""
 
-    async def fetch(self, call: Call, *, limits: Limits | None = None) -> Reply:
+    async def fetch(self, call: ClientRequest, *, limits: ResponseLimits | None = None) -> ClientResponse:
         """Return the whole answer, or raise a `WigwagError`."""
         ...
 
@@ -48,7 +48,7 @@ class Asks(Protocol):
         ...
 
 
-def connect(access: Access, environment: Mapping[str, str]) -> Asks:
+def connect(access: ConsulAccess, environment: Mapping[str, str]) -> HttpFetcher:
     """Make a client of a Consul agent."""
     return Client(trust=access.trust, proxies=Proxies.of(environment), path=access.socket)
 
@@ -61,7 +61,7 @@ class ConsulDeps:
     random: Callable[[], float] = random
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Where HTTP_PROXY, HTTPS_PROXY and NO_PROXY are."""
-    connect: Callable[[Access, Mapping[str, str]], Asks] = connect
+    connect: Callable[[ConsulAccess, Mapping[str, str]], HttpFetcher] = connect
     timing: Callable[[], QueryTiming] = QueryTiming
 
 
@@ -74,7 +74,7 @@ class ConsulResult(Generic[V]):
 
 
 @dataclass(frozen=True, slots=True)
-class Topic(Generic[V]):
+class FollowedQuery(Generic[V]):
     """What is followed."""
 
     name: object
@@ -83,10 +83,12 @@ class Topic(Generic[V]):
     query: Mapping[str, str]
     most: int
     """The largest answer that is read, in bytes."""
-    decode: Callable[[Reply, Question], ConsulResult[V]]
+    decode: Callable[[ClientResponse, BlockingQuery], ConsulResult[V]]
 
 
-async def follow(access: Access, topic: Topic[V], deps: ConsulDeps) -> AsyncIterator[V | Unavailable | Unchanged]:
+async def follow(
+    access: ConsulAccess, topic: FollowedQuery[V], deps: ConsulDeps
+) -> AsyncIterator[V | Unavailable | Unchanged]:
     """Yield the value when it changes, that it has not, or why that cannot be told at present."""
     cursor, last, timing, retry = Cursor(), None, deps.timing(), Retry(BACKOFF, deps.random)
     client = deps.connect(access, deps.environment)
@@ -98,7 +100,7 @@ async def follow(access: Access, topic: Topic[V], deps: ConsulDeps) -> AsyncIter
                 found = topic.decode(reply, question)
             except WigwagError as error:
                 yield Unavailable.of(error)
-                forget = isinstance(error, RefusedError) and error.forget
+                forget = isinstance(error, ConsulRefusedError) and error.forget
                 cursor = cursor.failed(deps.clock.now(), forget=forget)
                 await sleep_until(deps.clock, retry.next(deps.clock.now()))
                 continue
@@ -125,11 +127,13 @@ def _told(found: ConsulResult[V], *, news: bool) -> list[V | Unavailable | Uncha
     return told
 
 
-async def _ask(client: Asks, access: Access, topic: Topic[V], question: Question) -> Reply:
+async def _ask(
+    client: HttpFetcher, access: ConsulAccess, topic: FollowedQuery[V], question: BlockingQuery
+) -> ClientResponse:
     url = access.url(topic.path, {**topic.query, **question.parameters()})
     patience = question.patience
-    limits = Limits(head=patience, total=patience + _TRANSFER, body_bytes=topic.most)
-    reply = await client.fetch(Call(url, fields=access.fields()), limits=limits)
+    limits = ResponseLimits(head=patience, total=patience + _TRANSFER, body_bytes=topic.most)
+    reply = await client.fetch(ClientRequest(url, fields=access.fields()), limits=limits)
     access.judge(reply, topic.name)
     return reply
 

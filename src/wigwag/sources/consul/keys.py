@@ -16,16 +16,16 @@ from msgspec import Struct, field
 from wigwag.errors import UsageError
 from wigwag.flags.document import format_of
 from wigwag.pipeline.spec import Unavailable, Unchanged
-from wigwag.sources.consul.access import Access, RefusedError
-from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, Topic, follow
+from wigwag.sources.consul.access import ConsulAccess, ConsulRefusedError
+from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, FollowedQuery, follow
 from wigwag.sources.document import AnyDocument, Document
 from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wigwag.sources.consul.query import Question
-    from wigwag.wire.client.client import Reply
+    from wigwag.sources.consul.query import BlockingQuery
+    from wigwag.wire.client.client import ClientResponse
 
 MOST_KEYS = 10_000
 _OVERHEAD = 1024
@@ -36,7 +36,7 @@ _OVERHEAD = 1024
 class ConsulWatch:
     """The document in a key; if the key ends in a slash, the documents in all keys below it."""
 
-    access: Access
+    access: ConsulAccess
     key: str
     most: int = 64 << 20
     """The largest size of all documents together that is read, in bytes."""
@@ -55,14 +55,14 @@ class ConsulWatch:
         return f"{self.access}/{self.key}"
 
 
-class Entry(Struct, frozen=True):
+class KeyEntry(Struct, frozen=True):
     """A key as Consul tells of it."""
 
     key: str = field(name="Key")
     value: bytes | None = field(default=None, name="Value")
 
 
-_entries = msgspec.json.Decoder(list[Entry]).decode
+_entries = msgspec.json.Decoder(list[KeyEntry]).decode
 
 
 def watch_consul(
@@ -72,7 +72,7 @@ def watch_consul(
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
     merger = Merger()
 
-    def decode(reply: Reply, _: Question) -> ConsulResult[AnyDocument]:
+    def decode(reply: ClientResponse, _: BlockingQuery) -> ConsulResult[AnyDocument]:
         entries = read_entries(spec, reply)
         if not entries:
             return ConsulResult(trouble=Unavailable(f"{spec}: {_missing(spec)}"))
@@ -84,21 +84,21 @@ def watch_consul(
     keys = MOST_KEYS if spec.prefix else 1
     largest = spec.most * 4 // 3 + keys * _OVERHEAD
     query = {"recurse": "true"} if spec.prefix else {}
-    return follow(spec.access, Topic(spec, f"/v1/kv/{spec.key}", query, largest, decode), deps)
+    return follow(spec.access, FollowedQuery(spec, f"/v1/kv/{spec.key}", query, largest, decode), deps)
 
 
-def read_entries(spec: ConsulWatch, reply: Reply) -> list[Entry]:
+def read_entries(spec: ConsulWatch, reply: ClientResponse) -> list[KeyEntry]:
     """Return the keys of an answer that hold documents, in order. A folder that the UI made is a key without value."""
     if reply.status == 404:
         return []
     try:
         found = [entry for entry in _entries(reply.body) if not entry.key.endswith("/")]
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raise RefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
+        raise ConsulRefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
     if len(found) > MOST_KEYS:
-        raise RefusedError(f"{spec}: there are more than {MOST_KEYS} keys; name a longer prefix")
+        raise ConsulRefusedError(f"{spec}: there are more than {MOST_KEYS} keys; name a longer prefix")
     if sum(len(entry.value or b"") for entry in found) > spec.most:
-        raise RefusedError(f"{spec}: larger than the limit of {spec.most} bytes; raise maxBytes")
+        raise ConsulRefusedError(f"{spec}: larger than the limit of {spec.most} bytes; raise maxBytes")
     return sorted(found, key=lambda entry: entry.key)
 
 

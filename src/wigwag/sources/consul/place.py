@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from wigwag.errors import UsageError
 from wigwag.options import boolean, duration
-from wigwag.sources.consul.access import Access
+from wigwag.sources.consul.access import ConsulAccess
 from wigwag.wire.client.url import parse_url
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _FORM = "write consul://HOST:PORT/KEY"
 class ConsulAddress(NamedTuple):
     """Something in a Consul."""
 
-    access: Access
+    access: ConsulAccess
     name: str
     """What comes after the host: a key, or the name of a service."""
 
@@ -70,11 +70,11 @@ def locate(address: str, environment: Mapping[str, str], **settled: Any) -> Cons
     told |= {name: value for name, value in settled.items() if value}
     tls = tls or bool(told.pop("tls", False))
     return ConsulAddress(
-        Access(address=_with_port(host, tls), tls=tls, **_one_token(told)), unquote(parts.path.lstrip("/"))
+        ConsulAccess(address=_with_port(host, tls), tls=tls, **_one_token(told)), unquote(parts.path.lstrip("/"))
     )
 
 
-def unused(access: Access, environment: Mapping[str, str]) -> Iterator[str]:
+def unused(access: ConsulAccess, environment: Mapping[str, str]) -> Iterator[str]:
     """Return what is said about TLS in the environment and has no effect here."""
     if not access.tls:
         return

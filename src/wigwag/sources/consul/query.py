@@ -28,7 +28,7 @@ _MARGIN = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class BlockingQuery:
     """What to ask for."""
 
     index: int = 0
@@ -40,7 +40,7 @@ class Question:
     def patience(self) -> float:
         """How long the answer may take, in seconds. Consul adds up to a sixteenth by lot.
 
-        >>> Question(7, 60.0).patience, Question().patience
+        >>> BlockingQuery(7, 60.0).patience, BlockingQuery().patience
         (73.75, 10.0)
         """
         return self.wait * 17 / 16 + _MARGIN
@@ -48,7 +48,7 @@ class Question:
     def parameters(self) -> dict[str, str]:
         """Return it as parameters of a request.
 
-        >>> Question(7, 60.0).parameters(), Question().parameters()
+        >>> BlockingQuery(7, 60.0).parameters(), BlockingQuery().parameters()
         ({'index': '7', 'wait': '60000ms'}, {})
         """
         return {"index": str(self.index), "wait": f"{round(self.wait * 1000)}ms"} if self.index else {}
@@ -70,11 +70,11 @@ class Cursor:
     failing_since: float | None = None
     """When the first of the failures in a row was."""
 
-    def question(self, wait: float) -> Question:
+    def question(self, wait: float) -> BlockingQuery:
         """Return the next question, which may wait so many seconds if all is well."""
         if not self.index:
-            return Question()
-        return Question(self.index, wait if self.failing_since is None else min(wait, SHORT_WAIT))
+            return BlockingQuery()
+        return BlockingQuery(self.index, wait if self.failing_since is None else min(wait, SHORT_WAIT))
 
     def answered(self, index: int) -> Cursor:
         """An answer came; 0 if it names no index."""

@@ -14,15 +14,15 @@ import msgspec
 from msgspec import Struct, field
 
 from wigwag.errors import UsageError
-from wigwag.sources.consul.access import Access, RefusedError
-from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, Topic, follow
+from wigwag.sources.consul.access import ConsulAccess, ConsulRefusedError
+from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, FollowedQuery, follow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from wigwag.pipeline.spec import Unavailable, Unchanged
-    from wigwag.sources.consul.query import Question
-    from wigwag.wire.client.client import Reply
+    from wigwag.sources.consul.query import BlockingQuery
+    from wigwag.wire.client.client import ClientResponse
 
 MOST = 64 << 20
 MOST_TAGS = 1000
@@ -33,7 +33,7 @@ _PASSING, _CRITICAL, _MAINTENANCE = "passing", "critical", "maintenance"
 class ServiceWatch:
     """The health of a service."""
 
-    access: Access
+    access: ConsulAccess
     service: str
 
     def __post_init__(self) -> None:
@@ -44,7 +44,7 @@ class ServiceWatch:
         return f"{self.access} service {self.service}"
 
 
-class Health(Struct, frozen=True):
+class ServiceHealth(Struct, frozen=True):
     """How many instances there are in each state, and all of their tags."""
 
     passing: int = 0
@@ -53,7 +53,7 @@ class Health(Struct, frozen=True):
     tags: tuple[str, ...] = ()
 
 
-class Check(Struct, frozen=True):
+class HealthCheck(Struct, frozen=True):
     """One check of an instance, or of its node."""
 
     status: str = field(default="", name="Status")
@@ -69,7 +69,7 @@ class Instance(Struct, frozen=True):
     """One instance of a service."""
 
     service: Registered = field(default=Registered(), name="Service")
-    checks: list[Check] | None = field(default=None, name="Checks")
+    checks: list[HealthCheck] | None = field(default=None, name="Checks")
 
 
 _instances = msgspec.json.Decoder(list[Instance]).decode
@@ -78,23 +78,23 @@ _instances = msgspec.json.Decoder(list[Instance]).decode
 def watch_service(
     spec: ServiceWatch,
     deps: ConsulDeps = ConsulDeps(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[Health | Unavailable | Unchanged]:
+) -> AsyncIterator[ServiceHealth | Unavailable | Unchanged]:
     """Yield the health of the service when it changes, that it has not, or why that cannot be told at present."""
 
-    def decode(reply: Reply, question: Question) -> ConsulResult[Health]:
+    def decode(reply: ClientResponse, question: BlockingQuery) -> ConsulResult[ServiceHealth]:
         try:
             found = _instances(reply.body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise RefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
+            raise ConsulRefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
         return ConsulResult(health(found)) if found or not question.index else ConsulResult()
 
-    return follow(spec.access, Topic(spec, f"/v1/health/service/{spec.service}", {}, MOST, decode), deps)
+    return follow(spec.access, FollowedQuery(spec, f"/v1/health/service/{spec.service}", {}, MOST, decode), deps)
 
 
-def health(instances: Iterable[Instance]) -> Health:
+def health(instances: Iterable[Instance]) -> ServiceHealth:
     """Count. An instance is as well as the worst of its checks.
 
-    >>> well, ill = Check("passing"), Check("critical")
+    >>> well, ill = HealthCheck("passing"), HealthCheck("critical")
     >>> health([Instance(Registered(["v2"]), [well]), Instance(Registered(["v1", "v2"]), [well, ill]), Instance()])
     Health(passing=2, warning=0, critical=1, tags=('v1', 'v2'))
     """
@@ -103,7 +103,7 @@ def health(instances: Iterable[Instance]) -> Health:
     for instance in instances:
         counts[_state({check.status for check in instance.checks or ()})] += 1
         tags.update(instance.service.tags or ())
-    return Health(**counts, tags=tuple(sorted(tags)[:MOST_TAGS]))
+    return ServiceHealth(**counts, tags=tuple(sorted(tags)[:MOST_TAGS]))
 
 
 def _state(statuses: set[str]) -> str:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from wigwag.sources.disk.follow import SWAPPED, FollowDeps, FollowTiming, Mark, follow
+from wigwag.sources.disk.follow import SWAPPED, FileMark, FollowDeps, FollowTiming, follow
 from wigwag.sources.disk.lookup import EVERY, Lookup, chain
 from wigwag.sources.disk.read import FLAGS, read, too_large
 
@@ -77,7 +77,7 @@ class _Directory:
     def lookups(self) -> tuple[Lookup, ...]:
         return lookups_of(self._path)
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[FileMark, ...]:
         return beneath(self._path, _marks)
 
     def read(self) -> dict[str, bytes]:
@@ -134,7 +134,7 @@ def _exists(name: str, directory: int, follow: bool) -> bool:
     return True
 
 
-def _marks(handle: int, names: list[str]) -> tuple[Mark, ...]:
+def _marks(handle: int, names: list[str]) -> tuple[FileMark, ...]:
     """Take the marks of the regular files among these."""
     found = [(name, os.stat(name, dir_fd=handle)) for name in names]
-    return tuple(Mark.of(name, status) for name, status in found if stat.S_ISREG(status.st_mode))
+    return tuple(FileMark.of(name, status) for name, status in found if stat.S_ISREG(status.st_mode))

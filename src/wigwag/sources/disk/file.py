@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wigwag.sources.disk.beneath import open_beneath
-from wigwag.sources.disk.follow import FollowDeps, FollowTiming, Mark, follow
+from wigwag.sources.disk.follow import FileMark, FollowDeps, FollowTiming, follow
 from wigwag.sources.disk.lookup import Lookup, chain
 from wigwag.sources.disk.read import read, read_handle
 
@@ -52,8 +52,8 @@ class _File:
         self._name = found[-1].name if found else ""
         return found
 
-    def marks(self) -> tuple[Mark, ...]:
-        return (Mark.of(self._name, self._stat()),)
+    def marks(self) -> tuple[FileMark, ...]:
+        return (FileMark.of(self._name, self._stat()),)
 
     def read(self) -> bytes:
         if not self._root:

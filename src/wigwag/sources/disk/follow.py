@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
-from wigwag.sources.disk.listen import Listener
+from wigwag.sources.disk.listen import PathListener
 from wigwag.sources.disk.notify import Notifier
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class FollowDeps:
     """The inotify instance that all share who get the same; None: one of its own."""
 
 
-class Mark(NamedTuple):
+class FileMark(NamedTuple):
     """What changes when a file changes, without reading it."""
 
     name: str
@@ -75,19 +75,19 @@ class Mark(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, name: str, stat: stat_result) -> Mark:
+    def of(cls, name: str, stat: stat_result) -> FileMark:
         """Take the mark of a file."""
         return cls(name, stat.st_dev, stat.st_ino, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
 
 
-class Target(Protocol[T_co]):
+class FollowedPath(Protocol[T_co]):
     """Something on disk: where to listen, how to tell that it changed, and how to read it. All may raise `OSError`."""
 
     def lookups(self) -> tuple[Lookup, ...]:
         """Return the names that decide what it is."""
         ...
 
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[FileMark, ...]:
         """Return the marks of all files in it."""
         ...
 
@@ -96,12 +96,12 @@ class Target(Protocol[T_co]):
         ...
 
 
-class Follower(Generic[T]):
+class PathFollower(Generic[T]):
     """One target, followed."""
 
-    def __init__(self, target: Target[T], listener: Listener, timing: FollowTiming, deps: FollowDeps) -> None:
+    def __init__(self, target: FollowedPath[T], listener: PathListener, timing: FollowTiming, deps: FollowDeps) -> None:
         self._target, self._listener, self._timing, self._deps = target, listener, timing, deps
-        self._marks: tuple[Mark, ...] | None = None
+        self._marks: tuple[FileMark, ...] | None = None
 
     async def look(self) -> T | Unavailable | None:
         """Read the target; None if it is not whole at present, and will be looked at again soon."""
@@ -138,12 +138,12 @@ class Follower(Generic[T]):
             self._listener.arm(lookups)
         return any(lookup.link and lookup.name == SWAPPED for lookup in lookups)
 
-    async def _read(self, marks: tuple[Mark, ...]) -> T:
+    async def _read(self, marks: tuple[FileMark, ...]) -> T:
         if sum(mark.size for mark in marks) > _LARGE:
             return await asyncio.to_thread(self._target.read)
         return self._target.read()
 
-    def _young(self, marks: tuple[Mark, ...], done: set[str], since: float) -> bool:
+    def _young(self, marks: tuple[FileMark, ...], done: set[str], since: float) -> bool:
         """Tell whether a file was written a moment ago by someone who may still be at it.
 
         One who said that he was done may have begun anew since, and the kernel tells of a write only when it is over;
@@ -164,13 +164,13 @@ class Follower(Generic[T]):
 
 
 async def follow(
-    target: Target[T], timing: FollowTiming, deps: FollowDeps
+    target: FollowedPath[T], timing: FollowTiming, deps: FollowDeps
 ) -> AsyncIterator[T | Unavailable | Unchanged]:
     """Yield what a target holds whenever it changes, and from time to time that it does not."""
     last: T | Unavailable | None = None
     notifier = None if deps.deaf else deps.notifier or Notifier()
-    with closing(Listener(deps.clock, timing.settle, notifier)) as listener:
-        follower = Follower(target, listener, timing, deps)
+    with closing(PathListener(deps.clock, timing.settle, notifier)) as listener:
+        follower = PathFollower(target, listener, timing, deps)
         while True:
             found = await follower.look()
             if found is not None and found != last:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from wigwag.pipeline.clock import Clock
     from wigwag.sources.disk.lookup import Lookup
-    from wigwag.sources.disk.notify import Notice, Notifier, Subscription
+    from wigwag.sources.disk.notify import FileEvent, Notifier, PathSubscription
 
 _PLACE = notify.CREATE | notify.DELETE | notify.MOVED_FROM | notify.MOVED_TO | notify.DELETE_SELF | notify.MOVE_SELF
 _CONTENT = _PLACE | notify.MODIFY | notify.CLOSE_WRITE | notify.ATTRIB
@@ -34,7 +34,7 @@ _PATIENCE = 50
 """How many times the moment of quiet someone may go on writing before he is looked at nevertheless."""
 
 
-class Listener:
+class PathListener:
     """Listens for names. Close it."""
 
     def __init__(self, clock: Clock, settle: float, notifier: Notifier | None) -> None:
@@ -49,7 +49,7 @@ class Listener:
         """The contents that were finished since the last `attend`."""
         self.blind = True
         """Whether something may happen without being heard."""
-        self._subscription: Subscription | None = None
+        self._subscription: PathSubscription | None = None
 
     def close(self) -> None:
         """Stop listening."""
@@ -112,7 +112,7 @@ class Listener:
         quiet = self._clock.now() if self._moved else max(self._quiet.values())
         return quiet if self._patience is None else min(quiet, self._patience)
 
-    def _hear(self, notice: Notice) -> None:
+    def _hear(self, notice: FileEvent) -> None:
         names = self._names.get(notice.watch)
         now = self._clock.now()
         if notice.mask & notify.OVERFLOW or (names is not None and notice.mask & _LOST):
@@ -125,7 +125,7 @@ class Listener:
         if content is not None:
             self._heed(notice, content, now)
 
-    def _heed(self, notice: Notice, content: bool, now: float) -> None:
+    def _heed(self, notice: FileEvent, content: bool, now: float) -> None:
         if content and notice.mask & _DONE:
             self.done.add(notice.name)
         else:
@@ -150,7 +150,7 @@ class Listener:
         if self._subscription is not None:
             self._subscription.drain()
 
-    def _add(self, subscription: Subscription, directory: str, names: dict[str, bool]) -> None:
+    def _add(self, subscription: PathSubscription, directory: str, names: dict[str, bool]) -> None:
         try:
             watch = subscription.add(directory, _CONTENT if any(names.values()) else _PLACE, names)
         except (FileNotFoundError, NotADirectoryError):

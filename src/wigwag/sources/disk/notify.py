@@ -37,7 +37,7 @@ _FLAGS = os.O_NONBLOCK | os.O_CLOEXEC
 _BUFFER = 64 * 1024
 
 
-class Notice(NamedTuple):
+class FileEvent(NamedTuple):
     """Something happened to a name in a watched directory."""
 
     watch: int
@@ -48,7 +48,7 @@ class Notice(NamedTuple):
 class Inotify:
     """An inotify instance that calls `heard` from the running loop. Close it."""
 
-    def __init__(self, heard: Callable[[Notice], None]) -> None:
+    def __init__(self, heard: Callable[[FileEvent], None]) -> None:
         self._heard = heard
         self._libc = _libc()
         self._fd = _checked(self._libc.inotify_init1(_FLAGS))
@@ -82,7 +82,7 @@ class Inotify:
         os.close(self._fd)
 
 
-def notices(data: bytes) -> Iterator[Notice]:
+def notices(data: bytes) -> Iterator[FileEvent]:
     """Take apart what the kernel wrote.
 
     >>> list(notices(_HEADER.pack(1, CREATE, 0, 8) + b"a.json" + bytes(2) + _HEADER.pack(-1, OVERFLOW, 0, 0)))
@@ -92,7 +92,7 @@ def notices(data: bytes) -> Iterator[Notice]:
     while at < len(data):
         watch, mask, _, length = _HEADER.unpack_from(data, at)
         at += _HEADER.size
-        yield Notice(watch, mask, os.fsdecode(data[at : at + length].rstrip(b"\0")))
+        yield FileEvent(watch, mask, os.fsdecode(data[at : at + length].rstrip(b"\0")))
         at += length
 
 
@@ -117,15 +117,15 @@ class Notifier:
     asked for only; thousands may listen in one directory.
     """
 
-    def __init__(self, open: Callable[[Callable[[Notice], None]], Inotify] | None = None) -> None:
+    def __init__(self, open: Callable[[Callable[[FileEvent], None]], Inotify] | None = None) -> None:
         """`open` makes an instance; by default, a real one."""
         self._open = open or Inotify
         self._inotify: Inotify | None = None
-        self._subscriptions: dict[Subscription, None] = {}
+        self._subscriptions: dict[PathSubscription, None] = {}
         self._watches: dict[int, _Watched] = {}
         self._warned: set[int | None] = set()
 
-    def subscribe(self, hear: Callable[[Notice], None]) -> Subscription | None:
+    def subscribe(self, hear: Callable[[FileEvent], None]) -> PathSubscription | None:
         """Return a subscription; None if the system has no instance left, which is logged once."""
         if self._inotify is None:
             try:
@@ -133,7 +133,7 @@ class Notifier:
             except OSError as error:
                 self.warn(error)
                 return None
-        subscription = Subscription(self, hear)
+        subscription = PathSubscription(self, hear)
         self._subscriptions[subscription] = None
         return subscription
 
@@ -143,7 +143,7 @@ class Notifier:
             self._warned.add(error.errno)
             log.warning("inotify cannot be used: %s; %s", error.strerror, POLLING)
 
-    def add(self, subscription: Subscription, directory: str, mask: int, names: Iterable[str]) -> int:
+    def add(self, subscription: PathSubscription, directory: str, mask: int, names: Iterable[str]) -> int:
         """Watch names in a directory for a subscriber; return the number of the watch."""
         assert self._inotify is not None
         number = self._inotify.add(directory, mask | MASK_ADD)
@@ -153,7 +153,7 @@ class Notifier:
             watched.names.setdefault(name, {})[subscription] = None
         return number
 
-    def discard(self, subscription: Subscription, number: int, names: Iterable[str]) -> None:
+    def discard(self, subscription: PathSubscription, number: int, names: Iterable[str]) -> None:
         """Stop telling a subscriber of names in a directory."""
         watched = self._watches.get(number)
         if watched is None:
@@ -164,7 +164,7 @@ class Notifier:
             if not subscribers:
                 watched.names.pop(name, None)
 
-    def leave(self, subscription: Subscription, number: int) -> None:
+    def leave(self, subscription: PathSubscription, number: int) -> None:
         """Stop telling a subscriber of a directory, and watch it no longer if nobody else listens there."""
         watched = self._watches.get(number)
         if watched is None:
@@ -180,7 +180,7 @@ class Notifier:
         if self._inotify is not None:
             self._inotify.drain()
 
-    def end(self, subscription: Subscription) -> None:
+    def end(self, subscription: PathSubscription) -> None:
         """Forget a subscriber; with the last one, close the instance."""
         self._subscriptions.pop(subscription, None)
         if not self._subscriptions and self._inotify is not None:
@@ -188,13 +188,13 @@ class Notifier:
             self._inotify = None
             self._watches.clear()
 
-    def _dispatch(self, notice: Notice) -> None:
+    def _dispatch(self, notice: FileEvent) -> None:
         for subscription in self._concerned(notice):
             subscription.hear(notice)
         if notice.mask & IGNORED:
             self._watches.pop(notice.watch, None)
 
-    def _concerned(self, notice: Notice) -> tuple[Subscription, ...]:
+    def _concerned(self, notice: FileEvent) -> tuple[PathSubscription, ...]:
         if notice.mask & OVERFLOW:
             return tuple(self._subscriptions)
         watched = self._watches.get(notice.watch)
@@ -208,14 +208,14 @@ class Notifier:
 class _Watched(NamedTuple):
     """A watched directory: who listens there, and for which names."""
 
-    subscribers: dict[Subscription, None]
-    names: dict[str, dict[Subscription, None]]
+    subscribers: dict[PathSubscription, None]
+    names: dict[str, dict[PathSubscription, None]]
 
 
-class Subscription:
+class PathSubscription:
     """What one subscriber listens for. Close it."""
 
-    def __init__(self, notifier: Notifier, hear: Callable[[Notice], None]) -> None:
+    def __init__(self, notifier: Notifier, hear: Callable[[FileEvent], None]) -> None:
         self._notifier, self.hear = notifier, hear
         self._names: dict[int, set[str]] = {}
 

@@ -24,7 +24,7 @@ from wigwag.pipeline.watch import closing
 from wigwag.sources.disk.read import read
 from wigwag.sources.document import Document
 from wigwag.sources.remote.blob_place import locate
-from wigwag.sources.remote.polling import Answer, Times, format_of_media, poll
+from wigwag.sources.remote.polling import Answer, PollTiming, format_of_media, poll
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class BlobWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class BlobDeps(Times):
+class BlobDeps(PollTiming):
     """Where time, chance and what is known about the stores come from."""
 
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -95,12 +95,12 @@ async def watch_blob(
     deps: BlobDeps = BlobDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Answer]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    async with closing(poll(Asker(spec, deps).ask, spec.interval, spec.seed, deps)) as answers:
+    async with closing(poll(BlobPoller(spec, deps).ask, spec.interval, spec.seed, deps)) as answers:
         async for answer in answers:
             yield answer
 
 
-class Asker:
+class BlobPoller:
     """Asks for one object, and remembers what came last."""
 
     def __init__(self, spec: BlobWatch, deps: BlobDeps) -> None:

@@ -40,7 +40,7 @@ from wigwag.wire.rpcs.protobuf import BYTES, DEEPEST, VARINT, MalformedError, re
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from wigwag.wire.client.grpc import Answers, Channel
+    from wigwag.wire.client.grpc import Channel, MessageStream
     from wigwag.wire.http import Headers
 
 SERVICES = ("flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService")
@@ -266,7 +266,7 @@ def _synced(message: bytes) -> tuple[bytes, int]:
     raise MalformedError(f"the message has {_MOST_FIELDS} fields or more")
 
 
-def _still(answers: Answers, first: bool) -> Unavailable | Unchanged | None:
+def _still(answers: MessageStream, first: bool) -> Unavailable | Unchanged | None:
     """Return what an answered ping means: nothing, if something newer is on its way."""
     if first:
         return Unavailable("the server is connected, but has not sent a document yet")

@@ -5,7 +5,7 @@
                                                 └─▶ anything else            ─▶ Unavailable
 
 flagd's `timeoutS` of 0 means no limit. A server that sends a byte now and then would then hold the source for ever, so
-0 here means `Limits`: 10 s to connect, 30 s to the head, 30 s of silence, 120 s in all.
+0 here means `ResponseLimits`: 10 s to connect, 30 s to the head, 30 s of silence, 120 s in all.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.remote.oauth import OAuth, Tokens
-from wigwag.sources.remote.polling import Answer, Times, format_of_media, poll
+from wigwag.sources.remote.polling import Answer, PollTiming, format_of_media, poll
 from wigwag.sources.remote.schedule import http_date, retry_after
 from wigwag.sources.secret import read_authorization
 from wigwag.version import __version__
@@ -30,13 +30,13 @@ from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.redirects import fetch_following
 from wigwag.wire.client.tls import Trust
 from wigwag.wire.client.url import Url, parse_url
-from wigwag.wire.h1.client import Call, Fields, Limits, check_fields
+from wigwag.wire.h1.client import ClientRequest, Fields, ResponseLimits, check_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from wigwag.flags.document import Format
-    from wigwag.wire.client.client import Reply
+    from wigwag.wire.client.client import ClientResponse
 
 LONGEST = 86400.0
 """The longest interval, a day, as in flagd."""
@@ -93,13 +93,13 @@ class HttpWatch:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpDeps(Times):
+class HttpDeps(PollTiming):
     """Where time, chance, addresses and proxies come from."""
 
     resolve: Resolve = resolve
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Where HTTP_PROXY, HTTPS_PROXY and NO_PROXY are."""
-    limits: Limits = Limits()
+    limits: ResponseLimits = ResponseLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Seen:
         return tuple((name, value) for name, value in found if value)
 
 
-class RefusedError(WigwagError):
+class HttpRefusedError(WigwagError):
     """The server answered, but not with a document."""
 
     def __init__(self, message: str, pause: float | None = None) -> None:
@@ -129,7 +129,7 @@ async def watch_http(
     deps: HttpDeps = HttpDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Answer]:
     """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    asker = Asker(spec, deps)
+    asker = HttpPoller(spec, deps)
     try:
         async with closing(poll(asker.ask, spec.interval, spec.seed, deps)) as answers:
             async for answer in answers:
@@ -138,7 +138,7 @@ async def watch_http(
         asker.close()
 
 
-class Asker:
+class HttpPoller:
     """Asks one URL, and remembers what came last."""
 
     def __init__(self, spec: HttpWatch, deps: HttpDeps) -> None:
@@ -157,7 +157,7 @@ class Asker:
         """Ask once; with trouble, tell for how long the server asks to be left alone."""
         try:
             return self._judge(await self._reply()), None
-        except RefusedError as error:
+        except HttpRefusedError as error:
             return Unavailable.of(error), error.pause
         except WigwagError as error:
             return Unavailable.of(error), None
@@ -166,7 +166,7 @@ class Asker:
         """Let go of the connection."""
         self._client.close()
 
-    def _judge(self, reply: Reply) -> Document | Unchanged:
+    def _judge(self, reply: ClientResponse) -> Document | Unchanged:
         """Tell whether an answer is news."""
         before = self._seen.document
         if reply.status == 304 and self._seen.fields():  # without validators, it would say nothing about ours
@@ -177,7 +177,7 @@ class Asker:
         self._seen = Seen(document, reply.field("etag"), modified(reply, self._wall()))
         return UNCHANGED if document == before else document
 
-    async def _reply(self) -> Reply:
+    async def _reply(self) -> ClientResponse:
         """Ask, and if the token is refused, once more with a new one."""
         tokens = self._tokens
         if self._spec.token_file:
@@ -190,7 +190,7 @@ class Asker:
             reply = await self._fetch(await tokens.header())
         return reply
 
-    async def _fetch_with_file(self, path: str) -> Reply:
+    async def _fetch_with_file(self, path: str) -> ClientResponse:
         """Ask with the token in a file; if it is refused and has been replaced meanwhile, ask once more."""
         header = read_authorization(path)
         reply = await self._fetch(header)
@@ -198,9 +198,9 @@ class Asker:
             reply = await self._fetch(newer)
         return reply
 
-    async def _fetch(self, authorization: str) -> Reply:
+    async def _fetch(self, authorization: str) -> ClientResponse:
         return await fetch_following(
-            self._client, Call(self._url, fields=headers(self._spec.headers, authorization, self._seen))
+            self._client, ClientRequest(self._url, fields=headers(self._spec.headers, authorization, self._seen))
         )
 
 
@@ -223,7 +223,7 @@ def headers(own: Fields, authorization: str, seen: Seen) -> Fields:
     return (*first, *kept, *(pair for pair in ours if pair[0].lower() not in taken))
 
 
-def bounds(spec: HttpWatch, limits: Limits) -> Limits:
+def bounds(spec: HttpWatch, limits: ResponseLimits) -> ResponseLimits:
     """Return the limits of a request; the configured time is one for everything together, redirects included."""
     limits, seconds = replace(limits, body_bytes=spec.most), spec.timeout
     if not seconds:
@@ -241,7 +241,7 @@ def format_of(content_type: str, url: Url) -> Format | None:
     return format_of_media(content_type) or format_of_name(url.path)
 
 
-def modified(reply: Reply, wall: float) -> str:
+def modified(reply: ClientResponse, wall: float) -> str:
     """Return when a document was modified, if that can tell it from the next one.
 
     The dates of HTTP have whole seconds. A document that was younger than that when it was sent may be changed once
@@ -254,9 +254,9 @@ def modified(reply: Reply, wall: float) -> str:
     return value if (wall if sent is None else sent) - changed >= _SETTLED else ""
 
 
-def refusal(reply: Reply, wall: float) -> RefusedError:
+def refusal(reply: ClientResponse, wall: float) -> HttpRefusedError:
     """Put a status that brings no document into words."""
     status = reply.status
     remedy = _STATUS.get(status, "look at the server" if status >= 500 else "see what is served there")
     said = f"{reply.url}: the server answered {status} where a document is expected; {remedy}"
-    return RefusedError(said, retry_after(reply.field("retry-after"), wall))
+    return HttpRefusedError(said, retry_after(reply.field("retry-after"), wall))

@@ -19,12 +19,12 @@ from wigwag.errors import UsageError
 from wigwag.sources.secret import read_secret
 from wigwag.wire.client.errors import BrokenError, FetchError
 from wigwag.wire.client.url import parse_url
-from wigwag.wire.h1.client import Call, check_fields
+from wigwag.wire.h1.client import ClientRequest, check_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.wire.client.client import Client, Reply
+    from wigwag.wire.client.client import Client, ClientResponse
 
 EARLY = 10.0
 """Seconds before its end at which a token is no longer used."""
@@ -108,12 +108,12 @@ class Tokens:
         parameters = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
         fields = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"))
         asked = self._now()
-        reply = await self._client.fetch(Call(self._url, "POST", fields, urlencode(parameters).encode()))
+        reply = await self._client.fetch(ClientRequest(self._url, "POST", fields, urlencode(parameters).encode()))
         grant = self._granted(reply)
         self._header = authorization(grant, str(self._url))
         self._until = asked + lifetime(grant)
 
-    def _granted(self, reply: Reply) -> Grant:
+    def _granted(self, reply: ClientResponse) -> Grant:
         try:
             grant = msgspec.json.decode(reply.body, type=Grant)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):

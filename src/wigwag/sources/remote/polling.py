@@ -30,7 +30,7 @@ _FORMATS: dict[str, Format] = {"json": "json", "yaml": "yaml", "x-yaml": "yaml",
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class PollTiming:
     """Where time and chance come from."""
 
     clock: Clock = LoopClock()
@@ -40,7 +40,7 @@ class Times:
 
 
 async def poll(
-    ask: Callable[[], Awaitable[tuple[Answer, float | None]]], interval: float, seed: str, times: Times
+    ask: Callable[[], Awaitable[tuple[Answer, float | None]]], interval: float, seed: str, times: PollTiming
 ) -> AsyncIterator[Answer]:
     """Yield what is found whenever it is time. With trouble, `ask` may tell how many seconds it wants to be left alone.
 

@@ -28,14 +28,14 @@ _BARE_SIX = re.compile(r"[0-9A-Fa-f]*:[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(%[\w\-]+)?", 
 _AUTHORITY = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]+")
 
 
-class Target(NamedTuple):
+class GrpcTarget(NamedTuple):
     """A target, understood."""
 
     places: tuple[Place, ...]
     authority: str
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> GrpcTarget:
     """Return what a target means; `UsageError` if it means nothing.
 
     >>> parse_target("flags:8015")
@@ -61,62 +61,62 @@ def check_authority(text: str) -> None:
         raise UsageError(f"{text!r} cannot be the name of a server; write host or host:port")
 
 
-def _name(target: str, rest: str) -> Target:
+def _name(target: str, rest: str) -> GrpcTarget:
     place = _place(target, rest, DEFAULT_PORT)
-    return Target((place,), f"localhost{rest}" if rest[:1] == ":" and rest[1:].isdigit() else _bracketed(rest))
+    return GrpcTarget((place,), f"localhost{rest}" if rest[:1] == ":" and rest[1:].isdigit() else _bracketed(rest))
 
 
-def _dns(target: str, rest: str) -> Target:
+def _dns(target: str, rest: str) -> GrpcTarget:
     """`dns:host`, `dns:///host` and `dns://server/host`."""
     return _name(target, _endpoint(rest))
 
 
-def _passthrough(target: str, rest: str) -> Target:
+def _passthrough(target: str, rest: str) -> GrpcTarget:
     endpoint = _endpoint(rest)
-    return Target((_place(target, endpoint, None),), endpoint)
+    return GrpcTarget((_place(target, endpoint, None),), endpoint)
 
 
 def _endpoint(rest: str) -> str:
     return rest[2:].partition("/")[2] if rest.startswith("//") else rest
 
 
-def _addresses(target: str, rest: str) -> Target:
+def _addresses(target: str, rest: str) -> GrpcTarget:
     parts = rest.split(",")
-    return Target(tuple(_place(target, part, DEFAULT_PORT) for part in parts), _bracketed(parts[0]))
+    return GrpcTarget(tuple(_place(target, part, DEFAULT_PORT) for part in parts), _bracketed(parts[0]))
 
 
-def _unix(target: str, rest: str) -> Target:
+def _unix(target: str, rest: str) -> GrpcTarget:
     path = rest.removeprefix("//")
     if not path or "\0" in path:
         raise UsageError(f"gRPC target {target!r}: which socket? Write unix:PATH or unix:///ABSOLUTE/PATH")
-    return Target((path,), "localhost")
+    return GrpcTarget((path,), "localhost")
 
 
-def _strictly_unix(target: str, rest: str) -> Target:
+def _strictly_unix(target: str, rest: str) -> GrpcTarget:
     if rest.startswith("//") and not rest.startswith("///"):
         raise UsageError(f"gRPC target {target!r}: a path after unix:// is absolute; write unix:///PATH or unix:PATH")
     return _unix(target, rest)
 
 
-def _abstract(target: str, rest: str) -> Target:
-    return Target(("\0" + _unix(target, rest).places[0],), "localhost")  # type: ignore[operator]
+def _abstract(target: str, rest: str) -> GrpcTarget:
+    return GrpcTarget(("\0" + _unix(target, rest).places[0],), "localhost")  # type: ignore[operator]
 
 
-def _envoy(target: str, rest: str) -> Target:
+def _envoy(target: str, rest: str) -> GrpcTarget:
     proxy, _, service = rest.removeprefix("//").partition("/")
     if not rest.startswith("//") or not proxy or not _AUTHORITY.fullmatch(service):
         raise UsageError(f"gRPC target {target!r}: write envoy://PROXY:PORT/SERVICE")
-    return Target((_place(target, proxy, None),), service)
+    return GrpcTarget((_place(target, proxy, None),), service)
 
 
-def _xds(target: str, _rest: str) -> Target:
+def _xds(target: str, _rest: str) -> GrpcTarget:
     raise UsageError(
         f"gRPC target {target!r}: xDS is not supported; name the server itself (dns:HOST:PORT), "
         "or an Envoy that knows it (envoy://PROXY:PORT/SERVICE)"
     )
 
 
-def _prefixed(target: str, rest: str) -> Target:
+def _prefixed(target: str, rest: str) -> GrpcTarget:
     raise UsageError(f"gRPC target {target!r}: write it without its prefix, as {rest.removeprefix('//')!r}")
 
 
@@ -136,7 +136,7 @@ def _bracketed(text: str) -> str:
 
 
 _REFUSED = ("xds", "grpc", "grpcs")
-_SCHEMES: dict[str, Callable[[str, str], Target]] = {
+_SCHEMES: dict[str, Callable[[str, str], GrpcTarget]] = {
     "dns": _dns,
     "passthrough": _passthrough,
     "ipv4": _addresses,

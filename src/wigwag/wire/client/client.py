@@ -21,10 +21,10 @@ from wigwag.wire.client import addresses
 from wigwag.wire.client.addresses import anywhere
 from wigwag.wire.client.decode import decoder
 from wigwag.wire.client.errors import BrokenError, SlowError
-from wigwag.wire.client.link import Dialler, Link, rendered
+from wigwag.wire.client.link import Dialer, Http1Link, rendered
 from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.tls import Contexts, Trust
-from wigwag.wire.h1.client import Answer, Call, Fields, Limits, oversize
+from wigwag.wire.h1.client import Answer, ClientRequest, Fields, ResponseLimits, oversize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -39,7 +39,7 @@ _Key = tuple[tuple[str, str, int], "Url | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ClientResponse:
     """A whole answer."""
 
     url: Url
@@ -53,13 +53,13 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class RequestProgress:
     """A request under way: how it goes, and when it must be over."""
 
-    call: Call
+    call: ClientRequest
     proxy: Url | None
     allowed: Callable[[str], bool]
-    limits: Limits
+    limits: ResponseLimits
     end: float
 
     @property
@@ -72,10 +72,10 @@ class Errand:
         return Answer(self.call.url.endpoint, self.limits, head_only=self.call.method == "HEAD")
 
 
-class Incoming:
+class StreamedResponse:
     """An answer whose body is still to come."""
 
-    def __init__(self, link: Link, answer: Answer, limits: Limits, rest: list[bytes], end: float) -> None:
+    def __init__(self, link: Http1Link, answer: Answer, limits: ResponseLimits, rest: list[bytes], end: float) -> None:
         self._link, self._answer, self._limits, self._rest, self._end = link, answer, limits, rest, end
         self.status, self.fields = answer.status, tuple(answer.fields)
         self._woken = False
@@ -143,7 +143,7 @@ class Client:
         *,
         trust: Trust = Trust(),  # noqa: B008 - a frozen value
         proxies: Proxies = Proxies(),  # noqa: B008 - a frozen value
-        limits: Limits = Limits(),  # noqa: B008 - a frozen value
+        limits: ResponseLimits = ResponseLimits(),  # noqa: B008 - a frozen value
         path: str = "",
         keep: bool = True,
         resolve: Resolve = addresses.resolve,
@@ -151,24 +151,26 @@ class Client:
         """`path`: of a unix socket by which every host is asked. `keep`: whether connections are kept."""
         self.limits = limits
         self._proxies, self._keep, self._path = proxies, keep, path
-        self._dialler = Dialler(resolve, Contexts(trust).current, path)
-        self._idle: dict[_Key, Link] = {}
+        self._dialler = Dialer(resolve, Contexts(trust).current, path)
+        self._idle: dict[_Key, Http1Link] = {}
 
-    async def fetch(self, call: Call, allowed: Callable[[str], bool] = anywhere, limits: Limits | None = None) -> Reply:
+    async def fetch(
+        self, call: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
+    ) -> ClientResponse:
         """Return the whole answer. It raises `FetchError`, or `UsageError` if the request itself cannot be."""
         async with self.stream(call, allowed, limits) as incoming:
             body = b"".join([piece async for piece in incoming.pieces()])
-        return Reply(call.url, incoming.status, incoming.fields, body)
+        return ClientResponse(call.url, incoming.status, incoming.fields, body)
 
     @asynccontextmanager
     async def stream(
-        self, call: Call, allowed: Callable[[str], bool] = anywhere, limits: Limits | None = None
-    ) -> AsyncIterator[Incoming]:
+        self, call: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
+    ) -> AsyncIterator[StreamedResponse]:
         """Yield the answer as soon as its head is there. If its body is not read to the end, the connection is lost."""
         errand = self._errand(call, allowed, limits or self.limits)
         link, answer, rest = await self._ask(errand)
         try:
-            yield Incoming(link, answer, errand.limits, rest, errand.end)
+            yield StreamedResponse(link, answer, errand.limits, rest, errand.end)
         finally:
             if answer.done and answer.keep and self._keep and call.method in REPEATABLE:
                 self._put(errand.key, link)
@@ -181,12 +183,12 @@ class Client:
             link.close()
         self._idle.clear()
 
-    def _errand(self, call: Call, allowed: Callable[[str], bool], limits: Limits) -> Errand:
+    def _errand(self, call: ClientRequest, allowed: Callable[[str], bool], limits: ResponseLimits) -> RequestProgress:
         proxy = None if self._path else self._proxies.choose(call.url)
         seconds = math.inf if limits.total is None else limits.total
-        return Errand(call, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
+        return RequestProgress(call, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
 
-    async def _ask(self, errand: Errand) -> tuple[Link, Answer, list[bytes]]:
+    async def _ask(self, errand: RequestProgress) -> tuple[Http1Link, Answer, list[bytes]]:
         """Send a request; return the answer so far: its head, and what of the body came with it."""
         link, answer = self._take(errand), errand.answer()
         if link is not None:
@@ -196,12 +198,12 @@ class Client:
         link, answer = await self._open(errand), errand.answer()
         return link, answer, await self._head(link, errand, answer)
 
-    async def _open(self, errand: Errand) -> Link:
+    async def _open(self, errand: RequestProgress) -> Http1Link:
         left = errand.end - asyncio.get_running_loop().time()
         limits = replace(errand.limits, connect=min(errand.limits.connect, left))
         return await self._dialler.open(errand.call.url, errand.proxy, errand.allowed, limits)
 
-    async def _again(self, link: Link, errand: Errand, answer: Answer) -> list[bytes] | None:
+    async def _again(self, link: Http1Link, errand: RequestProgress, answer: Answer) -> list[bytes] | None:
         """Ask on a kept connection; None if the server had given it up, in silence or with a word of farewell."""
         try:
             rest = await self._head(link, errand, answer)
@@ -214,7 +216,7 @@ class Client:
         link.close()
         return None
 
-    async def _head(self, link: Link, errand: Errand, answer: Answer) -> list[bytes]:
+    async def _head(self, link: Http1Link, errand: RequestProgress, answer: Answer) -> list[bytes]:
         """Send a request and wait for the head of the answer; return what of the body came with it."""
         rest: list[bytes] = []
         end = min(errand.end, asyncio.get_running_loop().time() + errand.limits.head)
@@ -231,7 +233,7 @@ class Client:
             raise
         return rest
 
-    def _take(self, errand: Errand) -> Link | None:
+    def _take(self, errand: RequestProgress) -> Http1Link | None:
         """Return a kept connection that may be used for this."""
         if errand.call.method not in REPEATABLE or (link := self._idle.pop(errand.key, None)) is None:
             return None
@@ -240,7 +242,7 @@ class Client:
         link.close()
         return None
 
-    def _put(self, key: _Key, link: Link) -> None:
+    def _put(self, key: _Key, link: Http1Link) -> None:
         """Keep a connection, and let the oldest go if they become too many."""
         surplus = [key] if key in self._idle else list(self._idle)[: max(0, len(self._idle) + 1 - MOST_IDLE)]
         for old in surplus:

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Self
 
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.version import __version__
-from wigwag.wire.client.grpc_answer import Reception
+from wigwag.wire.client.grpc_answer import ResponseReader
 from wigwag.wire.client.http2_dial import Endpoint, dialled
-from wigwag.wire.client.http2_link import KeepAlive, Link
+from wigwag.wire.client.http2_link import Http2Link, KeepAlive
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs import envelope
 
@@ -55,7 +55,7 @@ async def open_channel(
 class Channel:
     """A connection to a server of gRPC."""
 
-    def __init__(self, link: Link, endpoint: Endpoint, clock: Clock) -> None:
+    def __init__(self, link: Http2Link, endpoint: Endpoint, clock: Clock) -> None:
         self._link, self._clock = link, clock
         self._common: Headers = (
             (b":method", b"POST"),
@@ -82,13 +82,13 @@ class Channel:
         *,
         deadline: float | None = None,
         max_message: int = MAX_MESSAGE,
-    ) -> Answers:
+    ) -> MessageStream:
         """Call a method that answers with many messages; close what this returns. The deadline is in seconds."""
         if why := self._link.machine.unable():
             raise RpcError(Code.UNAVAILABLE, why)
-        reception = Reception(max_message, self._clock.now)
+        reception = ResponseReader(max_message, self._clock.now)
         headers = (*self._common, (b":path", path.encode()), *_HEADERS, *_timeout(deadline), *metadata)
-        answers = Answers(self._link, headers, envelope.wrap(message), reception)
+        answers = MessageStream(self._link, headers, envelope.wrap(message), reception)
         if deadline is not None:
             answers.expire(self._clock, deadline)
         return answers
@@ -133,12 +133,12 @@ def _timeout(seconds: float | None) -> Headers:
     return ((b"grpc-timeout", b"%dm" % max(1, min(round(seconds * 1000), _LARGEST_TIMEOUT))),)
 
 
-class Answers:
+class MessageStream:
     """The messages of one call, as they come. Closing it before it has ended tells the server to stop."""
 
     __slots__ = ("_link", "_reception", "_stream", "_timer", "_waiting")
 
-    def __init__(self, link: Link, headers: Headers, body: bytes, reception: Reception) -> None:
+    def __init__(self, link: Http2Link, headers: Headers, body: bytes, reception: ResponseReader) -> None:
         self._link, self._reception = link, reception
         self._timer: Timer | None = None
         self._waiting: asyncio.Future[None] | None = None

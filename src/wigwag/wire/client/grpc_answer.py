@@ -18,7 +18,7 @@ from urllib.parse import unquote
 from wigwag.wire.client.decode import PIECE, Inflate
 from wigwag.wire.h2.client_control import readable
 from wigwag.wire.h2.client_streams import GRANT
-from wigwag.wire.h2.frames import Code as Http2Code
+from wigwag.wire.h2.frames import ErrorCode as Http2Code
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs import envelope
 from wigwag.wire.rpcs.envelope import COMPRESSED, PREFIX
@@ -51,13 +51,13 @@ _OF_RESET = {
 }
 
 
-class Zipped(bytes):
+class GzipMessage(bytes):
     """A message that is still compressed."""
 
     __slots__ = ()
 
 
-class Reception:
+class ResponseReader:
     """One answer as it comes: a `Receiver`."""
 
     __slots__ = (
@@ -90,7 +90,7 @@ class Reception:
     def pieces(self) -> Iterator[bytes]:
         """Make the oldest message piece by piece. It is read when the last one is: whoever stops may begin again."""
         message = self.messages[0]
-        yield from self._unzipped(message) if isinstance(message, Zipped) else (message,)
+        yield from self._unzipped(message) if isinstance(message, GzipMessage) else (message,)
         self.messages.popleft()
         self._unread -= len(message) + PREFIX
 
@@ -187,7 +187,7 @@ class Reception:
     def _add(self, flags: int, message: bytes) -> None:
         if flags > COMPRESSED or (flags and not self._gzip):
             raise RpcError(Code.INTERNAL, f"a message has the flags 0x{flags:02x}, and the headers name no compression")
-        self.messages.append(Zipped(message) if flags else message)
+        self.messages.append(GzipMessage(message) if flags else message)
         self._unread += len(message) + PREFIX
 
     def _unzipped(self, data: bytes) -> Iterator[bytes]:

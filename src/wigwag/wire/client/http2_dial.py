@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from wigwag.wire.client.addresses import keep_alive
-from wigwag.wire.client.http2_link import KeepAlive, Link
+from wigwag.wire.client.http2_link import Http2Link, KeepAlive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ class Endpoint:
     """Seconds to connect and greet, for each address."""
 
 
-class Dialled(NamedTuple):
+class DialedConnection(NamedTuple):
     """An address that a place resolved to."""
 
     text: str
@@ -54,7 +54,7 @@ class Dialled(NamedTuple):
 
 
 @asynccontextmanager
-async def dialled(endpoint: Endpoint, keep_alive: KeepAlive, clock: Clock) -> AsyncIterator[Link]:
+async def dialled(endpoint: Endpoint, keep_alive: KeepAlive, clock: Clock) -> AsyncIterator[Http2Link]:
     """Connect, and close in the end; `ConnectionError` says what happened at each address."""
     link = await _first(endpoint, keep_alive, clock)
     try:
@@ -63,7 +63,7 @@ async def dialled(endpoint: Endpoint, keep_alive: KeepAlive, clock: Clock) -> As
         await link.close()
 
 
-async def _first(endpoint: Endpoint, keep_alive: KeepAlive, clock: Clock) -> Link:
+async def _first(endpoint: Endpoint, keep_alive: KeepAlive, clock: Clock) -> Http2Link:
     context = _context(endpoint) if endpoint.tls else None
     problems, left = [], MOST_TRIED
     for place in endpoint.places:
@@ -77,22 +77,22 @@ async def _first(endpoint: Endpoint, keep_alive: KeepAlive, clock: Clock) -> Lin
             left -= 1
             try:
                 async with asyncio.timeout(endpoint.patience):
-                    return await _open(each, endpoint, context, Link(keep_alive, clock))
+                    return await _open(each, endpoint, context, Http2Link(keep_alive, clock))
             except OSError as error:
                 problems.append(f"{each.text}: {_explain(error, endpoint.patience)}")
     raise ConnectionError("; ".join(problems) or "there is no address to connect to")
 
 
-async def _resolve(place: Place) -> list[Dialled]:
+async def _resolve(place: Place) -> list[DialedConnection]:
     if isinstance(place, str):
         text = f"unix:{place}" if place[:1] != "\0" else f"unix-abstract:{place[1:]}"
-        return [Dialled(text, socket.AF_UNIX, place)]
+        return [DialedConnection(text, socket.AF_UNIX, place)]
     host, port = place
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as error:
         raise OSError("it is no host name") from error
-    return [Dialled(_text(address), family, tuple(address)) for family, _, _, _, address in found]
+    return [DialedConnection(_text(address), family, tuple(address)) for family, _, _, _, address in found]
 
 
 def _text(address: tuple[object, ...]) -> str:
@@ -100,7 +100,9 @@ def _text(address: tuple[object, ...]) -> str:
     return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
 
 
-async def _open(found: Dialled, endpoint: Endpoint, context: ssl.SSLContext | None, link: Link) -> Link:
+async def _open(
+    found: DialedConnection, endpoint: Endpoint, context: ssl.SSLContext | None, link: Http2Link
+) -> Http2Link:
     loop = asyncio.get_running_loop()
     made = socket.socket(found.family, socket.SOCK_STREAM)
     try:
@@ -125,7 +127,7 @@ async def _open(found: Dialled, endpoint: Endpoint, context: ssl.SSLContext | No
     return link
 
 
-def _speaks_http2(link: Link) -> None:
+def _speaks_http2(link: Http2Link) -> None:
     """Look at what TLS has agreed on. A server that agreed on nothing may still be one."""
     secure: ssl.SSLObject | None = link.transport.get_extra_info("ssl_object")
     if secure is not None and secure.selected_alpn_protocol() not in ("h2", None):

@@ -30,7 +30,7 @@ class KeepAlive:
     """How long nothing may be heard after a ping."""
 
 
-class Link(asyncio.Protocol):
+class Http2Link(asyncio.Protocol):
     """One connection. Whoever asks something on its machine calls `flush`."""
 
     def __init__(self, keep_alive: KeepAlive, clock: Clock) -> None:

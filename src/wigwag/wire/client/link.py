@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wigwag.errors import UsageError
 from wigwag.wire.client.addresses import Resolve, anywhere, dial
 from wigwag.wire.client.errors import ForbiddenError, SlowError, UnreachableError, broken, unreachable, untrusted
-from wigwag.wire.h1.client import Answer, Call, Limits, render
+from wigwag.wire.h1.client import Answer, ClientRequest, ResponseLimits, render
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 READ = 1 << 16
 
 
-class Link:
+class Http1Link:
     """A connection that is open."""
 
     __slots__ = ("_reader", "_waiting", "_writer", "host", "ip")
@@ -71,14 +71,16 @@ class Link:
         self._writer.transport.abort()
 
 
-class Dialler:
+class Dialer:
     """Opens connections."""
 
     def __init__(self, resolve: Resolve, context: Callable[[], ssl.SSLContext], path: str = "") -> None:
         """With a `path`, every host is asked by that unix socket."""
         self._resolve, self._context, self._path = resolve, context, path
 
-    async def open(self, url: Url, proxy: Url | None, allowed: Callable[[str], bool], limits: Limits) -> Link:
+    async def open(
+        self, url: Url, proxy: Url | None, allowed: Callable[[str], bool], limits: ResponseLimits
+    ) -> Http1Link:
         """Connect, by a proxy or not, and agree on TLS. `allowed` judges the addresses of the URL's host."""
         end = asyncio.get_running_loop().time() + limits.connect
         async with within(end, url.endpoint, "does not let us connect"):
@@ -94,23 +96,28 @@ class Dialler:
             except OSError as error:
                 raise unreachable(url.endpoint, error) from error
 
-    async def _by_path(self, url: Url, context: ssl.SSLContext | None) -> Link:
+    async def _by_path(self, url: Url, context: ssl.SSLContext | None) -> Http1Link:
         name = url.host if context else None
         streams = await asyncio.open_unix_connection(self._path, ssl=context, server_hostname=name)
-        return Link(url.endpoint, "", *streams)
+        return Http1Link(url.endpoint, "", *streams)
 
     async def _direct(
-        self, url: Url, context: ssl.SSLContext | None, allowed: Callable[[str], bool], limits: Limits
-    ) -> Link:
+        self, url: Url, context: ssl.SSLContext | None, allowed: Callable[[str], bool], limits: ResponseLimits
+    ) -> Http1Link:
         addresses = await self._addresses(url)
         judge(url, addresses, allowed)
         made, ip = await dial(addresses, limits.connect)
         name = url.host if context else None
-        return Link(url.endpoint, ip, *await asyncio.open_connection(sock=made, ssl=context, server_hostname=name))
+        return Http1Link(url.endpoint, ip, *await asyncio.open_connection(sock=made, ssl=context, server_hostname=name))
 
     async def _by_proxy(
-        self, url: Url, proxy: Url, context: ssl.SSLContext | None, allowed: Callable[[str], bool], limits: Limits
-    ) -> Link:
+        self,
+        url: Url,
+        proxy: Url,
+        context: ssl.SSLContext | None,
+        allowed: Callable[[str], bool],
+        limits: ResponseLimits,
+    ) -> Http1Link:
         """A proxy resolves names by itself. What we can resolve ourselves is judged all the same."""
         if allowed is not anywhere:
             with suppress(OSError):  # a name that only the proxy knows
@@ -119,7 +126,7 @@ class Dialler:
             made, _ = await dial(await self._addresses(proxy), limits.connect)
         except OSError as error:
             raise unreachable(f"proxy {proxy.endpoint}", error) from error
-        link = Link(url.endpoint, "", *await asyncio.open_connection(sock=made))
+        link = Http1Link(url.endpoint, "", *await asyncio.open_connection(sock=made))
         if context is None:
             return link
         try:
@@ -144,7 +151,7 @@ def judge(url: Url, addresses: Sequence[Address], allowed: Callable[[str], bool]
             raise ForbiddenError(url.endpoint, f"leads to {address.ip}, where this request must not go")
 
 
-async def tunnel(link: Link, url: Url, proxy: Url, limits: Limits) -> None:
+async def tunnel(link: Http1Link, url: Url, proxy: Url, limits: ResponseLimits) -> None:
     """Have a proxy connect us through."""
     host, end = f"proxy {proxy.endpoint}", asyncio.get_running_loop().time() + limits.connect
     await link.send(_connect(url, proxy), end)
@@ -166,7 +173,7 @@ def _connect(url: Url, proxy: Url) -> bytes:
     return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
-def rendered(call: Call, proxy: Url | None, *, keep: bool) -> bytes:
+def rendered(call: ClientRequest, proxy: Url | None, *, keep: bool) -> bytes:
     """Return a request's bytes as they go by a proxy, or by none: in a tunnel there is none."""
     if proxy is None or call.url.scheme == "https":
         return render(call, keep=keep)

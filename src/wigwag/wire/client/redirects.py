@@ -17,8 +17,8 @@ from wigwag.wire.client.addresses import anywhere, link_local
 from wigwag.wire.client.errors import BrokenError, ForbiddenError
 
 if TYPE_CHECKING:
-    from wigwag.wire.client.client import Client, Reply
-    from wigwag.wire.h1.client import Call
+    from wigwag.wire.client.client import Client, ClientResponse
+    from wigwag.wire.h1.client import ClientRequest
 
 MOST = 10
 STATUSES = (301, 302, 303, 307, 308)
@@ -31,7 +31,7 @@ def elsewhere(ip: str) -> bool:
     return not link_local(ip)
 
 
-async def fetch_following(client: Client, call: Call) -> Reply:
+async def fetch_following(client: Client, call: ClientRequest) -> ClientResponse:
     """Fetch a URL, and what it redirects to, all in the time that one request has. For requests without a body."""
     loop, limits = asyncio.get_running_loop(), client.limits
     began = loop.time()
@@ -47,7 +47,7 @@ async def fetch_following(client: Client, call: Call) -> Reply:
     return reply
 
 
-def onward(call: Call, reply: Reply) -> Call:
+def onward(call: ClientRequest, reply: ClientResponse) -> ClientRequest:
     """Return the request that a redirect asks for, or raise if it is one that we do not make."""
     location = reply.field("location")
     if not location:

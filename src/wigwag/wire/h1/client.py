@@ -29,7 +29,7 @@ _OVERHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ResponseLimits:
     """What an answer may cost: bytes, and seconds."""
 
     connect: float = 10.0
@@ -47,7 +47,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ClientRequest:
     """One request."""
 
     url: Url
@@ -70,11 +70,11 @@ def check_fields(fields: Fields) -> None:
             raise UsageError(f"the header {name!r} has a line break or a character beyond Latin-1; remove it")
 
 
-def render(call: Call, *, proxied: Fields | None = None, keep: bool = True) -> bytes:
+def render(call: ClientRequest, *, proxied: Fields | None = None, keep: bool = True) -> bytes:
     r"""Return a request's bytes; with `proxied`, in the form for a proxy, with the fields that are for it.
 
     >>> from wigwag.wire.client.url import parse_url
-    >>> render(Call(parse_url("http://flags.example/f?x=1"), fields=(("Accept", "*/*"),)))
+    >>> render(ClientRequest(parse_url("http://flags.example/f?x=1"), fields=(("Accept", "*/*"),)))
     b'GET /f?x=1 HTTP/1.1\r\nHost: flags.example\r\nAccept: */*\r\n\r\n'
     """
     check_fields(call.fields)
@@ -100,7 +100,7 @@ class Answer:
         "done", "fault", "fields", "keep", "status",
     )  # fmt: skip
 
-    def __init__(self, host: object, limits: Limits, *, head_only: bool = False) -> None:
+    def __init__(self, host: object, limits: ResponseLimits, *, head_only: bool = False) -> None:
         """`head_only`: the answer has no body, whatever it says: that to HEAD, or to CONNECT."""
         self._host, self._limits, self._head_only = host, limits, head_only
         self._parser = httptools.HttpResponseParser(self)

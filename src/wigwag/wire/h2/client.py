@@ -32,9 +32,9 @@ from wigwag.wire.h2.frames import (
     PUSH_PROMISE,
     RST_STREAM,
     SETTINGS,
-    Code,
+    ErrorCode,
     LinkError,
-    Setting,
+    SettingId,
     StreamError,
     frame,
     settings,
@@ -67,9 +67,9 @@ class Http2Client(Answers):
         self._asked = self.pongs = 0
         self.most, self.table = ASSUMED, GREETING
         values = {
-            Setting.ENABLE_PUSH: 0,
-            Setting.INITIAL_WINDOW_SIZE: GRANT,
-            Setting.MAX_HEADER_LIST_SIZE: limits.header_bytes,
+            SettingId.ENABLE_PUSH: 0,
+            SettingId.INITIAL_WINDOW_SIZE: GRANT,
+            SettingId.MAX_HEADER_LIST_SIZE: limits.header_bytes,
         }
         self.out += (PREFACE, settings(values), window_update(0, LINK_GRANT - DEFAULT_WINDOW))
 
@@ -109,13 +109,13 @@ class Http2Client(Answers):
 
     def leave(self) -> None:
         """End the connection, and every request on it."""
-        self.fail(Code.NO_ERROR)
+        self.fail(ErrorCode.NO_ERROR)
 
     def lost(self, reason: str) -> None:
         """Note that the connection is gone."""
         if not self.greeted and self._buffer:
             reason = f"{reason}; {stranger(self._buffer)}"
-        self.end(Broken(self._why(reason), Code.NO_ERROR, link=True))
+        self.end(Broken(self._why(reason), ErrorCode.NO_ERROR, link=True))
 
     # what comes in
 
@@ -127,7 +127,7 @@ class Http2Client(Answers):
         if self._buffer:
             data = self._buffer + data
         if self.table is GREETING and (data[:1] != b"\0" or data[3:4] not in (b"", b"\4")):
-            self.fail(Code.PROTOCOL_ERROR, stranger(data))
+            self.fail(ErrorCode.PROTOCOL_ERROR, stranger(data))
             return
         at, end = 0, len(data)
         while end - at >= 9 and not self.closing:
@@ -135,7 +135,7 @@ class Http2Client(Answers):
             stop = at + 9 + (high << 8 | low)
             if stop > end or stop - at > MAX_FRAME + 9:
                 if stop - at > MAX_FRAME + 9:
-                    self.fail(Code.FRAME_SIZE_ERROR, "a frame is too large")
+                    self.fail(ErrorCode.FRAME_SIZE_ERROR, "a frame is too large")
                 break
             self._frame(kind, flags, stream & MAX_WINDOW, data[at + 9 : stop])
             at = stop
@@ -164,9 +164,9 @@ class Http2Client(Answers):
     def on_continuation(self, flags: int, id: int, payload: bytes) -> None:
         """CONTINUATION: more of a header block."""
         begun, first_flags, block = self._block
-        need(id == begun, Code.PROTOCOL_ERROR, "CONTINUATION of another stream")
+        need(id == begun, ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
         block += payload
-        need(len(block) <= self.limits.header_bytes, Code.ENHANCE_YOUR_CALM, "a header block is too large")
+        need(len(block) <= self.limits.header_bytes, ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
         self.floods.count(self.now)
         if flags & END_HEADERS:
             self.table, self._block = OPEN, (0, 0, bytearray())
@@ -209,13 +209,13 @@ def stranger(data: bytes) -> str:
 
 def _only(kind: int, handler: OnFrame, reason: str) -> tuple[OnFrame, ...]:
     def refuse(_machine: Http2Client, _flags: int, _stream: int, _payload: bytes) -> None:
-        raise LinkError(Code.PROTOCOL_ERROR, reason)
+        raise LinkError(ErrorCode.PROTOCOL_ERROR, reason)
 
     return tuple(handler if at == kind else refuse for at in range(256))
 
 
 def _on_greeting(machine: Http2Client, flags: int, stream: int, payload: bytes) -> None:
-    need(not flags & ACK, Code.PROTOCOL_ERROR, "the server answers settings before it tells its own")
+    need(not flags & ACK, ErrorCode.PROTOCOL_ERROR, "the server answers settings before it tells its own")
     machine.table = OPEN
     on_settings(machine, flags, stream, payload)
 

@@ -14,7 +14,7 @@ from wigwag.wire.h2.blocks import HeaderEncoder
 from wigwag.wire.h2.client_streams import GRANT, Broken, ClientStream
 from wigwag.wire.h2.control import need
 from wigwag.wire.h2.flow import Outlet
-from wigwag.wire.h2.frames import END_STREAM, PADDED, Code, goaway, unpad, window_update
+from wigwag.wire.h2.frames import END_STREAM, PADDED, ErrorCode, goaway, unpad, window_update
 from wigwag.wire.h2.heads import Head, answer
 from wigwag.wire.h2.hpack import HeaderDecoder
 from wigwag.wire.h2.streams import Http2Stream
@@ -39,7 +39,7 @@ class Answers(Outlet):
 
     def opened(self, id: int) -> ClientStream | None:
         """Return a stream, or None if it is over; raise if it never began."""
-        need(bool(id & 1) and id <= self.last, Code.PROTOCOL_ERROR, "a frame of a stream that was never opened")
+        need(bool(id & 1) and id <= self.last, ErrorCode.PROTOCOL_ERROR, "a frame of a stream that was never opened")
         return cast("ClientStream | None", self.streams.get(id))
 
     def on_block(self, id: int, flags: int, block: bytes) -> None:
@@ -49,9 +49,11 @@ class Answers(Outlet):
         if stream is None:
             self.floods.count(self.now)
         elif head.status == 431:
-            self.reject(id, Code.ENHANCE_YOUR_CALM, f"the headers are larger than {self.limits.header_bytes} bytes")
+            self.reject(
+                id, ErrorCode.ENHANCE_YOUR_CALM, f"the headers are larger than {self.limits.header_bytes} bytes"
+            )
         elif head.status or head.trailing != stream.answered or (head.trailing and not flags & END_STREAM):
-            self.reject(id, Code.PROTOCOL_ERROR, "the headers of the answer are malformed")
+            self.reject(id, ErrorCode.PROTOCOL_ERROR, "the headers of the answer are malformed")
         elif head.trailing:
             self._finish(stream, head.headers)
         else:
@@ -76,11 +78,11 @@ class Answers(Outlet):
         if stream is None:
             return
         stream.allowed -= len(payload)
-        need(stream.allowed >= 0, Code.FLOW_CONTROL_ERROR, "more DATA than a stream was granted")
+        need(stream.allowed >= 0, ErrorCode.FLOW_CONTROL_ERROR, "more DATA than a stream was granted")
         if flags & PADDED:
             payload = unpad(payload)
         if not stream.answered:
-            self.reject(id, Code.PROTOCOL_ERROR, "the answer has a body but no headers")
+            self.reject(id, ErrorCode.PROTOCOL_ERROR, "the answer has a body but no headers")
         elif payload and not stream.receiver.on_data(payload):
             stream.cancel()
         elif flags & END_STREAM:
@@ -92,7 +94,7 @@ class Answers(Outlet):
 
     def _take(self, size: int) -> None:
         self._room -= size
-        need(self._room >= 0, Code.FLOW_CONTROL_ERROR, "more DATA than the connection was granted")
+        need(self._room >= 0, ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection was granted")
         if self._room < LINK_GRANT >> 1:
             self.out.append(window_update(0, LINK_GRANT - self._room))
             self._room = LINK_GRANT
@@ -107,11 +109,11 @@ class Answers(Outlet):
 
     def _finish(self, stream: ClientStream, trailers: Headers) -> None:
         if not stream.said:
-            self.forgive(stream.id, Code.NO_ERROR)
+            self.forgive(stream.id, ErrorCode.NO_ERROR)
         self.cancel(stream)
         stream.receiver.on_end(trailers)
 
-    def reject(self, id: int, code: Code, reason: str) -> None:
+    def reject(self, id: int, code: ErrorCode, reason: str) -> None:
         """Reset a stream for what the server did on it."""
         if stream := self.streams.get(id):
             self.forgive(id, code)
@@ -128,7 +130,7 @@ class Answers(Outlet):
         stream.gone = True
         self.forget(stream)
 
-    def fail(self, code: Code, reason: str = "") -> None:
+    def fail(self, code: ErrorCode, reason: str = "") -> None:
         """End the connection and everything on it."""
         if not self.closing:
             self.out.append(goaway(0, code, reason))

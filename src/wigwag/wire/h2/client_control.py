@@ -13,9 +13,9 @@ from wigwag.wire.h2.frames import (
     PING,
     SETTING,
     SETTINGS,
-    Code,
+    ErrorCode,
     LinkError,
-    Setting,
+    SettingId,
     frame,
 )
 
@@ -32,7 +32,7 @@ def name_of(code: int) -> str:
     >>> name_of(8), name_of(13)
     ('CANCEL', 'error 13')
     """
-    return Code(code).name if code in Code.__members__.values() else f"error {code}"
+    return ErrorCode(code).name if code in ErrorCode.__members__.values() else f"error {code}"
 
 
 def readable(text: str, most: int = MOST_SAID) -> str:
@@ -50,13 +50,13 @@ def on_settings(machine: Http2Client, flags: int, stream: int, payload: bytes) -
     """SETTINGS: what the server can take, and how many requests at a time."""
     CONTROLS[SETTINGS](machine, flags, stream, payload)
     for key, value in SETTING.iter_unpack(payload):
-        if key == Setting.MAX_CONCURRENT_STREAMS:
+        if key == SettingId.MAX_CONCURRENT_STREAMS:
             machine.most = value
 
 
 def on_reset(machine: Http2Client, _flags: int, id: int, payload: bytes) -> None:
     """RST_STREAM: the server gives an answer up."""
-    need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "RST_STREAM is not four bytes long")
+    need(len(payload) == 4, ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM is not four bytes long")
     code = int.from_bytes(payload, "big")
     if stream := machine.opened(id):
         machine.break_stream(stream, Broken(f"the server reset the stream: {name_of(code)}", code))
@@ -64,13 +64,13 @@ def on_reset(machine: Http2Client, _flags: int, id: int, payload: bytes) -> None
 
 def on_push(_machine: Http2Client, _flags: int, _stream: int, _payload: bytes) -> None:
     """PUSH_PROMISE: we said that we want none."""
-    raise LinkError(Code.PROTOCOL_ERROR, "PUSH_PROMISE, which we switched off")
+    raise LinkError(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which we switched off")
 
 
 def on_ping(machine: Http2Client, flags: int, stream: int, payload: bytes) -> None:
     """PING: theirs is answered; the answer to ours shows that they are there."""
-    need(stream == 0, Code.PROTOCOL_ERROR, "PING of a stream")
-    need(len(payload) == 8, Code.FRAME_SIZE_ERROR, "PING is not eight bytes long")
+    need(stream == 0, ErrorCode.PROTOCOL_ERROR, "PING of a stream")
+    need(len(payload) == 8, ErrorCode.FRAME_SIZE_ERROR, "PING is not eight bytes long")
     machine.floods.count(machine.now)
     if flags & ACK:
         machine.pong(payload)
@@ -80,8 +80,8 @@ def on_ping(machine: Http2Client, flags: int, stream: int, payload: bytes) -> No
 
 def on_goaway(machine: Http2Client, _flags: int, stream: int, payload: bytes) -> None:
     """GOAWAY: the server takes nothing new; what it has not begun it never will."""
-    need(stream == 0, Code.PROTOCOL_ERROR, "GOAWAY of a stream")
-    need(len(payload) >= 8, Code.FRAME_SIZE_ERROR, "GOAWAY is cut off")
+    need(stream == 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY of a stream")
+    need(len(payload) >= 8, ErrorCode.FRAME_SIZE_ERROR, "GOAWAY is cut off")
     machine.floods.count(machine.now)
     last, code = PAIR.unpack_from(payload)
     machine.farewell(last & MAX_WINDOW, code, readable(payload[8:].decode("utf-8", "replace")))

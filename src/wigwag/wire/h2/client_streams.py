@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from wigwag.wire.h2.frames import Code
+from wigwag.wire.h2.frames import ErrorCode
 from wigwag.wire.h2.heads import Head
 from wigwag.wire.h2.streams import Http2Stream
 
@@ -84,7 +84,7 @@ class ClientStream(Http2Stream, eq=False):
     def cancel(self) -> None:
         """Give the answer up."""
         if not self.gone:
-            self._outlet.break_off(self.id, Code.CANCEL)
+            self._outlet.break_off(self.id, ErrorCode.CANCEL)
 
     def _finish(self) -> None:
         """Everything is said; the answer may still be coming."""

@@ -18,9 +18,9 @@ from wigwag.wire.h2.frames import (
     SETTING,
     SETTINGS,
     WINDOW_UPDATE,
-    Code,
+    ErrorCode,
     LinkError,
-    Setting,
+    SettingId,
     StreamError,
     depends_on,
     frame,
@@ -37,7 +37,7 @@ MOST_SETTINGS = 64
 LARGEST_FRAME = 2**24 - 1
 
 
-def need(condition: bool, code: Code, reason: str) -> None:
+def need(condition: bool, code: ErrorCode, reason: str) -> None:
     """Raise unless the connection can go on."""
     if not condition:
         raise LinkError(code, reason)
@@ -45,18 +45,18 @@ def need(condition: bool, code: Code, reason: str) -> None:
 
 def on_priority(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """PRIORITY: deprecated, checked and ignored."""
-    need(stream != 0, Code.PROTOCOL_ERROR, "PRIORITY of no stream")
+    need(stream != 0, ErrorCode.PROTOCOL_ERROR, "PRIORITY of no stream")
     machine.floods.count(machine.now)
     if len(payload) != 5:
-        raise StreamError(stream, Code.FRAME_SIZE_ERROR)
+        raise StreamError(stream, ErrorCode.FRAME_SIZE_ERROR)
     if depends_on(payload) == stream:
-        raise StreamError(stream, Code.PROTOCOL_ERROR)
+        raise StreamError(stream, ErrorCode.PROTOCOL_ERROR)
 
 
 def on_reset(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """RST_STREAM: the client gives a request up. Counted if that wastes work (CVE-2023-44487) or comes too often."""
-    need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "RST_STREAM is not four bytes long")
-    need(0 < stream <= machine.last or machine.draining, Code.PROTOCOL_ERROR, "RST_STREAM of an idle stream")
+    need(len(payload) == 4, ErrorCode.FRAME_SIZE_ERROR, "RST_STREAM is not four bytes long")
+    need(0 < stream <= machine.last or machine.draining, ErrorCode.PROTOCOL_ERROR, "RST_STREAM of an idle stream")
     if found := machine.streams.get(stream):
         machine.cancel(found)
         machine.floods.count(machine.now)
@@ -66,9 +66,11 @@ def on_reset(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
 
 def on_settings(machine: Outlet, flags: int, stream: int, payload: bytes) -> None:
     """SETTINGS: what the client can take."""
-    need(stream == 0, Code.PROTOCOL_ERROR, "SETTINGS of a stream")
-    need(len(payload) % 6 == 0 and not (flags & ACK and payload), Code.FRAME_SIZE_ERROR, "SETTINGS of a wrong size")
-    need(len(payload) <= MOST_SETTINGS * SETTING.size, Code.ENHANCE_YOUR_CALM, "SETTINGS with too many entries")
+    need(stream == 0, ErrorCode.PROTOCOL_ERROR, "SETTINGS of a stream")
+    need(
+        len(payload) % 6 == 0 and not (flags & ACK and payload), ErrorCode.FRAME_SIZE_ERROR, "SETTINGS of a wrong size"
+    )
+    need(len(payload) <= MOST_SETTINGS * SETTING.size, ErrorCode.ENHANCE_YOUR_CALM, "SETTINGS with too many entries")
     machine.floods.count(machine.now)
     if not flags & ACK:
         for key, value in dict(SETTING.iter_unpack(payload)).items():  # the last value of each counts
@@ -79,15 +81,15 @@ def on_settings(machine: Outlet, flags: int, stream: int, payload: bytes) -> Non
 
 def apply(machine: Outlet, key: int, value: int) -> None:
     """Apply one setting."""
-    if key == Setting.HEADER_TABLE_SIZE:
+    if key == SettingId.HEADER_TABLE_SIZE:
         machine.shrink |= value < TABLE_SIZE
-    elif key == Setting.ENABLE_PUSH:
-        need(value <= 1, Code.PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
-    elif key == Setting.MAX_FRAME_SIZE:
-        need(MAX_FRAME <= value <= LARGEST_FRAME, Code.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of bounds")
+    elif key == SettingId.ENABLE_PUSH:
+        need(value <= 1, ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
+    elif key == SettingId.MAX_FRAME_SIZE:
+        need(MAX_FRAME <= value <= LARGEST_FRAME, ErrorCode.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of bounds")
         machine.max_frame = min(value, 4 * MAX_FRAME)
-    elif key == Setting.INITIAL_WINDOW_SIZE:
-        need(value <= MAX_WINDOW, Code.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
+    elif key == SettingId.INITIAL_WINDOW_SIZE:
+        need(value <= MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
         shift(machine, value)
 
 
@@ -96,20 +98,20 @@ def shift(machine: Outlet, initial: int) -> None:
     difference, machine.initial = initial - machine.initial, initial
     for stream in machine.streams.values():
         stream.window += difference
-        need(stream.window <= MAX_WINDOW, Code.FLOW_CONTROL_ERROR, "a stream's window is too large")
+        need(stream.window <= MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is too large")
     for stream in [each for each in machine.starved.values() if each.window > 0]:
         machine.blocked[stream.id] = machine.starved.pop(stream.id)
 
 
 def on_push(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:
     """PUSH_PROMISE: clients have nothing to push."""
-    raise LinkError(Code.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
+    raise LinkError(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
 
 
 def on_ping(machine: Outlet, flags: int, stream: int, payload: bytes) -> None:
     """PING: answered, unless there are too many."""
-    need(stream == 0, Code.PROTOCOL_ERROR, "PING of a stream")
-    need(len(payload) == 8, Code.FRAME_SIZE_ERROR, "PING is not eight bytes long")
+    need(stream == 0, ErrorCode.PROTOCOL_ERROR, "PING of a stream")
+    need(len(payload) == 8, ErrorCode.FRAME_SIZE_ERROR, "PING is not eight bytes long")
     if flags & ACK:
         machine.floods.count(machine.now)
         return
@@ -119,21 +121,21 @@ def on_ping(machine: Outlet, flags: int, stream: int, payload: bytes) -> None:
 
 def on_goaway(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """GOAWAY: the client leaves once it has its answers."""
-    need(stream == 0, Code.PROTOCOL_ERROR, "GOAWAY of a stream")
-    need(len(payload) >= 8, Code.FRAME_SIZE_ERROR, "GOAWAY is cut off")
+    need(stream == 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY of a stream")
+    need(len(payload) >= 8, ErrorCode.FRAME_SIZE_ERROR, "GOAWAY is cut off")
     machine.drain()
 
 
 def on_window_update(machine: Outlet, _flags: int, stream: int, payload: bytes) -> None:
     """WINDOW_UPDATE: the client takes more. Windows opened byte by byte are counted (CVE-2019-9511)."""
-    need(len(payload) == 4, Code.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not four bytes long")
+    need(len(payload) == 4, ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not four bytes long")
     size = int.from_bytes(payload, "big") & MAX_WINDOW
     if size < TINY and (machine.blocked or machine.starved):
         machine.floods.count(machine.now)
     else:
         machine.floods.follow_up(machine.now, machine.last)
     if stream == 0:
-        need(size > 0, Code.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
+        need(size > 0, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
         machine.widen(size)
     else:
         widen(machine, stream, size)
@@ -143,11 +145,11 @@ def widen(machine: Outlet, id: int, size: int) -> None:
     """Let one stream send more."""
     stream = machine.streams.get(id)
     if stream is None:
-        need(id <= machine.last or machine.draining, Code.PROTOCOL_ERROR, "WINDOW_UPDATE of an idle stream")
+        need(id <= machine.last or machine.draining, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of an idle stream")
         return
     stream.window += size
     if not size or stream.window > MAX_WINDOW:
-        raise StreamError(id, Code.FLOW_CONTROL_ERROR if size else Code.PROTOCOL_ERROR)
+        raise StreamError(id, ErrorCode.FLOW_CONTROL_ERROR if size else ErrorCode.PROTOCOL_ERROR)
     machine.widened = True
     if stream.window > 0 and id in machine.starved:
         del machine.starved[id]
@@ -157,7 +159,7 @@ def widen(machine: Outlet, id: int, size: int) -> None:
 
 def on_stray(_machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:
     """CONTINUATION outside of a header block."""
-    raise LinkError(Code.PROTOCOL_ERROR, "CONTINUATION of nothing")
+    raise LinkError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
 
 
 def unknown(machine: Outlet, _flags: int, _stream: int, _payload: bytes) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wigwag.wire.h2.frames import Code
+from wigwag.wire.h2.frames import ErrorCode
 from wigwag.wire.server.progress import Progress
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ class Expiry:
         """End the connection, or the streams on it, that have taken too long."""
         limits = machine.limits
         if starting and now - self._began > limits.header_seconds:
-            machine.fail(Code.SETTINGS_TIMEOUT, "no preface in time")
+            machine.fail(ErrorCode.SETTINGS_TIMEOUT, "no preface in time")
         elif machine.in_block() and now - machine.block_since > limits.header_seconds:
-            machine.fail(Code.ENHANCE_YOUR_CALM, "no headers in time")
+            machine.fail(ErrorCode.ENHANCE_YOUR_CALM, "no headers in time")
         elif partial and now - machine.progress > limits.body_seconds:
-            machine.fail(Code.ENHANCE_YOUR_CALM, "no frame in time")
+            machine.fail(ErrorCode.ENHANCE_YOUR_CALM, "no frame in time")
         elif machine.streams:
             self._idle_since, self._last = now, machine.last
             self._check_streams(machine, now)
@@ -59,4 +59,4 @@ class Expiry:
             else:
                 stream.progress = None
             if slow:
-                machine.break_off(stream.id, Code.CANCEL)
+                machine.break_off(stream.id, ErrorCode.CANCEL)

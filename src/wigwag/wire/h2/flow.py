@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.wire.h2.blocks import HeaderEncoder
 from wigwag.wire.h2.floods import Floods
-from wigwag.wire.h2.frames import DEFAULT_WINDOW, MAX_FRAME, MAX_WINDOW, Code, goaway, header_frames, reset
+from wigwag.wire.h2.frames import DEFAULT_WINDOW, MAX_FRAME, MAX_WINDOW, ErrorCode, goaway, header_frames, reset
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.retained import Retained
 
@@ -83,7 +83,7 @@ class Outlet:
         """Let the connection send more."""
         self.window += size
         if self.window > MAX_WINDOW:
-            self.fail(Code.FLOW_CONTROL_ERROR, "the connection's window is too large")
+            self.fail(ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is too large")
         if size >= self.window:  # there was none before; otherwise nobody waits for it
             self.pump()
 
@@ -120,13 +120,13 @@ class Outlet:
         if self.draining and not self.streams:
             self.closing = True
 
-    def break_off(self, stream: int, code: Code) -> None:
+    def break_off(self, stream: int, code: ErrorCode) -> None:
         """Reset a stream; what the client still sends on it is forgiven."""
         self.forgive(stream, code)
         if found := self.streams.get(stream):
             self.cancel(found)
 
-    def forgive(self, stream: int, code: Code) -> None:
+    def forgive(self, stream: int, code: ErrorCode) -> None:
         """Tell the client to stop sending on a stream, and forgive what it sends until it knows."""
         self.out.append(reset(stream, code))
         self.forgiven[stream] = None
@@ -140,7 +140,7 @@ class Outlet:
         self.cancelled.append(stream)
         self.forget(stream)
 
-    def fail(self, code: Code, reason: str = "") -> None:
+    def fail(self, code: ErrorCode, reason: str = "") -> None:
         """End the connection and everything on it."""
         if not self.closing:
             self.out.append(goaway(self.last, code, reason))
@@ -150,12 +150,12 @@ class Outlet:
 
     def cut(self, reason: str) -> None:
         """End the connection and everything on it, because it takes too much of ours."""
-        self.fail(Code.ENHANCE_YOUR_CALM, reason)
+        self.fail(ErrorCode.ENHANCE_YOUR_CALM, reason)
 
     def drain(self) -> None:
         """Take nothing new; close when everything under way is done."""
         if not self.draining:
             self.draining = True
-            self.out.append(goaway(self.last, Code.NO_ERROR))
+            self.out.append(goaway(self.last, ErrorCode.NO_ERROR))
         if not self.streams:
             self.closing = True

@@ -29,7 +29,7 @@ SETTING = Struct(">HI")
 PAIR = Struct(">II")
 
 
-class Code(IntEnum):
+class ErrorCode(IntEnum):
     """Why a stream or a connection ends."""
 
     NO_ERROR = 0
@@ -45,7 +45,7 @@ class Code(IntEnum):
     ENHANCE_YOUR_CALM = 11
 
 
-class Setting(IntEnum):
+class SettingId(IntEnum):
     """What SETTINGS can set."""
 
     HEADER_TABLE_SIZE = 1
@@ -59,7 +59,7 @@ class Setting(IntEnum):
 class LinkError(Exception):
     """The connection must end."""
 
-    def __init__(self, code: Code, reason: str) -> None:
+    def __init__(self, code: ErrorCode, reason: str) -> None:
         super().__init__(reason)
         self.code, self.reason = code, reason
 
@@ -67,7 +67,7 @@ class LinkError(Exception):
 class StreamError(Exception):
     """One stream must end; its neighbours go on."""
 
-    def __init__(self, stream: int, code: Code) -> None:
+    def __init__(self, stream: int, code: ErrorCode) -> None:
         super().__init__(code.name)
         self.stream, self.code = stream, code
 
@@ -83,17 +83,17 @@ def prefix(kind: int, flags: int, size: int) -> bytes:
     return HEAD.pack(size >> 8, size & 255, kind, flags, 0)[:5]
 
 
-def settings(values: dict[Setting, int]) -> bytes:
+def settings(values: dict[SettingId, int]) -> bytes:
     """Return the SETTINGS frame of some values."""
     return frame(SETTINGS, 0, 0, b"".join(SETTING.pack(key, value) for key, value in values.items()))
 
 
-def reset(stream: int, code: Code) -> bytes:
+def reset(stream: int, code: ErrorCode) -> bytes:
     """Return the frame that ends a stream."""
     return frame(RST_STREAM, 0, stream, code.to_bytes(4, "big"))
 
 
-def goaway(last: int, code: Code, reason: str = "") -> bytes:
+def goaway(last: int, code: ErrorCode, reason: str = "") -> bytes:
     """Return the frame that ends a connection, after the streams up to `last`."""
     return frame(GOAWAY, 0, 0, PAIR.pack(last, code) + reason.encode())
 
@@ -118,14 +118,14 @@ def unpad(payload: bytes) -> bytes:
     """Return the payload of a PADDED frame without its padding."""
     padding = payload[0] + 1 if payload else 1
     if padding > len(payload):
-        raise LinkError(Code.PROTOCOL_ERROR, "padding is longer than the frame")
+        raise LinkError(ErrorCode.PROTOCOL_ERROR, "padding is longer than the frame")
     return payload[1 : len(payload) - padding + 1]
 
 
 def unprioritise(stream: int, payload: bytes) -> bytes:
     """Return the payload of a HEADERS frame without its priority, which nobody uses any more."""
     if len(payload) < 5:
-        raise LinkError(Code.FRAME_SIZE_ERROR, "priority is cut off")
+        raise LinkError(ErrorCode.FRAME_SIZE_ERROR, "priority is cut off")
     return payload[5:]
 
 

@@ -21,7 +21,7 @@ from hpack.exceptions import HPACKError
 from hpack.huffman_table import decode_huffman
 from hpack.table import HeaderTable
 
-from wigwag.wire.h2.frames import Code, LinkError
+from wigwag.wire.h2.frames import ErrorCode, LinkError
 from wigwag.wire.h2.heads import NAMED, POISON, Field, Head, head
 from wigwag.wire.limits import WireLimits
 
@@ -43,7 +43,7 @@ MOST_HUFFMAN = 32 * 1024
 
 def out_of_step(reason: str) -> LinkError:
     """Return the fault after which the two tables can no longer be the same."""
-    return LinkError(Code.COMPRESSION_ERROR, reason)
+    return LinkError(ErrorCode.COMPRESSION_ERROR, reason)
 
 
 def integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def bad(value: bytes) -> bool:
 
 def too_costly(reason: str) -> LinkError:
     """Return the fault of a block that would take too long to decode."""
-    return LinkError(Code.ENHANCE_YOUR_CALM, reason)
+    return LinkError(ErrorCode.ENHANCE_YOUR_CALM, reason)
 
 
 class HeaderDecoder:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from wigwag.wire.h2.blocks import HeaderEncoder
 from wigwag.wire.h2.flow import Outlet
-from wigwag.wire.h2.frames import END_STREAM, PADDED, Code, LinkError, StreamError, unpad, window_update
+from wigwag.wire.h2.frames import END_STREAM, PADDED, ErrorCode, LinkError, StreamError, unpad, window_update
 from wigwag.wire.h2.heads import Head
 from wigwag.wire.h2.hpack import HeaderDecoder
 from wigwag.wire.h2.streams import Http2Stream
 from wigwag.wire.http import Early, Peer, Request
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.rpcs.incoming import Incoming
+from wigwag.wire.rpcs.incoming import RequestBody
 from wigwag.wire.rpcs.refuse import refusal
 from wigwag.wire.server.retained import Retained
 
@@ -69,7 +69,7 @@ class Intake(Outlet):
 
     def _hand_over(self, stream: Http2Stream) -> None:
         """Hand a request over whose body is still to come."""
-        head, stream.incoming = stream.head, Incoming()
+        head, stream.incoming = stream.head, RequestBody()
         stream.request = Request(
             head.method, head.path, head.query, head.headers, b"", 2, self._peer, head.fields, stream.incoming
         )
@@ -87,7 +87,7 @@ class Intake(Outlet):
             self._refuse(stream, 431)
             self.floods.count(self.now)
         else:
-            raise StreamError(id, Code.PROTOCOL_ERROR if head.status else Code.REFUSED_STREAM)
+            raise StreamError(id, ErrorCode.PROTOCOL_ERROR if head.status else ErrorCode.REFUSED_STREAM)
 
     def _refuse(self, stream: Http2Stream, status: int) -> None:
         """Answer without a handler."""
@@ -102,12 +102,12 @@ class Intake(Outlet):
             if id in self.forgiven:
                 return
             never = not id & 1 or any(id in skipped for skipped in self._skipped)
-            code = Code.PROTOCOL_ERROR if never else Code.STREAM_CLOSED
+            code = ErrorCode.PROTOCOL_ERROR if never else ErrorCode.STREAM_CLOSED
             raise LinkError(code, "HEADERS of a stream that cannot be opened")
         if stream.ended:
-            raise StreamError(id, Code.STREAM_CLOSED)
+            raise StreamError(id, ErrorCode.STREAM_CLOSED)
         if not flags & END_STREAM or not head.trailing:
-            raise StreamError(id, Code.PROTOCOL_ERROR)
+            raise StreamError(id, ErrorCode.PROTOCOL_ERROR)
         self._complete(stream)
 
     def on_data(self, flags: int, id: int, payload: bytes) -> None:
@@ -137,11 +137,11 @@ class Intake(Outlet):
         else:
             self._more(stream, payload)
 
-    def _pass_on(self, stream: Http2Stream, incoming: Incoming, payload: bytes, *, ended: bool) -> None:
+    def _pass_on(self, stream: Http2Stream, incoming: RequestBody, payload: bytes, *, ended: bool) -> None:
         """Pass a piece of a body on to the handler that reads it, unless it reads too slowly."""
         incoming.feed(payload)
         if incoming.held > self.limits.body_bytes:
-            raise StreamError(stream.id, Code.ENHANCE_YOUR_CALM)
+            raise StreamError(stream.id, ErrorCode.ENHANCE_YOUR_CALM)
         if ended:
             stream.ended = True
             incoming.end()
@@ -157,9 +157,9 @@ class Intake(Outlet):
         if not id & 1 or id > self.last:
             if self.draining and id & 1:
                 return
-            raise LinkError(Code.PROTOCOL_ERROR, "DATA of a stream that is not open")
+            raise LinkError(ErrorCode.PROTOCOL_ERROR, "DATA of a stream that is not open")
         if id not in self.forgiven:
-            raise StreamError(id, Code.STREAM_CLOSED)
+            raise StreamError(id, ErrorCode.STREAM_CLOSED)
 
     @staticmethod
     def _append(stream: Http2Stream, payload: bytes) -> None:
@@ -195,7 +195,7 @@ class Intake(Outlet):
             stream.incoming.end()
             return
         if head.length >= 0 and head.length != stream.size:
-            raise StreamError(stream.id, Code.PROTOCOL_ERROR)
+            raise StreamError(stream.id, ErrorCode.PROTOCOL_ERROR)
         stream.ended = True
         if stream.size > self.limits.body_bytes:
             self._refuse(stream, 413)

@@ -22,9 +22,9 @@ from wigwag.wire.h2.frames import (
     PADDED,
     PREFACE,
     PRIORITISED,
-    Code,
+    ErrorCode,
     LinkError,
-    Setting,
+    SettingId,
     StreamError,
     depends_on,
     settings,
@@ -67,9 +67,9 @@ class Http2(Intake):
         self.progress = self.block_since = now
         self.table = PREFACED
         values = {
-            Setting.MAX_CONCURRENT_STREAMS: limits.streams,
-            Setting.INITIAL_WINDOW_SIZE: GRANT,
-            Setting.MAX_HEADER_LIST_SIZE: limits.header_bytes,
+            SettingId.MAX_CONCURRENT_STREAMS: limits.streams,
+            SettingId.INITIAL_WINDOW_SIZE: GRANT,
+            SettingId.MAX_HEADER_LIST_SIZE: limits.header_bytes,
         }
         self.out += (settings(values), window_update(0, GRANT - DEFAULT_WINDOW))
 
@@ -88,7 +88,7 @@ class Http2(Intake):
             stop = at + 9 + (high << 8 | low)
             if stop > end or stop - at > MAX_FRAME + 9:
                 if stop - at > MAX_FRAME + 9:
-                    self.fail(Code.FRAME_SIZE_ERROR, "a frame is too large")
+                    self.fail(ErrorCode.FRAME_SIZE_ERROR, "a frame is too large")
                 break
             try:
                 self.table[kind](self, flags, stream & MAX_WINDOW, data[at + 9 : stop])
@@ -109,7 +109,7 @@ class Http2(Intake):
         if PREFACE.startswith(data):
             self._buffer = data
         else:
-            self.fail(Code.PROTOCOL_ERROR, "no HTTP/2 preface")
+            self.fail(ErrorCode.PROTOCOL_ERROR, "no HTTP/2 preface")
         return 0
 
     def _stream_fault(self, fault: StreamError) -> None:
@@ -157,16 +157,16 @@ class Http2(Intake):
         else:
             self._block, self.table, self.block_since = (id, flags, bytearray(payload)), CONTINUED, self.now
         if dependent:
-            raise StreamError(id, Code.PROTOCOL_ERROR)
+            raise StreamError(id, ErrorCode.PROTOCOL_ERROR)
 
     def on_continuation(self, flags: int, id: int, payload: bytes) -> None:
         """CONTINUATION: more of a header block."""
         begun, first_flags, block = self._block
         if id != begun:
-            raise LinkError(Code.PROTOCOL_ERROR, "CONTINUATION of another stream")
+            raise LinkError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
         block += payload
         if len(block) > self.limits.header_bytes:
-            raise LinkError(Code.ENHANCE_YOUR_CALM, "a header block is too large")
+            raise LinkError(ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
         if flags & END_HEADERS:
             self.table = OPEN
             self.on_block(id, first_flags, bytes(block))
@@ -177,7 +177,7 @@ def only(kind: int, handler: OnFrame, reason: str) -> tuple[OnFrame, ...]:
     """Return the table in which one kind of frame may come."""
 
     def fail(_machine: Http2, _flags: int, _stream: int, _payload: bytes) -> None:
-        raise LinkError(Code.PROTOCOL_ERROR, reason)
+        raise LinkError(ErrorCode.PROTOCOL_ERROR, reason)
 
     return tuple(handler if at == kind else fail for at in range(256))
 

@@ -12,10 +12,10 @@ from typing import Any
 from msgspec import Struct
 
 from wigwag.wire.h2.flow import Outlet
-from wigwag.wire.h2.frames import DATA, END_STREAM, HEAD, Code
+from wigwag.wire.h2.frames import DATA, END_STREAM, HEAD, ErrorCode
 from wigwag.wire.h2.heads import Head
 from wigwag.wire.http import Headers, Reply, Request
-from wigwag.wire.rpcs.incoming import Incoming
+from wigwag.wire.rpcs.incoming import RequestBody
 from wigwag.wire.server.progress import Progress
 
 BODYLESS = frozenset({204, 205, 304})
@@ -37,7 +37,7 @@ class Http2Stream(Struct, eq=False):
     gone: bool = False
     request: Request = None  # type: ignore[assignment]  # not before it is whole
     task: Any = None
-    incoming: Incoming | None = None
+    incoming: RequestBody | None = None
     """Where the body goes, if its handler has the request already."""
     progress: Progress | None = None
     _at: int = 0
@@ -119,7 +119,7 @@ class Http2Stream(Struct, eq=False):
 
     def abort(self, *, cancelled: bool = False) -> None:
         if not self.gone:
-            self._outlet.break_off(self.id, Code.CANCEL if cancelled else Code.INTERNAL_ERROR)
+            self._outlet.break_off(self.id, ErrorCode.CANCEL if cancelled else ErrorCode.INTERNAL_ERROR)
 
     def writable(self) -> bool:
         outlet = self._outlet
@@ -197,5 +197,5 @@ class Http2Stream(Struct, eq=False):
         outlet = self._outlet
         outlet.floods.answered = True
         if not self.ended:
-            outlet.forgive(self.id, Code.NO_ERROR)
+            outlet.forgive(self.id, ErrorCode.NO_ERROR)
         outlet.forget(self)

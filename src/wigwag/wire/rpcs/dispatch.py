@@ -20,20 +20,20 @@ from wigwag.wire.rpcs.grpcweb import GrpcWeb, GrpcWebText
 from wigwag.wire.rpcs.outcome import explain, in_time
 
 
-class Speaker(Protocol):
+class RpcProtocol(Protocol):
     """What any protocol can say."""
 
     def open(self, request: http.Request, fields: Mapping[bytes, bytes]) -> Call: ...
     def failure(self, error: RpcError, call: Call | None) -> http.Reply: ...
 
 
-class UnarySpeaker(Speaker, Protocol):
+class UnaryProtocol(RpcProtocol, Protocol):
     """A protocol with one message in an answer."""
 
     def reply(self, call: Call, message: bytes) -> http.Reply: ...
 
 
-class StreamSpeaker(Speaker, Protocol):
+class StreamProtocol(RpcProtocol, Protocol):
     """A protocol with many messages in an answer."""
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> http.Stream: ...
@@ -61,7 +61,7 @@ def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | 
 
 
 def call_unary(
-    speaker: UnarySpeaker, handler: Unary, request: http.Request, fields: Mapping[bytes, bytes]
+    speaker: UnaryProtocol, handler: Unary, request: http.Request, fields: Mapping[bytes, bytes]
 ) -> http.Answer | Awaitable[http.Answer]:
     """Answer at once if the handler does; otherwise return what is to be awaited."""
     call = None
@@ -75,7 +75,7 @@ def call_unary(
     return _awaited(speaker, result, call)
 
 
-async def _awaited(speaker: UnarySpeaker, result: Awaitable[bytes], call: Call) -> http.Answer:
+async def _awaited(speaker: UnaryProtocol, result: Awaitable[bytes], call: Call) -> http.Answer:
     try:
         return speaker.reply(call, await in_time(result, call))
     except Exception as error:  # noqa: BLE001  the border of a request
@@ -83,7 +83,7 @@ async def _awaited(speaker: UnarySpeaker, result: Awaitable[bytes], call: Call) 
 
 
 def call_stream(
-    speaker: StreamSpeaker, handler: ServerStream, request: http.Request, fields: Mapping[bytes, bytes]
+    speaker: StreamProtocol, handler: ServerStream, request: http.Request, fields: Mapping[bytes, bytes]
 ) -> http.Answer | Awaitable[http.Answer]:
     """Answer with the stream that the handler returns."""
     call = None
@@ -97,7 +97,9 @@ def call_stream(
     return _awaited_stream(speaker, messages, call)
 
 
-async def _awaited_stream(speaker: StreamSpeaker, messages: Awaitable[AsyncIterator[bytes]], call: Call) -> http.Answer:
+async def _awaited_stream(
+    speaker: StreamProtocol, messages: Awaitable[AsyncIterator[bytes]], call: Call
+) -> http.Answer:
     try:
         return speaker.stream(call, await in_time(messages, call))
     except Exception as error:  # noqa: BLE001  the border of a request
@@ -136,9 +138,9 @@ class _Odd:
 
     def __init__(
         self,
-        unary: Mapping[bytes, UnarySpeaker],
-        streams: Mapping[bytes, StreamSpeaker],
-        gets: Mapping[bytes, UnarySpeaker],
+        unary: Mapping[bytes, UnaryProtocol],
+        streams: Mapping[bytes, StreamProtocol],
+        gets: Mapping[bytes, UnaryProtocol],
         otherwise: http.Handler | None,
     ) -> None:
         self._unary, self._streams, self._gets, self._otherwise = unary, streams, gets, otherwise
@@ -173,7 +175,7 @@ class _Odd:
     def _unknown_path(self, request: http.Request, content_type: bytes) -> http.Answer | Awaitable[http.Answer]:
         if self._otherwise is not None and not content_type.startswith((b"application/grpc", b"application/connect+")):
             return self._otherwise(request)
-        speaker: Speaker | None = self._streams.get(content_type) or self._unary.get(content_type)
+        speaker: RpcProtocol | None = self._streams.get(content_type) or self._unary.get(content_type)
         if speaker is None or request.method != b"POST":
             return http.Reply(404)
         reply = _refused(speaker, RpcError(Code.UNIMPLEMENTED, "there is no such method"))
@@ -185,11 +187,11 @@ class _Odd:
 def refusal(content_type: bytes, error: RpcError) -> http.Reply | None:
     """Return how a client that sends this content type is told of an error before its call was read, if it is RPC."""
     kind = canonical(content_type)
-    speaker: Speaker | None = _stream_speakers(0).get(kind) or _unary_speakers(0).get(kind)
+    speaker: RpcProtocol | None = _stream_speakers(0).get(kind) or _unary_speakers(0).get(kind)
     return _refused(speaker, error) if speaker is not None else None
 
 
-def _refused(speaker: Speaker, error: RpcError) -> http.Reply:
+def _refused(speaker: RpcProtocol, error: RpcError) -> http.Reply:
     """Return the answer to a call that no method was asked about; only gRPC tells it from a failure."""
     return speaker.refusal(error) if type(speaker) is Grpc else speaker.failure(error, None)
 
@@ -218,7 +220,7 @@ def _envelopes(limit: int) -> dict[bytes, Grpc]:
     return found
 
 
-def _unary_speakers(limit: int) -> dict[bytes, UnarySpeaker]:
+def _unary_speakers(limit: int) -> dict[bytes, UnaryProtocol]:
     json = ConnectUnary(b"application/json", True, limit)
     return {
         **_envelopes(limit),
@@ -228,14 +230,14 @@ def _unary_speakers(limit: int) -> dict[bytes, UnarySpeaker]:
     }
 
 
-def _get_speakers(limit: int) -> dict[bytes, UnarySpeaker]:
+def _get_speakers(limit: int) -> dict[bytes, UnaryProtocol]:
     return {
         b"proto": ConnectGet(b"application/proto", False, limit),
         b"json": ConnectGet(b"application/json", True, limit),
     }
 
 
-def _stream_speakers(limit: int) -> dict[bytes, StreamSpeaker]:
+def _stream_speakers(limit: int) -> dict[bytes, StreamProtocol]:
     return {
         **_envelopes(limit),
         b"application/connect+proto": ConnectStream(b"application/connect+proto", False, limit),

@@ -23,7 +23,7 @@ from functools import lru_cache, partial
 from wigwag.wire.http import Broadcast, Headers, Reply, Request, Stream
 from wigwag.wire.rpc import Call, Code, RpcError
 from wigwag.wire.rpcs import envelope
-from wigwag.wire.rpcs.incoming import Incoming
+from wigwag.wire.rpcs.incoming import RequestBody
 from wigwag.wire.rpcs.outcome import chunks, remaining
 from wigwag.wire.rpcs.protobuf import blob, integer, text
 from wigwag.wire.server.board import Posted
@@ -54,7 +54,7 @@ class Grpc:
         encoding, timeout = fields.get(b"grpc-encoding"), fields.get(b"grpc-timeout")
         envelope.is_gzip(encoding)
         call = Call(b"", self._json, request, fields, seconds(timeout) if timeout else None)
-        pieces = request.incoming or Incoming.whole(request.body)
+        pieces = request.incoming or RequestBody.whole(request.body)
         return call, envelope.unwrap_stream(pieces, encoding, self._limit)
 
     def reply(self, call: Call, message: bytes) -> Reply:

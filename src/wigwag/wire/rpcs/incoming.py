@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 
 
-class Incoming:
+class RequestBody:
     """Pieces of one body, in order: `async for piece in incoming`."""
 
     __slots__ = ("_ended", "_pieces", "_waiter", "held")
@@ -23,7 +23,7 @@ class Incoming:
         """Bytes that have arrived and were not taken yet."""
 
     @classmethod
-    def whole(cls, body: bytes) -> Incoming:
+    def whole(cls, body: bytes) -> RequestBody:
         """Return a body that is there already."""
         incoming = cls()
         incoming.feed(body)
@@ -42,7 +42,7 @@ class Incoming:
         self._ended = True
         self._wake()
 
-    def __aiter__(self) -> Incoming:
+    def __aiter__(self) -> RequestBody:
         return self
 
     async def __anext__(self) -> bytes:

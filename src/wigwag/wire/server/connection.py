@@ -32,8 +32,8 @@ from wigwag.wire.server.exchange import Exchange, Machine
 from wigwag.wire.server.pipe import Pipe
 from wigwag.wire.server.reader import GATHERED_BYTES, BoardReader
 from wigwag.wire.server.retained import Retained
-from wigwag.wire.server.shared import Shared
-from wigwag.wire.server.turns import MARK, NOTABLE, SLICE, Share
+from wigwag.wire.server.shared import SharedResources
+from wigwag.wire.server.turns import MARK, NOTABLE, SLICE, TimeShare
 from wigwag.wire.tls import identity
 
 PIECE = 8 * 1024
@@ -63,10 +63,10 @@ class Host:
         limits: WireLimits,
         tasks: asyncio.TaskGroup,
         early: Early | None = None,
-        shared: Shared | None = None,
+        shared: SharedResources | None = None,
     ) -> None:
         self.handler, self.limits, self.tasks = handler, limits, tasks
-        self.early, self.shared = early, shared or Shared()
+        self.early, self.shared = early, shared or SharedResources()
         self.loop = asyncio.get_running_loop()
         self.encoder, self.renderer = HeaderEncoder(), Renderer()
         self.admission = Admission(limits)
@@ -84,7 +84,7 @@ class Connection(Pipe):
         self._host, self._admitted = host, admitted
         self._turns, self._clock = host.shared.turns, host.shared.turns.clock
         self._most_retained = host.limits.retained_bytes
-        self.share, self.buffered = Share(), 0
+        self.share, self.buffered = TimeShare(), 0
         self._peer: Peer
         self._sniffed = b""
         self._unread, self._at = b"", 0

@@ -21,7 +21,7 @@ from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.accept import Acceptor
 from wigwag.wire.server.connection import Connection, Host
 from wigwag.wire.server.listen import Listener, Listening, bind
-from wigwag.wire.server.shared import Shared
+from wigwag.wire.server.shared import SharedResources
 from wigwag.wire.tls import Certificates
 
 __all__ = ["Listener", "Server", "serve"]
@@ -116,7 +116,7 @@ async def serve(
     listeners: Sequence[Listener],
     limits: WireLimits = DEFAULTS,
     early: Early | None = None,
-    shared: Shared | None = None,
+    shared: SharedResources | None = None,
 ) -> AsyncIterator[Server]:
     """Serve until the block ends; what is then still under way is cut off, unless it was drained before.
 

@@ -20,7 +20,7 @@ RETAINED_BYTES = 128 * 1024 * 1024
 """Bytes that may wait for all slow clients of a process together."""
 
 
-class Slow(Protocol):
+class SlowConnection(Protocol):
     """A connection for which something may wait."""
 
     buffered: int
@@ -36,7 +36,7 @@ class Slow(Protocol):
         """Close it."""
 
 
-class Shared:
+class SharedResources:
     """One for each process."""
 
     __slots__ = ("_most", "buffered", "connections", "cut", "log", "retained", "turns")
@@ -45,7 +45,7 @@ class Shared:
         self._most, self.turns, self.retained = most, Turns(clock), Retained()
         self.buffered = 0
         """Bytes in all transports, when last looked at."""
-        self.connections: dict[Slow, None] = {}
+        self.connections: dict[SlowConnection, None] = {}
         """Those for which something waits, or did a moment ago."""
         self.log = LogLimiter(logging.getLogger("wigwag.wire"))
         self.cut = Counter("wigwag_slow_clients_closed", "Connections closed because too many bytes waited for them.")
@@ -59,7 +59,7 @@ class Shared:
         """Return the bytes that wait for clients."""
         return self.retained.size + self.buffered
 
-    def note(self, connection: Slow, buffered: int, *, waits: bool) -> None:
+    def note(self, connection: SlowConnection, buffered: int, *, waits: bool) -> None:
         """Note what is in the transport of a connection, and whether anything waits for its client."""
         self.buffered += buffered - connection.buffered
         connection.buffered = buffered

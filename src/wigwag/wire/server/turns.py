@@ -36,17 +36,17 @@ LEVELS = (SLICE, 4 * SLICE, 16 * SLICE, 64 * SLICE)
 """Seconds of use up to which a connection is of the first level, the second, the third, the fourth."""
 
 
-class Worker(Protocol):
+class ScheduledConnection(Protocol):
     """A connection, as far as the scheduler knows it."""
 
     loop: asyncio.AbstractEventLoop
-    share: Share
+    share: TimeShare
 
     def work(self, until: float) -> bool:
         """Work until that time; return whether there is more that could be done now."""
 
 
-class Share:
+class TimeShare:
     """What one connection has used of the time."""
 
     __slots__ = ("queued", "since", "used")
@@ -63,33 +63,33 @@ class Turns:
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
-        self._queues: tuple[deque[Worker], ...] = tuple(deque() for _ in range(len(LEVELS) + 1))
+        self._queues: tuple[deque[ScheduledConnection], ...] = tuple(deque() for _ in range(len(LEVELS) + 1))
         self._waiting = 0
         self.spent, self._marked = 0.0, False
         """Seconds that were used in this turn of the loop, and perhaps a few before it."""
         self.crowded = False
         """Whether a connection has to ask before it works: something is queued, or the budget is used up."""
 
-    def admit(self, worker: Worker) -> float:
+    def admit(self, worker: ScheduledConnection) -> float:
         """Return until when the worker may work now, and then calls `done`; 0: it is queued, `work` will be called."""
         if not self.crowded or (self.spent < BUDGET and self._comes_first(worker.share)):
             return self.clock() + SLICE
         self.later(worker)
         return 0.0
 
-    def _comes_first(self, share: Share) -> bool:
+    def _comes_first(self, share: TimeShare) -> bool:
         """Return whether a connection that is not queued need not queue behind the others."""
         return not share.queued and not any(self._queues[: self._level(share, self.clock()) + 1])
 
     @staticmethod
-    def _level(share: Share, now: float) -> int:
+    def _level(share: TimeShare, now: float) -> int:
         """Return the level of a connection by what it has used."""
         periods = int((now - share.since) / PERIOD)
         if periods > 0:
             share.since, share.used = now, share.used / (1 << min(periods, 30))
         return bisect_left(LEVELS, share.used)
 
-    def later(self, worker: Worker) -> None:
+    def later(self, worker: ScheduledConnection) -> None:
         """Call `work` in a later turn."""
         share = worker.share
         if not share.queued:
@@ -98,13 +98,13 @@ class Turns:
             self._queues[self._level(share, self.clock())].append(worker)
             self._mark(worker)
 
-    def done(self, worker: Worker, until: float, more: bool) -> None:
+    def done(self, worker: ScheduledConnection, until: float, more: bool) -> None:
         """Note how long the worker took, and whether it has more to do."""
         used = self.clock() - until + SLICE
         self.spent += used
         self.note(worker, used, more)
 
-    def note(self, worker: Worker, used: float, more: bool) -> None:
+    def note(self, worker: ScheduledConnection, used: float, more: bool) -> None:
         """Note that a worker took so long, which is in `spent` already, and whether it has more to do."""
         if more or used > NOTABLE:
             self._level(worker.share, self.clock())  # forgets what is long ago
@@ -114,7 +114,7 @@ class Turns:
         elif self.spent > MARK:
             self._mark(worker)
 
-    def _mark(self, worker: Worker) -> None:
+    def _mark(self, worker: ScheduledConnection) -> None:
         """See that the next turn of the loop begins with what is queued, and with a new budget."""
         self.crowded = self.spent >= BUDGET or self._waiting > 0
         if not self._marked:

@@ -12,13 +12,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from wigwag.dflag.page.messages import HttpError, Request, Response, finished, problem
+from wigwag.dflag.page.messages import HttpError, PageRequest, Response, finished, problem
 from wigwag.dflag.page.serving.head import END, Head, parse_head
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.dflag.page.messages import Limits
+    from wigwag.dflag.page.messages import PageLimits
     from wigwag.dflag.page.site import Site
 
 _PIECE = 64 << 10
@@ -35,7 +35,7 @@ class GoneError(Exception):
 class Inbox:
     """What comes from a client, within limits of bytes and time."""
 
-    def __init__(self, connection: socket.socket, limits: Limits, clock: Callable[[], float]) -> None:
+    def __init__(self, connection: socket.socket, limits: PageLimits, clock: Callable[[], float]) -> None:
         self._connection, self._limits, self._clock = connection, limits, clock
         self._until = clock() + limits.seconds
         self._data = bytearray()
@@ -101,9 +101,9 @@ def converse(site: Site, connection: socket.socket, peer: str, clock: Callable[[
             _linger(connection, clock)
 
 
-def _asked(inbox: Inbox, peer: str) -> Request:
+def _asked(inbox: Inbox, peer: str) -> PageRequest:
     head = inbox.head()
-    return Request(head.method, head.path, head.query, head.headers, inbox.body(head), peer)
+    return PageRequest(head.method, head.path, head.query, head.headers, inbox.body(head), peer)
 
 
 def encoded(response: Response) -> bytes:

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from wigwag.dflag.page.listing import Filter
 from wigwag.dflag.page.view.markup import Html, joined, tag
-from wigwag.dflag.page.view.panel import Notice, panel
+from wigwag.dflag.page.view.panel import Banner, panel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class HtmlPage:
     """What is on a page."""
 
     title: str
@@ -35,7 +35,7 @@ class Page:
     root: str = ""
     filter: Filter | None = field(default_factory=Filter)
     """What is listed; None, if it is one flag."""
-    notice: Notice | None = None
+    notice: Banner | None = None
 
 
 @cache
@@ -54,7 +54,7 @@ def policy() -> str:
     )
 
 
-def render(page: Page) -> str:
+def render(page: HtmlPage) -> str:
     """Return the whole document."""
     flags = [panel(flag, page.root, page.access, page.notice) for flag in page.listing["flags"]]
     none = tag("p", "No flag is like that.", class_="none") if not flags else None

@@ -21,7 +21,7 @@ _MOST_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class Banner:
     """Something to say about one flag, after a form was sent."""
 
     name: str
@@ -31,7 +31,7 @@ class Notice:
     """What was typed, so that nobody has to do it again."""
 
 
-def panel(flag: Mapping[str, Any], root: str, access: Access, notice: Notice | None) -> Html:
+def panel(flag: Mapping[str, Any], root: str, access: Access, notice: Banner | None) -> Html:
     """Return what there is about a flag."""
     name = flag["name"]
     mine = notice if notice is not None and notice.name == name else None
@@ -94,7 +94,7 @@ def _readable(moment: str) -> str:
     return moment.replace("T", " ").replace("+00:00", " UTC")
 
 
-def _form(flag: Mapping[str, Any], root: str, notice: Notice | None) -> Html:
+def _form(flag: Mapping[str, Any], root: str, notice: Banner | None) -> Html:
     name, url = flag["name"], _url(flag, root)
     typed = notice.value if notice is not None else None
     return tag(

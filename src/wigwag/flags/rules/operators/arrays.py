@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import Site
+    from wigwag.flags.rules.compile import RuleSite
     from wigwag.flags.rules.scope import Bind, Fn, Run
 
 
-def transform(site: Site, argument: Json) -> Fn:
+def transform(site: RuleSite, argument: Json) -> Fn:
     """`map`: the body's answer for every element."""
     operands = _operands(site, argument)
     if len(operands) < 2:
@@ -30,7 +30,7 @@ def transform(site: Site, argument: Json) -> Fn:
     return fn  # type: ignore[return-value]
 
 
-def keep(site: Site, argument: Json) -> Fn:
+def keep(site: RuleSite, argument: Json) -> Fn:
     """`filter`: the elements for which the body is truthy."""
     operands = _operands(site, argument)
     if len(operands) < 2:
@@ -43,23 +43,23 @@ def keep(site: Site, argument: Json) -> Fn:
     return fn  # type: ignore[return-value]
 
 
-def every(site: Site, argument: Json) -> Fn:
+def every(site: RuleSite, argument: Json) -> Fn:
     """`all`: whether the body is truthy for every element; of no elements, false."""
     return _quantifier(site, argument, stop_at=False)
 
 
-def some(site: Site, argument: Json) -> Fn:
+def some(site: RuleSite, argument: Json) -> Fn:
     """`some`: whether the body is truthy for any element."""
     return _quantifier(site, argument, stop_at=True)
 
 
-def none(site: Site, argument: Json) -> Fn:
+def none(site: RuleSite, argument: Json) -> Fn:
     """`none`: whether the body is truthy for no element."""
     some_of_them = _quantifier(site, argument, stop_at=True)
     return lambda data, run: not some_of_them(data, run)
 
 
-def reduce(site: Site, argument: Json) -> Fn:
+def reduce(site: RuleSite, argument: Json) -> Fn:
     """`reduce`: `[array, body, start]`; the body sees `current` and `accumulator`, which keeps the type of `start`."""
     operands = _operands(site, argument)
     if len(operands) < 3:
@@ -85,7 +85,7 @@ def reduce(site: Site, argument: Json) -> Fn:
     return fn  # type: ignore[return-value]
 
 
-def _quantifier(site: Site, argument: Json, *, stop_at: bool) -> Fn:
+def _quantifier(site: RuleSite, argument: Json, *, stop_at: bool) -> Fn:
     operands = _operands(site, argument)
     if not operands:
         raise RuleError(f"`{site.name}` needs an array and a condition")
@@ -111,21 +111,21 @@ def _unconditioned(name: str) -> tuple[Fn, Bind, int]:
     return fn, lambda data, item: item, 1
 
 
-def _operands(site: Site, argument: Json) -> list[Json]:
+def _operands(site: RuleSite, argument: Json) -> list[Json]:
     if argument.__class__ is not list:
         raise RuleError(f"`{site.name}` needs an array of operands")
     site.compiler.loops = True
     return argument
 
 
-def _subject(site: Site, operands: list[Json]) -> Fn:
+def _subject(site: RuleSite, operands: list[Json]) -> Fn:
     """The array to walk. A literal that is no array (`{"map": [1, …]}`) counts as nothing."""
     if operands[0].__class__ not in (list, dict):
         return lambda data, run: None
     return site.expr(operands[0], 0).fn
 
 
-def _body(site: Site, body: Json) -> tuple[Fn, Bind, int]:
+def _body(site: RuleSite, body: Json) -> tuple[Fn, Bind, int]:
     """Return the body, what makes its data, and what it costs for one element: a step for each of its values."""
     scope, bind = enter(site.scope, site.name)
     before = site.compiler.weight

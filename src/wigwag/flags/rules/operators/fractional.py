@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Fractional, Json
-    from wigwag.flags.rules.compile import Site
+    from wigwag.flags.rules.compile import RuleSite
     from wigwag.flags.rules.expression import Expr
-    from wigwag.flags.rules.scope import Fn, Run, Scope, View
+    from wigwag.flags.rules.scope import Fn, Run, Scope, ScopeView
 
     Hash = Callable[[Json, Run | None], int | None]
 
@@ -68,7 +68,7 @@ class Bucket(NamedTuple):
     variant: Json
 
 
-def split(site: Site, argument: Json) -> Fn:
+def split(site: RuleSite, argument: Json) -> Fn:
     """`fractional`: fixed shares are added up while compiling, the rest at every evaluation."""
     version, scope = site.compiler.fractional, site.scope
     site.compiler.metered += 1
@@ -143,7 +143,7 @@ def hash_v3(value: Json) -> int | None:
     return murmur3(encode(value), signed=False) if value is not None else None
 
 
-def shorthand(scope: View, data: Json, run: Run | None) -> tuple[str, str] | None:
+def shorthand(scope: ScopeView, data: Json, run: Run | None) -> tuple[str, str] | None:
     """Return (flag key, targeting key) as seen from here, or None without a targeting key."""
     key = scope.read(data, run, TARGETING_KEY, None)
     if key.__class__ is not str or not key:
@@ -182,7 +182,7 @@ def _fixed_shares(items: Sequence[Expr]) -> Shares | None:
     return to_shares([item.value for item in items]) if all(item.constant for item in items) else None
 
 
-def _shorthand(site: Site, shares: Shares) -> Fn:
+def _shorthand(site: RuleSite, shares: Shares) -> Fn:
     by_key, pick = _by_targeting_key(site), shares.picker()
 
     def fn(data: Json, run: Run | None) -> Json:
@@ -192,7 +192,7 @@ def _shorthand(site: Site, shares: Shares) -> Fn:
     return fn
 
 
-def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
+def _explicit(site: RuleSite, by: Fn, shares: Shares) -> Fn:
     scope, version, pick = site.scope, site.compiler.fractional, shares.picker()
     hashed: Callable[[Json], int | None] = hash_v3 if version == "v3" else hash_v2
     encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
@@ -212,7 +212,7 @@ def _explicit(site: Site, by: Fn, shares: Shares) -> Fn:
     return fn
 
 
-def _computed(site: Site, by: Fn, shares: Sequence[Expr]) -> Fn:
+def _computed(site: RuleSite, by: Fn, shares: Sequence[Expr]) -> Fn:
     """Shares that are added up at every evaluation, with a text as the bucketing value."""
     scope, version, operands = site.scope, site.compiler.fractional, listing(shares)
     encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
@@ -248,7 +248,7 @@ def _choose(operands: list[Json], hashed: int) -> Json:
     return operands[bisect_right(bounds, hashed * total >> 32)][0] if 0 < total <= MAX_WEIGHT else None
 
 
-def _by_targeting_key(site: Site) -> Hash:
+def _by_targeting_key(site: RuleSite) -> Hash:
     flag_key, v3 = site.compiler.flag_key, site.compiler.fractional == "v3"
     prefix = encode([flag_key, ""])[:-1] if v3 else _utf8(flag_key)
     encoded: Callable[[str], bytes] = encode_text if v3 else _utf8

@@ -9,24 +9,24 @@ from wigwag.flags.rules.expression import constant
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import Site
+    from wigwag.flags.rules.compile import RuleSite
     from wigwag.flags.rules.expression import Expr
     from wigwag.flags.rules.scope import Fn, Run
 
 
-def operands(site: Site, argument: Json) -> tuple[Expr, ...]:
+def operands(site: RuleSite, argument: Json) -> tuple[Expr, ...]:
     """Compile the operands of a lazy operator, each on its own."""
     if argument.__class__ is not list:
         raise RuleError(f"`{site.name}` needs an array of operands")
     return site.items(argument)
 
 
-def clauses(site: Site, argument: Json) -> tuple[Fn, ...]:
+def clauses(site: RuleSite, argument: Json) -> tuple[Fn, ...]:
     """Return what evaluates the operands of a lazy operator."""
     return tuple(item.fn for item in operands(site, argument))
 
 
-def conditional(site: Site, argument: Json) -> Fn:
+def conditional(site: RuleSite, argument: Json) -> Fn:
     """`if`: pairs of condition and answer, an odd last operand is the else; without a match null."""
     items = operands(site, argument)
     pairs = tuple(zip(items[0:-1:2], items[1::2], strict=True))
@@ -66,7 +66,7 @@ def _constant_answers(pairs: list[tuple[Fn, Json]], otherwise: Expr) -> Fn:
     return fn
 
 
-def conjunction(site: Site, argument: Json) -> Fn:
+def conjunction(site: RuleSite, argument: Json) -> Fn:
     """`and`: the first falsy operand, else the last."""
     fns = clauses(site, argument)
     if len(fns) == 2:
@@ -84,7 +84,7 @@ def conjunction(site: Site, argument: Json) -> Fn:
     return fn
 
 
-def disjunction(site: Site, argument: Json) -> Fn:
+def disjunction(site: RuleSite, argument: Json) -> Fn:
     """`or`: the first truthy operand, else the last."""
     fns = clauses(site, argument)
     if len(fns) == 2:

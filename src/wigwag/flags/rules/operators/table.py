@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.flags.model import Json, Limits
-    from wigwag.flags.rules.compile import Site
+    from wigwag.flags.rules.compile import RuleSite
     from wigwag.flags.rules.scope import Fn
 
-BUILDERS: dict[str, Callable[[Site, Json], Fn]] = {
+BUILDERS: dict[str, Callable[[RuleSite, Json], Fn]] = {
     "if": logic.conditional,
     "?:": logic.conditional,
     "and": logic.conjunction,

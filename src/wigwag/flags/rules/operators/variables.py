@@ -11,11 +11,11 @@ from wigwag.flags.rules.scope import FLAGD, ElementScope, affordable, charge, sp
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import Site
-    from wigwag.flags.rules.scope import Fn, Run, Scope, View
+    from wigwag.flags.rules.compile import RuleSite
+    from wigwag.flags.rules.scope import Fn, Run, Scope, ScopeView
 
 
-def read(site: Site, argument: Json) -> Fn:
+def read(site: RuleSite, argument: Json) -> Fn:
     """`var`: a dotted path with an optional default, looked up in what is around first, where there is such a thing."""
     outer = site.scope.outer
     if outer is None:
@@ -32,7 +32,7 @@ def read(site: Site, argument: Json) -> Fn:
     return fn
 
 
-def _look_up(site: Site, view: View, argument: Json) -> Fn:
+def _look_up(site: RuleSite, view: ScopeView, argument: Json) -> Fn:
     """A fixed path is resolved while compiling."""
     values = site.expr(argument)
     if values.constant and values.value == "" and not view.is_root:
@@ -47,7 +47,7 @@ def _look_up(site: Site, view: View, argument: Json) -> Fn:
     return lambda data, run: variable(view, values.fn(data, run), data, run)
 
 
-def _metered(site: Site, fn: Fn, cost: int) -> Fn:
+def _metered(site: RuleSite, fn: Fn, cost: int) -> Fn:
     """Account for a path that is longer than usual."""
     if not cost:
         return fn
@@ -70,7 +70,7 @@ def _name_and_default(value: Json) -> tuple[str | None, Json]:
     return None, None
 
 
-def missing(site: Site, argument: Json) -> Fn:
+def missing(site: RuleSite, argument: Json) -> Fn:
     """`missing`: those of the named variables that are not there."""
     values, scope = site.expr(argument).fn, site.scope
     site.compiler.reads_time = True
@@ -86,7 +86,7 @@ def missing(site: Site, argument: Json) -> Fn:
     return fn
 
 
-def missing_some(site: Site, argument: Json) -> Fn:
+def missing_some(site: RuleSite, argument: Json) -> Fn:
     """`missing_some`: `[n, names]`: nothing if at least n of the variables are there, else those that are not."""
     values, scope = site.expr(argument).fn, site.scope
     site.compiler.reads_time = True

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.fakes import run
-from wigwag.courier import Courier
+from wigwag.background import BackgroundWorker
 
 
 def threads(name: str) -> list[threading.Thread]:
@@ -21,46 +21,46 @@ def threads(name: str) -> list[threading.Thread]:
 
 def test_an_error_in_the_thread_is_raised_where_the_job_came_from() -> None:
     async def scenario() -> None:
-        courier = Courier("test")
+        worker = BackgroundWorker("test")
         with pytest.raises(ZeroDivisionError):
-            await courier.send(lambda: 1 / 0)
-        assert await courier.send(lambda: 2) == 2
-        courier.dismiss()
+            await worker.send(lambda: 1 / 0)
+        assert await worker.send(lambda: 2) == 2
+        worker.dismiss()
 
     run(scenario)
 
 
 def test_there_is_one_thread_from_the_first_job_until_it_is_dismissed() -> None:
     async def scenario() -> None:
-        courier = Courier("test-one")
-        courier.dismiss()
+        worker = BackgroundWorker("test-one")
+        worker.dismiss()
         assert threads("test-one") == []
-        done = await asyncio.gather(*(courier.send(threading.get_ident) for _ in range(5)))
+        done = await asyncio.gather(*(worker.send(threading.get_ident) for _ in range(5)))
         (thread,) = threads("test-one")
         assert set(done) == {thread.ident}
         assert thread.daemon
-        courier.dismiss()
+        worker.dismiss()
         thread.join(10)
         assert not thread.is_alive()
-        assert await courier.send(lambda: 2) == 2, "it can be sent again"
-        courier.dismiss()
+        assert await worker.send(lambda: 2) == 2, "it can be sent again"
+        worker.dismiss()
 
     run(scenario)
 
 
 def test_what_is_cancelled_before_it_is_begun_is_not_done() -> None:
     async def scenario() -> None:
-        courier, gate, done = Courier("test"), threading.Event(), list[int]()
-        first = asyncio.ensure_future(courier.send(gate.wait))
-        second = asyncio.ensure_future(courier.send(lambda: done.append(2)))
+        worker, gate, done = BackgroundWorker("test"), threading.Event(), list[int]()
+        first = asyncio.ensure_future(worker.send(gate.wait))
+        second = asyncio.ensure_future(worker.send(lambda: done.append(2)))
         await asyncio.sleep(0)
         second.cancel()
         await asyncio.wait([second])
         gate.set()
         await first
-        await courier.send(lambda: done.append(3))
+        await worker.send(lambda: done.append(3))
         assert done == [3]
-        courier.dismiss()
+        worker.dismiss()
 
     run(scenario)
 
@@ -70,12 +70,12 @@ def test_what_is_done_is_not_held_on_to() -> None:
         def __call__(self) -> None: ...
 
     async def scenario() -> None:
-        courier, job = Courier("test"), Large()
+        worker, job = BackgroundWorker("test"), Large()
         gone = weakref.ref(job)
-        await courier.send(job)
+        await worker.send(job)
         del job
-        await courier.send(lambda: None)
-        courier.dismiss()
+        await worker.send(lambda: None)
+        worker.dismiss()
         assert gone() is None
 
     run(scenario)
@@ -83,13 +83,13 @@ def test_what_is_done_is_not_held_on_to() -> None:
 
 HANGING = """
 import asyncio, threading
-from wigwag.courier import Courier
+from wigwag.background import BackgroundWorker
 
 async def main():
-    courier = Courier("test")
+    worker = BackgroundWorker("test")
     try:
         async with asyncio.timeout(0.1):
-            await courier.send(threading.Event().wait)
+            await worker.send(threading.Event().wait)
     except TimeoutError:
         print("given up")
 
