@@ -50,8 +50,7 @@ async def _http(site: Site, scope: Scope, receive: Receive, send: Send) -> None:
     if body is None:
         return
     response = await asyncio.to_thread(site, _request(scope, body))
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.start", "status": response.status, "headers": response.raw_headers()})
     await send({"type": "http.response.body", "body": response.body})
 
 

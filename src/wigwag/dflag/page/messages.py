@@ -90,6 +90,10 @@ class Response:
         """The status with its name."""
         return f"{self.status} {phrase(self.status)}"
 
+    def raw_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers as bytes, with names in lower case."""
+        return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
+
 
 class HttpError(Exception):
     """An answer that is not what was asked for: a status, why, and what to do about it."""
