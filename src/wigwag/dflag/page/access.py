@@ -16,7 +16,7 @@ from pathlib import Path
 
 from wigwag.dflag.page.messages import HttpError
 from wigwag.errors import UsageError
-from wigwag.origin import host_name, is_own_name, is_same_origin, read_origin
+from wigwag.origin import bearer_token, host_name, is_own_name, is_same_origin, read_origin
 
 log = logging.getLogger("wigwag.dflag.page")
 _LARGEST_FILE = 64 << 10
@@ -73,10 +73,10 @@ class Access:
             raise HttpError(403, _DISABLED)
         if self.unauthenticated:
             return
-        scheme, _, shown = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not shown.strip():
+        token = bearer_token(headers.get("authorization", "").encode(errors="surrogatepass"))
+        if token is None:
             raise HttpError(401, "setting a flag takes a token: send Authorization: Bearer TOKEN", _CHALLENGE)
-        if not _known(shown.strip(), self._tokens()):
+        if not _known(token, self._tokens()):
             raise HttpError(401, "this is not the token that sets flags", _CHALLENGE)
 
     def _tokens(self) -> list[str]:
@@ -94,14 +94,10 @@ class Access:
         return tokens
 
 
-def _known(shown: str, tokens: Iterable[str]) -> bool:
-    """Tell whether this is one of the tokens, in a time that tells nothing about them."""
-    seen = _digest(shown)
-    return any([hmac.compare_digest(seen, _digest(token)) for token in tokens])  # noqa: C419 - all are compared
-
-
-def _digest(token: str) -> bytes:
-    return sha256(token.encode(errors="surrogatepass")).digest()
+def _known(token: bytes, accepted: Iterable[str]) -> bool:
+    """Return whether this is one of the tokens, in a time that does not depend on them."""
+    digest = sha256(token).digest()
+    return any([hmac.compare_digest(digest, sha256(each.encode()).digest()) for each in accepted])  # noqa: C419 - all are compared
 
 
 def check_host(host: str, allowed: Collection[str]) -> None:
