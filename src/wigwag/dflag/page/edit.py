@@ -236,9 +236,9 @@ class FlagEditor:
 
     def _compare(self, flag: AnyFlag, if_match: str) -> None:
         """Refuse an edit of a value that has changed meanwhile; the tag of the flag or that of all flags may match."""
-        if not if_match or "*" in (wanted := tags(if_match)):
+        if not if_match or "*" in (accepted := tags(if_match)):
             return
-        if flag_state(flag).tag not in wanted and self._states.state().tag not in wanted:
+        if flag_state(flag).tag not in accepted and self._states.state().tag not in accepted:
             raise HttpError(412, f"flag {flag.name!r}: it has changed since you read it; read it again")
 
     def _effect(self, flag: AnyFlag, puts: list[Put], edit: FlagEdit) -> EditEffect:

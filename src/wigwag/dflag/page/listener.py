@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from wigwag.dflag.page.site import Site
 
 log = logging.getLogger("wigwag.dflag.page")
-_BACKLOG = 64
 _HEADERS = 100
 _UNANSWERED = HttpError(500, "the request was not answered; see the log of the program")
 
@@ -156,6 +155,6 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-        return socket.create_server((str(address[0]), port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+        return socket.create_server((str(address[0]), port), family=family, dualstack_ipv6=both)
     except OSError as error:
         raise StartError(f"the flags page cannot listen at {host} port {port}: {error.strerror}") from error

@@ -102,16 +102,16 @@ class Site:
 
     def _answer(self, request: PageRequest) -> Response:
         check_host(request.header("host"), self.access.allowed_hosts)
-        wanted = route(request.method, request.path)
-        if wanted.operation in WRITES:
-            return self._write(request, wanted)
-        match wanted.operation:
+        target = route(request.method, request.path)
+        if target.operation in WRITES:
+            return self._write(request, target)
+        match target.operation:
             case RouteOperation.DESCRIBE:
                 return json_response(openapi.document(self.flags.name, request.root))
             case RouteOperation.MEASURE:
                 return text_response(metrics.rendered(self.flags, self._states.state(), self.updater), metrics.TYPE)
             case _:
-                return self._read(request, wanted)
+                return self._read(request, target)
 
     def _flag(self, name: str) -> AnyFlag:
         flag = self.flags.find(name)
@@ -121,11 +121,11 @@ class Site:
 
     # reads
 
-    def _read(self, request: PageRequest, wanted: Route) -> Response:
+    def _read(self, request: PageRequest, target: Route) -> Response:
         listed = read_filter(request.query)
         as_html = request.accepts_html and not listed.json
-        if wanted.operation is RouteOperation.SHOW:
-            flag = self._flag(wanted.name)
+        if target.operation is RouteOperation.SHOW:
+            flag = self._flag(target.name)
             return self._flag_page(request, flag) if as_html else _tagged_json(self._described(flag))
         listing = self._listing(request, listed)
         return self._page(request, listing, listed) if as_html else _tagged_json(listing)
@@ -162,36 +162,36 @@ class Site:
 
     # writes
 
-    def _write(self, request: PageRequest, wanted: Route) -> Response:
+    def _write(self, request: PageRequest, target: Route) -> Response:
         """Apply an edit, or refuse it; a form gets the reason on the page."""
         try:
-            return self._edit(request, wanted)
+            return self._edit(request, target)
         except HttpError as error:
-            target = f"flag {shown(wanted.name)}" if wanted.name else "a flag"
+            subject = f"flag {shown(target.name)}" if target.name else "a flag"
             reason = shown(error.detail, _LONGEST_REASON)
-            log.warning("a change of %s by %s was refused: %d %s", target, _client(request), error.status, reason)
-            flag = self.flags.find(wanted.name)
+            log.warning("a change of %s by %s was refused: %d %s", subject, _client(request), error.status, reason)
+            flag = self.flags.find(target.name)
             if flag is None or not _from_page(request) or error.status not in _ABOUT_THE_VALUE:
                 raise
             banner = Banner(flag.name, error.detail, False, _typed(request, flag))
             return self._flag_page(request, flag, banner, error.status, error.headers)
 
-    def _edit(self, request: PageRequest, wanted: Route) -> Response:
+    def _edit(self, request: PageRequest, target: Route) -> Response:
         check_origin(request.headers, self.access.allowed_origins)
         self.access.check(request.headers)
         if len(request.body) > self.limits.body:
             raise HttpError(413, f"a body has at most {self.limits.body} bytes")
-        if wanted.operation is RouteOperation.SET_BY_QUERY:
+        if target.operation is RouteOperation.SET_BY_QUERY:
             name, edit = read_query(request)
             flag = self._flag(name)
         else:
-            flag = self._flag(wanted.name)
-            edit = read_reset(request) if wanted.operation is RouteOperation.RESET else read_value(request)
+            flag = self._flag(target.name)
+            edit = read_reset(request) if target.operation is RouteOperation.RESET else read_value(request)
         effect = self._editor.apply(flag, edit)
         warning = self._forks.warning(request)
         if not effect.validate_only:
             _audit(request, edit, effect, alone=warning is not None)
-        if wanted.operation is RouteOperation.SET_BY_QUERY and "json" not in request.header("accept"):
+        if target.operation is RouteOperation.SET_BY_QUERY and "json" not in request.header("accept"):
             more = f"Warning: {warning}\n" if warning else ""
             return text_response(f'Success "{effect.name}" -> "{effect.new_value}"\n{more}')
         if not _from_page(request):
