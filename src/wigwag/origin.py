@@ -1,4 +1,4 @@
-"""Whether a request is what it seems: not sent by a page of another site, and not passed on by a proxy.
+"""What the headers of a request say about its sender: a page of another site, a proxy, or who has a token.
 
 Browsers carry requests of strangers. A page elsewhere may point a name of its own at our address and so read our
 answers (DNS rebinding); hence a request must name us by an address, as `localhost`, or as a host that was allowed. And
@@ -93,3 +93,14 @@ def _ours(origin: str, host: str, allowed: Collection[str]) -> bool:
     if found is None:
         return False
     return found == read_origin(f"{found.scheme}://{host}") or found in map(read_origin, allowed)
+
+
+def bearer_token(header: bytes | None) -> bytes | None:
+    """Return the token of an `Authorization: Bearer TOKEN` header; None without one, and for other schemes.
+
+    >>> bearer_token(b"bearer abc"), bearer_token(b"Basic abc"), bearer_token(b"Bearer "), bearer_token(None)
+    (b'abc', None, None, None)
+    """
+    if header is None or header[:7].lower() != b"bearer ":
+        return None
+    return header[7:].strip() or None

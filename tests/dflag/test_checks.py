@@ -12,8 +12,7 @@ import pytest
 from tests.dflag.kubelet import Heard, Volume, becomes, until
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.page.change import FlagEdit
-from wigwag.dflag.page.effect import Changer
+from wigwag.dflag.page.edit import FlagEdit, FlagEditor
 from wigwag.dflag.page.messages import HttpError
 from wigwag.dflag.page.state import PageStateCache
 from wigwag.errors import StartError, UsageError
@@ -154,9 +153,9 @@ def test_a_program_does_not_start_with_a_configmap_that_breaks_it(tmp_path: Path
 
 @pytest.mark.parametrize("validate_only", [True, False])
 def test_the_page_refuses_it_even_in_a_dry_run(example: Example, validate_only: bool) -> None:
-    changer = Changer(example.flags, PageStateCache(example.flags), lambda: 0.0)
+    editor = FlagEditor(example.flags, PageStateCache(example.flags), lambda: 0.0)
     with pytest.raises(HttpError) as caught:
-        changer.set(example.low, FlagEdit("11", validate_only=validate_only))
+        editor.apply(example.low, FlagEdit("11", validate_only=validate_only))
     assert (caught.value.status, caught.value.detail) == (422, f"flag 'low': {WANTS}")
 
 

@@ -22,7 +22,6 @@ from wigwag.serve.access.throttle import Slots, Throttle
 from wigwag.serve.access.tokens import (
     PresentedCredential,
     Rules,
-    bearer,
     compile_rules,
     digest,
     read_rules,
@@ -128,11 +127,6 @@ def test_a_token_file_holds_tokens(text: bytes) -> None:
 
 def test_nothing_that_is_kept_has_the_token_in_it() -> None:
     assert SECRET not in repr(read_rules(json.dumps([A]).encode())) + repr(rules(A))
-
-
-@pytest.mark.parametrize("header", [b"Bearer abc", b"bearer  abc ", b"BEARER abc"])
-def test_the_scheme_is_not_case_sensitive(header: bytes) -> None:
-    assert bearer(header) == digest(b"abc")
 
 
 # the door

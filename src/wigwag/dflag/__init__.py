@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.frontends.arguments import add_to
     from wigwag.dflag.origin import LAST_WRITER, PRECEDENCE, Held, Origin
-    from wigwag.dflag.page.serving.server import PageServer
+    from wigwag.dflag.page.server import PageServer
     from wigwag.dflag.page.site import Access, Site
     from wigwag.dflag.snapshot import Snapshot
     from wigwag.dflag.startup.levels import loglevel, loglevels
@@ -90,7 +90,7 @@ _HOMES = {
     "wigwag.dflag.startup.load": "load_environment load_files load_texts",
     "wigwag.dflag.startup.options": "ServiceOptions",
     "wigwag.dflag.origin": "LAST_WRITER PRECEDENCE Held Origin",
-    "wigwag.dflag.page.serving.server": "PageServer",
+    "wigwag.dflag.page.server": "PageServer",
     "wigwag.dflag.page.site": "Access Site",
     "wigwag.dflag.updating.places": "Directory",
     "wigwag.dflag.updating.plan": "Problem",

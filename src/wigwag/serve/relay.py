@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from wigwag.errors import UsageError
+from wigwag.origin import bearer_token
 from wigwag.serve import messages
 from wigwag.serve.context import SELECTOR
 from wigwag.serve.sync import OLD, PATIENCE, SERVICE
@@ -100,22 +101,12 @@ class Relay(Generic[T]):
     async def _check(self, call: Call, target: T) -> Admit:
         if self._authorize is None:
             return lambda joined: joined
+        token = bearer_token(call.header(b"authorization"))
         try:
-            return await self._authorize(bearer_token(call.header(b"authorization")), target)
+            return await self._authorize(token.decode("ascii", "replace") if token is not None else None, target)
         except RpcError:
             self._refused("authorization")
             raise
-
-
-def bearer_token(header: bytes | None) -> str | None:
-    """Return the token of an Authorization header, if it has one.
-
-    >>> bearer_token(b"Bearer abc"), bearer_token(b"Basic abc"), bearer_token(None)
-    ('abc', None, None)
-    """
-    scheme, _, token = (header or b"").strip().partition(b" ")
-    found = token.strip().decode("ascii", "replace")
-    return found if scheme.lower() == b"bearer" and found else None
 
 
 def _new(document: str) -> bytes:

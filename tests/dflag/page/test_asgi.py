@@ -133,5 +133,5 @@ def test_the_lifespan_is_a_polite_one() -> None:
 def test_a_websocket_is_closed_and_anything_else_is_a_fault() -> None:
     sent = told(shop()[0], {"type": "websocket"}, [{"type": "websocket.connect"}])
     assert [message["type"] for message in sent] == ["websocket.close"]
-    with pytest.raises(ValueError, match="not over 'smoke'"):
+    with pytest.raises(ValueError, match="not 'smoke'"):
         told(shop()[0], {"type": "smoke"})

@@ -18,7 +18,7 @@ from wigwag.dflag import Origin
 from wigwag.dflag.page.messages import PageLimits
 from wigwag.dflag.page.site import Access, Site
 
-DISABLED = "setting flags over HTTP is disabled here: give the page a token, or say that it needs none"
+DISABLED = "setting flags over HTTP is disabled: configure a token, or unauthenticated access"
 FORGED = "a\nforged line"
 
 
@@ -238,7 +238,7 @@ def test_a_mistyped_dry_run_is_refused_and_not_done(method: str, query: str) -> 
     put(site, "rate", 15)
     answer = ask(site, method, f"/flags/rate?{query}", body, content_type="application/json")
     assert (answer.status, flags["rate"].get()) == (400, 15)
-    assert "means nothing here, so nothing was done; there is validate_only" in answer.detail
+    assert "so nothing was changed; use validate_only" in answer.detail
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_json_that_is_sent_as_a_form_is_told_what_is_missing(path: str, body: st
     site, flags = shop()
     answer = form(site, path, body)
     assert (answer.status, flags.generation) == (400, 0)
-    assert answer.detail == "this looks like JSON and is sent as a form: send Content-Type: application/json"
+    assert answer.detail == "the body looks like JSON but is sent as a form: send Content-Type: application/json"
 
 
 @dataclass(frozen=True)

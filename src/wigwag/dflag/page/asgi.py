@@ -1,7 +1,6 @@
 """The flags page as an ASGI application, for uvicorn, hypercorn and granian, or mounted in Starlette or FastAPI.
 
-A change may call notifiers of the program, and these may take their time, so a request is answered in a thread and the
-loop goes on meanwhile.
+A change calls notifiers of the program, and these may block, so each request is answered in a thread.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def asgi(site: Site) -> App:
                 await receive()
                 await send({"type": "websocket.close", "code": 1000})
             case other:
-                raise ValueError(f"the flags page is served over HTTP, not over {other!r}")
+                raise ValueError(f"the flags page supports HTTP, not {other!r}")
 
     return app
 
@@ -50,13 +49,12 @@ async def _http(site: Site, scope: Scope, receive: Receive, send: Send) -> None:
     if body is None:
         return
     response = await asyncio.to_thread(site, _request(scope, body))
-    headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.start", "status": response.status, "headers": response.raw_headers()})
     await send({"type": "http.response.body", "body": response.body})
 
 
 async def _body(receive: Receive, most: int) -> bytes | None:
-    """Read a body, and of one that is too long no more than shows that; None if the client has gone."""
+    """Read a body, at most one message over the limit; None if the client has disconnected."""
     body = bytearray()
     while True:
         message = await receive()
@@ -68,7 +66,7 @@ async def _body(receive: Receive, most: int) -> bytes | None:
 
 
 def _request(scope: Scope, body: bytes) -> PageRequest:
-    """Servers differ in whether the path has the root in it; then it is cut off."""
+    """Servers differ in whether `path` includes `root_path`; if it does, it is removed."""
     root = scope.get("root_path", "").rstrip("/")
     path = scope["path"]
     if root and (path == root or path.startswith(f"{root}/")):

@@ -1,4 +1,4 @@
-"""Flags as JSON, with the original's fields first and ours after them; and which flags are listed."""
+"""Flags as JSON: the fields of the original first, then ours; and the filter of a list."""
 
 from __future__ import annotations
 
@@ -13,47 +13,48 @@ from wigwag.dflag.page.state import pretty
 from wigwag.dflag.usage import shown_wishes
 
 if TYPE_CHECKING:
-    from wigwag.dflag.origin import Held
     from wigwag.dflag.page.state import FlagState, PageState
     from wigwag.dflag.updating.updater import Updater
 
 MOST_PROBLEMS = 100
-"""How many problems are listed; the rest is counted."""
+"""Problems that are listed; the rest are only counted."""
 _MOST_FIELDS = 32
 _TRUE, _FALSE = ("1", "true"), ("", "0", "false")
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which flags are wanted, and in which form."""
+    """Which flags to list, and whether as JSON."""
 
     only_changed: bool = False
     dynamic: bool | None = None
     json: bool = False
 
-    def wants(self, entry: FlagState) -> bool:
-        """Tell whether a flag is wanted."""
+    def matches(self, entry: FlagState) -> bool:
+        """Return whether to list a flag."""
         return self.dynamic in (None, entry.dynamic) and (entry.changed or not self.only_changed)
 
 
 def fields(query: str) -> dict[str, str]:
-    """Read a query, or a form; refuse what is no query, and a field that comes twice.
+    """Parse a query or a form; 400 if it is malformed or has a field twice.
 
     >>> fields("name=rate&value=a%20b")
     {'name': 'rate', 'value': 'a b'}
     """
     try:
-        found = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+        parsed = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
     except ValueError:
-        raise HttpError(400, f"not up to {_MOST_FIELDS} fields of the form name=value&name=value in UTF-8") from None
-    twice = [name for name, values in found.items() if len(values) > 1]
-    if twice:
-        raise HttpError(400, f"{twice[0][:100]!r} is given more than once")
-    return {name: values[0] for name, values in found.items()}
+        raise HttpError(
+            400, f"send at most {_MOST_FIELDS} fields of the form name=value&name=value, in UTF-8"
+        ) from None
+    repeated = next((name for name, values in parsed.items() if len(values) > 1), None)
+    if repeated is not None:
+        raise HttpError(400, f"{repeated[:100]!r} is given more than once")
+    return {name: values[0] for name, values in parsed.items()}
 
 
 def read_filter(query: str) -> Filter:
-    """Read which flags are wanted. As in the original, any text but none means `only_changed`.
+    """Read a filter from a query. As in the original, any text but an empty one turns `only_changed` on.
 
     >>> read_filter("only_changed=yes&type=dynamic")
     Filter(only_changed=True, dynamic=True, json=False)
@@ -69,7 +70,7 @@ def read_filter(query: str) -> Filter:
 
 
 def truth(name: str, text: str) -> bool:
-    """Read a switch; what is neither on nor off is refused, for it may have been meant to keep a change from happening.
+    """Parse a switch. Other texts are refused, because they may have been meant to prevent a change.
 
     >>> truth("validate_only", "1"), truth("validate_only", "")
     (True, False)
@@ -79,8 +80,8 @@ def truth(name: str, text: str) -> bool:
     return text in _TRUE
 
 
-def described(entry: FlagState, now: float, restart: Collection[str] = ()) -> dict[str, Any]:
-    """Return what there is to say about a flag; `now` is on the clock of the flags."""
+def describe(entry: FlagState, now: float, restart: Collection[str] = ()) -> dict[str, Any]:
+    """Return a flag as JSON; `now` is on the clock of the flags, `restart` the flags that need a restart."""
     flag, held = entry.flag, entry.held
     return {
         "name": entry.name,
@@ -99,29 +100,28 @@ def described(entry: FlagState, now: float, restart: Collection[str] = ()) -> di
         "origin": held.origin.value,
         "place": held.place,
         "generation": held.generation,
-        "set_at": moment(held.at),
-        "expires_in": remaining(held, now),
+        "set_at": _timestamp(held.at),
+        "expires_in": None if held.until is None else round(max(0.0, held.until - now), 3),
         "etag": entry.tag,
     }
 
 
-def listed(state: PageState, wanted: Filter, now: float, set_url: str, updater: Updater | None) -> dict[str, Any]:
-    """Return the whole list; the checksums are of all flags, whichever are listed."""
+def list_flags(state: PageState, filter: Filter, now: float, set_url: str, updater: Updater | None) -> dict[str, Any]:
+    """Return the list as JSON; the checksums are of all flags, whichever are listed."""
     restart = updater.restart_required if updater is not None else ()
     return {
         "checksum_static": state.checksum_static,
         "checksum_dynamic": state.checksum_dynamic,
         "set_url": set_url,
-        "flags": [described(entry, now, restart) for entry in state.entries if wanted.wants(entry)],
+        "flags": [describe(entry, now, restart) for entry in state.entries if filter.matches(entry)],
         "checksum": state.checksum,
         "etag": state.tag,
         "generation": state.generation,
-        "updater": reported(updater) if updater is not None else None,
+        "updater": _updater_status(updater) if updater is not None else None,
     }
 
 
-def reported(updater: Updater) -> dict[str, Any]:
-    """Return how an updater is doing."""
+def _updater_status(updater: Updater) -> dict[str, Any]:
     problems = updater.problems
     return {
         "running": updater.running,
@@ -137,15 +137,10 @@ def reported(updater: Updater) -> dict[str, Any]:
     }
 
 
-def moment(at: float) -> str | None:
-    """Return when something was set, if it was.
+def _timestamp(at: float) -> str | None:
+    """Return a time in RFC 3339; None for a value that was never set.
 
-    >>> moment(0.0), moment(1767225600.0)
+    >>> _timestamp(0.0), _timestamp(1767225600.0)
     (None, '2026-01-01T00:00:00+00:00')
     """
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds") if at else None
-
-
-def remaining(held: Held[Any], now: float) -> float | None:
-    """Return for how many more seconds a value holds, if it runs out."""
-    return None if held.until is None else round(max(0.0, held.until - now), 3)

@@ -1,7 +1,7 @@
-"""What is asked and answered, without a connection: what every server hands to the site, and gets back.
+"""The requests and responses of the page, without a connection: every server converts to and from them.
 
-An answer leaves through `finished`, so none can be without the headers that keep a browser from storing it, framing it,
-or taking it for something else.
+Every response passes through `finished`, so it always has the headers that keep a browser from storing it, framing it,
+or guessing its type.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from wigwag.errors import UsageError
 
 Pairs: TypeAlias = tuple[tuple[str, str], ...]
 JSON, HTML, TEXT = "application/json", "text/html; charset=utf-8", "text/plain; charset=utf-8"
+FORM = "application/x-www-form-urlencoded"
 _PROBLEM = "application/problem+json"
 _LOCKED = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-_GUARDS = {
+_SECURITY_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": _LOCKED,
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -31,7 +32,7 @@ _GUARDS = {
 
 @dataclass(frozen=True, slots=True)
 class PageLimits:
-    """What a client may ask of the page.
+    """What a client may ask of the page. All but `body` are for the built-in server.
 
     >>> PageLimits(connections=0)
     Traceback (most recent call last):
@@ -39,13 +40,13 @@ class PageLimits:
     """
 
     head: int = 16 << 10
-    """Bytes of a request before its body."""
+    """Bytes of the headers of a request."""
     body: int = 2 << 20
     """Bytes of a body."""
     connections: int = 32
-    """Connections at a time, for the server that comes with the page."""
+    """Open connections."""
     seconds: float = 10.0
-    """Seconds for a whole request to come, and again for the answer to go, for the same server."""
+    """For the head of a request to arrive, for its body, for the next request, and for a client to read 64 KiB."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -55,30 +56,40 @@ class PageLimits:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """What is asked."""
+    """A request to the page."""
 
     method: str
     path: str
-    """Decoded, and without what comes before the site."""
+    """Decoded, relative to `root`."""
     query: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     """By name in lower case; see `folded`."""
     body: bytes = b""
     peer: str = ""
-    """The address of who asks."""
+    """The address of the client."""
     root: str = ""
-    """What comes before the site in the paths of its links, if it is a part of something larger."""
+    """The path that the page is mounted at, without a slash at its end."""
     multiprocess: bool = False
     """Whether the server says that other processes answer such requests, too."""
 
     def header(self, name: str) -> str:
-        """Return a header; empty, if it is not there."""
+        """Return a header, or an empty text."""
         return self.headers.get(name, "")
+
+    @property
+    def media_type(self) -> str:
+        """The type of the body, without parameters."""
+        return self.header("content-type").partition(";")[0].strip().lower()
+
+    @property
+    def accepts_html(self) -> bool:
+        """Whether this is a browser, by the same rule as in the original."""
+        return "html" in self.header("accept")
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What is answered."""
+    """A response of the page."""
 
     status: int
     type: str
@@ -90,9 +101,13 @@ class Response:
         """The status with its name."""
         return f"{self.status} {phrase(self.status)}"
 
+    def raw_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers as bytes, with names in lower case."""
+        return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in self.headers]
+
 
 class HttpError(Exception):
-    """An answer that is not what was asked for: a status, why, and what to do about it."""
+    """An error response: a status, the reason, and what to do about it."""
 
     def __init__(self, status: int, detail: str, *headers: tuple[str, str]) -> None:
         super().__init__(detail)
@@ -100,12 +115,12 @@ class HttpError(Exception):
 
 
 def phrase(status: int) -> str:
-    """Return the name of a status, which Python has changed for some."""
+    """Return the name of a status; for some, it depends on the version of Python."""
     return {413: "Content Too Large", 422: "Unprocessable Content"}.get(status) or HTTPStatus(status).phrase
 
 
 def folded(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return headers by name in lower case; those that come twice are joined, as HTTP has it.
+    """Return headers by name in lower case; repeated ones are joined by commas (RFC 9110).
 
     >>> folded([("A", "1"), ("a", "2")])
     {'a': '1, 2'}
@@ -117,27 +132,27 @@ def folded(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return headers
 
 
-def answer_json(value: Any, status: int = 200, headers: Pairs = ()) -> Response:
-    """Answer with JSON for people and programs; half a surrogate pair, which UTF-8 cannot hold, is written escaped."""
+def json_response(value: Any, status: int = 200, headers: Pairs = ()) -> Response:
+    """Return JSON that people can read; lone surrogates, which UTF-8 cannot encode, are escaped."""
     return Response(status, JSON, _encoded(value), headers)
 
 
-def answer_text(text: str, type: str = TEXT, status: int = 200, headers: Pairs = ()) -> Response:
-    """Answer with a text."""
+def text_response(text: str, type: str = TEXT, status: int = 200, headers: Pairs = ()) -> Response:
+    """Return a text."""
     return Response(status, type, text.encode(errors="backslashreplace"), headers)
 
 
-def problem(refusal: HttpError, **more: str) -> Response:
-    """Answer with what is wrong, in the form of RFC 9457."""
-    told = {"title": phrase(refusal.status), "status": refusal.status, "detail": refusal.detail, **more}
-    return Response(refusal.status, _PROBLEM, _encoded(told), refusal.headers)
+def problem(error: HttpError) -> Response:
+    """Return an error as problem details (RFC 9457)."""
+    details = {"title": phrase(error.status), "status": error.status, "detail": error.detail}
+    return Response(error.status, _PROBLEM, _encoded(details), error.headers)
 
 
 def finished(response: Response, method: str) -> Response:
-    """Return an answer as it goes out: with all headers, and to HEAD without its body."""
+    """Return a response with all its headers, and without a body if the method is HEAD."""
     own = {"Content-Type": response.type, "Content-Length": str(len(response.body)), **dict(response.headers)}
     body = b"" if method == "HEAD" else response.body
-    return Response(response.status, response.type, body, tuple({**_GUARDS, **own}.items()))
+    return Response(response.status, response.type, body, tuple({**_SECURITY_HEADERS, **own}.items()))
 
 
 def _encoded(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""The state of the flags for Prometheus."""
+"""The metrics of the flags in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Fixed:
-    """An instrument that was read already."""
+    """An instrument with a fixed reading."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -27,7 +27,7 @@ class _Fixed:
 
 
 def rendered(flags: FlagSet, state: PageState, updater: Updater | None) -> str:
-    """Return all numbers in the text format."""
+    """Return all metrics in the text format."""
     readings = [*_of_flags(flags, state), *(_of_updater(updater) if updater is not None else ())]
     return Registry(map(_Fixed, readings)).render()
 
@@ -36,10 +36,12 @@ def _of_flags(flags: FlagSet, state: PageState) -> Iterable[Reading]:
     checksums = {"dynamic": state.checksum_dynamic, "static": state.checksum_static}
     overridden = sum(entry.overridden for entry in state.entries)
     changed = sum(entry.changed for entry in state.entries)
-    yield _one("gauge", "dflag_generation", "Changes to the flags that were made together.", state.generation)
-    yield _one("gauge", "dflag_flags", "Flags that there are.", len(state.entries))
+    yield _one(
+        "gauge", "dflag_generation", "Changes to the flags; flags that change together count once.", state.generation
+    )
+    yield _one("gauge", "dflag_flags", "Flags that are defined.", len(state.entries))
     yield _one("gauge", "dflag_changed", "Flags that differ from their defaults.", changed)
-    yield _one("gauge", "dflag_overrides", "Flags that were given a value over HTTP.", overridden)
+    yield _one("gauge", "dflag_overrides", "Flags with an override that was set over HTTP.", overridden)
     yield _one("counter", "dflag_notifier_errors", "Notifiers that raised.", flags.notifier_errors)
     yield Reading(
         "gauge",
@@ -54,11 +56,11 @@ def _of_flags(flags: FlagSet, state: PageState) -> Iterable[Reading]:
 def _of_updater(updater: Updater) -> Iterable[Reading]:
     levels = [problem.level for problem in updater.problems]
     now: list[tuple[Labels, int]] = [((level,), levels.count(level)) for level in ("error", "warning")]
-    yield _one("gauge", "dflag_updater_running", "Whether the updater watches.", int(updater.running))
-    yield _one("counter", "dflag_reloads", "Contents of the directories that were taken.", updater.generation)
-    yield _one("counter", "dflag_errors", "Errors that there were.", updater.errors)
-    yield _one("counter", "dflag_warnings", "Warnings that there were.", updater.warnings)
-    yield Reading("gauge", "dflag_problems", "What is wrong now.", "", ("level",), now)
+    yield _one("gauge", "dflag_updater_running", "Whether the updater is running.", int(updater.running))
+    yield _one("counter", "dflag_reloads", "Reloads of the directories.", updater.generation)
+    yield _one("counter", "dflag_errors", "Errors so far.", updater.errors)
+    yield _one("counter", "dflag_warnings", "Warnings so far.", updater.warnings)
+    yield Reading("gauge", "dflag_problems", "Current problems.", "", ("level",), now)
     restart = len(updater.restart_required)
     yield _one("gauge", "dflag_restart_required", "Static flags that wait for a restart.", restart)
 

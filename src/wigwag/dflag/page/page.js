@@ -49,7 +49,7 @@
 
   const described = (effect) => {
     const would = effect.validate_only;
-    if (!effect.in_force) return would ? "Accepted, but something stronger would count." : "Set, but something stronger counts.";
+    if (!effect.in_force) return would ? "Accepted, but a value of higher precedence would stay in force." : "Set, but a value of higher precedence is in force.";
     if (effect.changed === false) return would ? "Accepted; nothing would change." : "Done; the value is the same.";
     if (effect.changed === null) return would ? "Accepted." : "Done.";
     return `${would ? "Would change" : "Changed"} from ${effect.old_value} to ${effect.new_value}`;

@@ -1,4 +1,4 @@
-"""Which paths there are, and what may be done with each. The names of flags have no slash in them."""
+"""The paths of the page and their methods. Names of flags have no slash in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wigwag.dflag.page.messages import HttpError
 
 
 class RouteOperation(Enum):
-    """What a request asks for."""
+    """What a request does; the value is its `operationId` in the OpenAPI document."""
 
     LIST = "listFlags"
     SHOW = "getFlag"
@@ -30,7 +30,7 @@ ROUTES: Mapping[str, Mapping[str, RouteOperation]] = {
         "POST": RouteOperation.SET,
         "DELETE": RouteOperation.RESET,
     },
-    "/flags/{name}/reset": {"POST": RouteOperation.RESET},  # for forms, which know no DELETE
+    "/flags/{name}/reset": {"POST": RouteOperation.RESET},  # for forms, which have no DELETE
     "/set": {"POST": RouteOperation.SET_BY_QUERY},
     "/openapi.json": {"GET": RouteOperation.DESCRIBE},
     "/metrics": {"GET": RouteOperation.MEASURE},
@@ -39,22 +39,22 @@ WRITES = (RouteOperation.SET, RouteOperation.RESET, RouteOperation.SET_BY_QUERY)
 
 
 class Route(NamedTuple):
-    """What is asked for, and of which flag."""
+    """The operation of a request, and the flag that it names."""
 
     operation: RouteOperation
     name: str = ""
 
 
 def route(method: str, path: str) -> Route:
-    """Find out what is asked for.
+    """Return the route of a request; 404 or 405 if there is none.
 
     >>> route("PUT", "/flags/rate")
-    Route(operation=<Operation.SET: 'setFlag'>, name='rate')
+    Route(operation=<RouteOperation.SET: 'setFlag'>, name='rate')
     """
     template, name = _template(path)
     methods = ROUTES.get(template)
     if methods is None:
-        raise HttpError(404, f"there is nothing at {path[:100]!r}; the flags are at / and /flags/NAME")
+        raise HttpError(404, f"there is no page {path[:100]!r}; the flags are at / and /flags/NAME")
     operation = methods.get("GET" if method == "HEAD" else method)
     if operation is None:
         allowed = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
@@ -74,4 +74,4 @@ def _template(path: str) -> tuple[str, str]:
 def _wrong_method(template: str, method: str, allowed: str) -> str:
     if template == "/set" and method in ("GET", "HEAD"):
         return "a GET changes nothing: POST to /set?name=NAME&value=VALUE, or PUT to /flags/NAME"
-    return f"{template} takes {allowed} and not {method[:20]}"
+    return f"{template} supports {allowed}, not {method[:20]}"

@@ -1,9 +1,9 @@
-"""All flags at one moment: what each holds, as text, and the digests by which one moment is told from another.
+"""A snapshot of all flags: their values as text, and the digests that tell two snapshots apart.
 
-Whoever lists flags sees one generation, for all is taken under the lock; it is written as text after that, and once for
-each generation. Nothing here that leaves the process depends on the value of a secret flag: such a value is not in the
-checksums, and a tag (for `If-Match`) has the generation of it instead. A digest of a short secret, or one that tells
-whether a guess was right, would be as good as the secret.
+A snapshot is taken under the lock of the flags, so it is of one generation; the texts are made later, once for each
+generation. Nothing here that leaves the process depends on the value of a secret flag: its value is not in the
+checksums, and its tag (for `If-Match`) is made from its generation. A digest of a short secret, or one that confirms a
+guess, would give the secret away.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FlagState:
-    """A flag at one moment."""
+    """A flag in a snapshot."""
 
     flag: AnyFlag
     names: tuple[str, ...]
     held: Held[Any]
     default: Any
     overridden: bool
-    """Whether there is a value that came over HTTP, whether it counts or not."""
+    """Whether it has an override that was set over HTTP, in force or not."""
 
     @property
     def name(self) -> str:
-        """Its first name."""
+        """The first name."""
         return self.names[0]
 
     @property
     def kind(self) -> ValueKind[Any]:
-        """What it can hold."""
+        """The kind of its values."""
         return self.flag.kind
 
     @property
     def dynamic(self) -> bool:
-        """Whether it may change while the program runs."""
+        """Whether it can change at run time."""
         return self.flag.dynamic
 
     @property
@@ -59,110 +59,106 @@ class FlagState:
 
     @cached_property
     def text(self) -> str:
-        """The value; of a secret flag, that it is secret."""
-        return written(self.flag, self.held.value)
+        """The value; for a secret flag, a placeholder."""
+        return format_value(self.flag, self.held.value)
 
     @cached_property
     def default_text(self) -> str:
-        """The default, in the same way."""
-        return written(self.flag, self.default)
+        """The default; for a secret flag, a placeholder."""
+        return format_value(self.flag, self.default)
 
     @property
     def changed(self) -> bool:
-        """Whether it differs from its default; of a secret flag, whether anything was set."""
+        """Whether it differs from its default; for a secret flag, whether it was set at all."""
         if self.secret:
             return self.held.origin is not Origin.DEFAULT
         return self.text != self.default_text or _size(self.held.value) != _size(self.default)
 
     @cached_property
     def tag(self) -> str:
-        """A digest of the value, by which to say which one a change is meant to replace."""
-        shown = [str(self.held.generation)] if self.secret else [self.text, _size(self.held.value)]
-        return _digest([self.name, *shown])
+        """The entity tag of the value."""
+        parts = [str(self.held.generation)] if self.secret else [self.text, _size(self.held.value)]
+        return _digest([self.name, *parts])
 
 
 @dataclass(frozen=True)
 class PageState:
-    """All flags at one moment, in the order of their names."""
+    """A snapshot of all flags, ordered by name."""
 
     snapshot: Snapshot
     entries: tuple[FlagState, ...]
 
     @property
     def generation(self) -> int:
-        """How many changes came before."""
+        """The number of changes so far."""
         return self.snapshot.generation
 
     @cached_property
     def checksum(self) -> str:
-        """Ours, of all flags; the values of secret ones are left out, so that it tells nothing about them."""
+        """Our checksum, of all flags; it does not depend on the values of secret flags."""
         return checksum(self.entries)
 
     @cached_property
     def checksum_dynamic(self) -> str:
-        """The original's, of the dynamic flags. With secret ones among them it is not what a Go program has."""
+        """The original's checksum of the dynamic flags; with secret flags it differs from that of a Go program."""
         return checksum(self.entries, "dynamic", legacy=True)
 
     @cached_property
     def checksum_static(self) -> str:
-        """The original's, of the static flags."""
+        """The original's checksum of the static flags."""
         return checksum(self.entries, "static", legacy=True)
 
     @cached_property
     def tag(self) -> str:
-        """A digest that changes with any value."""
+        """The entity tag of all flags; it changes with any value."""
         return _digest(part for entry in self.entries for part in (entry.name, entry.tag))
 
     def find(self, flag: AnyFlag) -> FlagState:
-        """Return what a flag was."""
+        """Return the state of a flag."""
         return next(entry for entry in self.entries if entry.flag is flag)
 
 
 class PageStateCache:
-    """Takes the states of a set of flags; the last one is kept while it is still true."""
+    """Takes snapshots of a flag set; the last one is reused until the flags change."""
 
     def __init__(self, flags: FlagSet) -> None:
         self._flags = flags
         self._last: PageState | None = None
 
     def state(self) -> PageState:
-        """Return how things are."""
+        """Return the current snapshot."""
         last = self._last
-        if last is None or last.snapshot is not self._flags.snapshot():
-            self._last = last = taken(self._flags)
-        return last
+        if last is not None and last.snapshot is self._flags.snapshot():
+            return last
+        states: list[PageState] = []
+
+        def take() -> tuple[()]:
+            states.append(PageState(self._flags.snapshot(), tuple(map(flag_state, self._flags))))
+            return ()
+
+        self._flags.commit(take)  # under the lock; changes nothing
+        self._last = states[0]
+        return states[0]
 
 
-def taken(flags: FlagSet) -> PageState:
-    """Take the state of a set of flags, while nobody changes anything."""
-    found: list[PageState] = []
-
-    def decide() -> tuple[()]:
-        found.append(PageState(flags.snapshot(), tuple(map(entry, flags))))
-        return ()
-
-    flags.commit(decide)
-    return found[0]
-
-
-def entry(flag: AnyFlag) -> FlagState:
-    """Take the state of one flag."""
+def flag_state(flag: AnyFlag) -> FlagState:
+    """Return the current state of one flag."""
     overridden = any(slot.origin is Origin.HTTP for slot in flag.layers)
     return FlagState(flag, flag.names, flag.held, flag.default, overridden)
 
 
-def written(flag: AnyFlag, value: Any) -> str:
-    """Return a value as text for people; of a secret flag, that it is secret."""
+def format_value(flag: AnyFlag, value: Any) -> str:
+    """Return a value as text; for a secret flag, a placeholder."""
     if flag.secret:
         return HIDDEN
     try:
         return flag.kind.format(value)
-    except Exception as error:  # noqa: BLE001 - a value's own code; one flag must not take the page down
+    except Exception as error:  # noqa: BLE001 - the formatter is the user's; one flag must not take the page down
         return f"(cannot be shown: {type(error).__name__})"
 
 
 def pretty(kind: ValueKind[Any], text: str) -> str:
-    """Return a text as people read it: JSON on several lines.
+    """Return a text for people: JSON with indentation.
 
     >>> from wigwag.dflag.values.structured import json_kind
     >>> print(pretty(json_kind(), '{"a":1}'))
@@ -175,11 +171,11 @@ def pretty(kind: ValueKind[Any], text: str) -> str:
     try:
         return msgspec.json.format(text, indent=2)
     except (msgspec.MsgspecError, RecursionError):
-        return text  # (secret), or written by somebody's own code
+        return text  # a placeholder, or the text of a user's formatter
 
 
 def _size(value: Any) -> str:
-    """Return how many items there are: as the original writes them, no item and one without text are the same text."""
+    """Return the number of items: the original's format is the same for no item and for one that is empty."""
     return str(len(value)) if isinstance(value, list | frozenset) else ""
 
 

@@ -14,7 +14,7 @@ Environ: TypeAlias = dict[str, Any]
 App: TypeAlias = Callable[[Environ, Callable[..., Any]], Iterable[bytes]]
 _ALSO_HEADERS = {"CONTENT_TYPE": "content-type", "CONTENT_LENGTH": "content-length"}
 _LONGEST_LENGTH = 15
-"""Digits of a length; Python takes its time with thousands of them."""
+"""Digits of a length; parsing thousands of them is slow."""
 
 
 def wsgi(site: Site) -> App:
@@ -28,8 +28,8 @@ def wsgi(site: Site) -> App:
     def app(environ: Environ, start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:
             response = site(_request(environ, site.limits.body))
-        except HttpError as refusal:
-            response = finished(problem(refusal), environ["REQUEST_METHOD"])
+        except HttpError as error:
+            response = finished(problem(error), environ["REQUEST_METHOD"])
         start_response(response.line, list(response.headers))
         return [response.body]
 
@@ -58,9 +58,9 @@ def _headers(environ: Environ) -> Iterable[tuple[str, str]]:
 
 
 def _body(environ: Environ, most: int) -> bytes:
-    """Read a body, and of one that is too long no more than shows that. One of unknown length may never end.
+    """Read a body, at most one byte over the limit. A body of unknown length may never end, and is not read.
 
-    One that was cut off looks like a whole one, only shorter. So it is compared with what the client has announced.
+    A body that was cut off looks complete, so its size is compared with `Content-Length`.
     """
     length = environ.get("CONTENT_LENGTH") or ""
     if not length:
@@ -85,5 +85,5 @@ def _read(source: Any, wanted: int) -> bytes:
 
 
 def _text(text: str) -> str:
-    """WSGI has bytes as if they were Latin-1."""
+    """Decode UTF-8 that WSGI passes as Latin-1."""
     return text.encode("latin-1", "replace").decode(errors="replace")

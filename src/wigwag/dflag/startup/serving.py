@@ -34,7 +34,7 @@ from wigwag.errors import FlagError, StartError, UsageError
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.page.access import Access
-    from wigwag.dflag.page.serving.server import PageServer
+    from wigwag.dflag.page.server import PageServer
     from wigwag.dflag.updating.updater import Updater
 
 log = logging.getLogger("wigwag.dflag")
@@ -176,7 +176,7 @@ def _page(flags: FlagSet, options: ServiceOptions, updater: Updater | None, acce
     if options.config_port is None:
         return None
     from wigwag.dflag.page.access import Access
-    from wigwag.dflag.page.serving.server import PageServer
+    from wigwag.dflag.page.server import PageServer
     from wigwag.dflag.page.site import Site
 
     file = options.config_token_file

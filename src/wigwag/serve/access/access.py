@@ -26,9 +26,10 @@ from msgspec.structs import replace
 
 from wigwag.errors import SelectorError
 from wigwag.flags.selector import Selector
+from wigwag.origin import bearer_token
 from wigwag.serve.access.held import RevocableStream
 from wigwag.serve.access.throttle import UNKNOWN, place
-from wigwag.serve.access.tokens import PresentedCredential, bearer
+from wigwag.serve.access.tokens import PresentedCredential, digest
 from wigwag.serve.context import SELECTOR, selector_of
 from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code, Method, RpcError
@@ -152,7 +153,8 @@ class AccessControl:
         """Find out who it is, count him, and let him in if he may."""
         policy, rules, caller = self._policy, self.rules, None
         certificate = peer.certificate if peer is not None else None
-        proof = PresentedCredential(bearer(authorization) if policy.known else None, certificate)
+        token = bearer_token(authorization) if policy.known else None
+        proof = PresentedCredential(digest(token) if token is not None else None, certificate)
         if rules is not None:
             caller = rules.caller(proof)
         name = caller.name if caller is not None else _unknown(certificate, peer)

@@ -93,17 +93,6 @@ def digest(token: bytes) -> bytes:
     return sha256(token).digest()
 
 
-def bearer(header: bytes | None) -> bytes | None:
-    """Return the digest of the token in an `Authorization` header; None if there is none.
-
-    >>> bearer(b"bearer abc") == digest(b"abc"), bearer(b"Basic abc"), bearer(None)
-    (True, None, None)
-    """
-    if header is None or header[:7].lower() != b"bearer ":
-        return None
-    return digest(header[7:].strip())
-
-
 def read_rules(text: bytes) -> tuple[UnresolvedRule, ...]:
     """Read the rules in JSON or YAML; a `DocumentError` says where the text is wrong, and quotes none of it."""
     rules = _decoded(text)

@@ -26,7 +26,7 @@ class Listener(Struct, frozen=True, kw_only=True):
     """One place to listen at.
 
     >>> Listener(port=8013)
-    Listener(kind='tcp', host=None, port=8013, reuse=False, path='', mode=384, tls=None)
+    Listener(kind='tcp', host=None, port=8013, reuse=False, path='', mode=384, tls=None, bound=None)
     """
 
     kind: Literal["tcp", "unix"] = "tcp"
@@ -39,6 +39,8 @@ class Listener(Struct, frozen=True, kw_only=True):
     mode: int = 0o600
     """Of the unix socket."""
     tls: Tls | None = None
+    bound: socket.socket | None = None
+    """A socket that is bound already, instead of a host and a port."""
 
 
 class Listening:
@@ -69,6 +71,8 @@ class Listening:
 
 async def bind(listener: Listener) -> list[socket.socket]:
     """Return the bound sockets of a listener; a host may have several addresses, and every interface has two."""
+    if listener.bound is not None:
+        return [listener.bound]
     if listener.kind == "unix":
         return [unix_socket(listener)]
     found = await asyncio.get_running_loop().getaddrinfo(

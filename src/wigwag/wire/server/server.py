@@ -59,6 +59,11 @@ class Server:
         """How many connections were turned away, by reason."""
         return self._host.admission.refused
 
+    def connected(self) -> list[int]:
+        """Return the descriptors of all connections. A forked child has copies of them, and must let go of these."""
+        sockets = (each.transport.get_extra_info("socket") for each in list(self._host.connections))
+        return [each.fileno() for each in sockets if each.fileno() >= 0]
+
     async def open(self, listeners: Sequence[Listener]) -> None:
         """Begin to listen, at all places or at none."""
         host = self._host

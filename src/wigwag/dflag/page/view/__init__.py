@@ -1,1 +1,1 @@
-"""The flags page for people: HTML without anything from elsewhere."""
+"""The HTML of the flags page: one document that loads nothing else."""

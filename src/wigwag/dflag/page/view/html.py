@@ -1,7 +1,7 @@
-"""The page for people: one document with its style and its script in it, and nothing from elsewhere.
+"""The HTML page: one document with its style and script inline, which loads nothing else.
 
-Without the script, forms work if no token is needed; with it, a token can be given, flags change in place, and can be
-searched. The policy that goes with the page lets the browser run this style and this script only, by their digests.
+Without the script, forms work if no token is required. The script adds a token, changes in place, and a search. The
+content security policy allows only this style and this script, by their digests.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HtmlPage:
-    """What is on a page."""
+    """The content of a page."""
 
     title: str
     listing: Mapping[str, Any]
-    """As `listing.listed` has it."""
+    """From `listing.list_flags`."""
     access: Access
     root: str = ""
     filter: Filter | None = field(default_factory=Filter)
-    """What is listed; None, if it is one flag."""
-    notice: Banner | None = None
+    """The filter of the list; None on the page of one flag."""
+    banner: Banner | None = None
 
 
 @cache
 def asset(name: str) -> Html:
-    """Return a file that is a part of the page."""
+    """Return a file that is inlined in the page."""
     return Html(files("wigwag.dflag.page").joinpath(name).read_text())
 
 
 @cache
 def policy() -> str:
-    """Return what a browser may do with a page."""
+    """Return the content security policy."""
     hashes = {name: b64encode(sha256(asset(name).encode()).digest()).decode() for name in ("page.css", "page.js")}
     return (
         f"default-src 'none'; style-src 'sha256-{hashes['page.css']}'; script-src 'sha256-{hashes['page.js']}'; "
@@ -55,12 +55,12 @@ def policy() -> str:
 
 
 def render(page: HtmlPage) -> str:
-    """Return the whole document."""
-    flags = [panel(flag, page.root, page.access, page.notice) for flag in page.listing["flags"]]
-    none = tag("p", "No flag is like that.", class_="none") if not flags else None
+    """Return a page as HTML."""
+    flags = [panel(flag, page.root, page.access, page.banner) for flag in page.listing["flags"]]
+    none = tag("p", "No flags match.", class_="none") if not flags else None
     body = (
         tag("a", "Skip to the flags", href="#flags", class_="skip"),
-        tag("header", tag("h1", "Flags", _of(page.title)), _facts(page.listing), _door(page.access), class_="top"),
+        tag("header", tag("h1", "Flags", _of(page.title)), _facts(page.listing), _access(page.access), class_="top"),
         _alerts(page.listing, page.root),
         _tools(page.filter, page.root),
         tag("p", id="said", role="status"),
@@ -70,9 +70,9 @@ def render(page: HtmlPage) -> str:
 
 
 def render_error(title: str, detail: str, root: str) -> str:
-    """Return a page that says what is wrong."""
+    """Return an error page."""
     return _document(
-        title, tag("main", tag("h1", title), tag("p", detail), tag("p", tag("a", "To the flags", href=f"{root}/")))
+        title, tag("main", tag("h1", title), tag("p", detail), tag("p", tag("a", "All flags", href=f"{root}/")))
     )
 
 
@@ -105,12 +105,12 @@ def _facts(listing: Mapping[str, Any]) -> Html:
     return tag("dl", [tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items()], id="facts")
 
 
-def _door(access: Access) -> Html:
+def _access(access: Access) -> Html:
     if not access.enabled:
         return tag("p", "Read only: setting flags over HTTP is disabled.", class_="door")
     if not access.by_token:
-        return tag("p", "Whoever can open this page can set flags.", class_="door")
-    no_script = tag("noscript", "To set a flag here takes JavaScript, because the token goes into a header.")
+        return tag("p", "Anyone who can open this page can set flags.", class_="door")
+    no_script = tag("noscript", "Setting flags here requires JavaScript: the token is sent in a header.")
     field = tag(
         "input", type="password", id="token", autocomplete="off", spellcheck="false", placeholder="to set flags"
     )
@@ -126,7 +126,7 @@ def _alerts(listing: Mapping[str, Any], root: str) -> Html:
     return tag(
         "div",
         warning,
-        tag("p", tag("b", "Restart required"), " to take over: ", restart, class_="alert warning") if restart else None,
+        tag("p", tag("b", "Restart required"), " for: ", restart, class_="alert warning") if restart else None,
         [_problem(each) for each in updater["problems"]],
         tag("p", f"and {more} more", class_="alert error") if more else None,
         id="alerts",

@@ -1,4 +1,4 @@
-"""HTML that cannot be broken out of: whatever is not HTML already is escaped on its way in."""
+"""HTML elements as strings. Every string that is not `Html` already is escaped, so values cannot inject markup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _VOID = ("input", "link", "meta")
 
 
 class Html(str):
-    """A text that is HTML."""
+    """A string that is HTML already."""
 
     __slots__ = ()
 
@@ -19,17 +19,17 @@ Inside: TypeAlias = str | Iterable["str | None"] | None
 
 
 def tag(name: str, /, *inside: Inside, **attributes: str | bool | None) -> Html:
-    """Make an element. An attribute that is True stands alone, one that is False or None is left out.
+    """Return an element. An attribute that is True has no value, one that is False or None is left out.
 
     >>> tag("p", "1 < 2", tag("input", type="text", data_name='"', required=True, disabled=False), class_="x")
     '<p class="x">1 &lt; 2<input type="text" data-name="&quot;" required></p>'
     """
-    written = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
-    return Html(f"<{name}{written}>" + ("" if name in _VOID else f"{joined(*inside)}</{name}>"))
+    rendered = "".join(_attribute(key, value) for key, value in attributes.items() if value not in (None, False))
+    return Html(f"<{name}{rendered}>" + ("" if name in _VOID else f"{joined(*inside)}</{name}>"))
 
 
 def joined(*inside: Inside) -> Html:
-    """Put texts and elements together.
+    """Join strings and elements.
 
     >>> joined("a & b", [tag("b", "c"), None])
     'a &amp; b<b>c</b>'

@@ -1,4 +1,4 @@
-"""One flag on the page: what it is and holds, and the forms to change it."""
+"""One flag on the page: its value, origin and constraints, and the forms that change it."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
     from wigwag.dflag.page.access import Access
 
 _SHOWN, _EDITED = 2000, 64 << 10
-"""Characters of a value that are shown, and that a form holds."""
+"""Characters of a value that are shown, and that a form can edit."""
 _MOST_ROWS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """Something to say about one flag, after a form was sent."""
+    """The result of a form, shown at its flag."""
 
     name: str
     text: str
     good: bool
     value: str | None = None
-    """What was typed, so that nobody has to do it again."""
+    """The text of the form, to show it again."""
 
 
-def panel(flag: Mapping[str, Any], root: str, access: Access, notice: Banner | None) -> Html:
-    """Return what there is about a flag."""
+def panel(flag: Mapping[str, Any], root: str, access: Access, banner: Banner | None) -> Html:
+    """Return a flag as an article."""
     name = flag["name"]
-    mine = notice if notice is not None and notice.name == name else None
+    banner = banner if banner is not None and banner.name == name else None
     editable = flag["is_dynamic"] and access.enabled
     return tag(
         "article",
         tag("h2", tag("a", name, href=f"#flag-{quote(name)}"), " ", _badges(flag)),
         tag("p", flag["description"], class_="usage") if flag["description"] else None,
         _values(flag),
-        tag("p", mine.text, class_=f"notice {'good' if mine.good else 'bad'}", role="alert") if mine else None,
-        _form(flag, root, mine) if editable else None,
+        tag("p", banner.text, class_=f"notice {'good' if banner.good else 'bad'}", role="alert") if banner else None,
+        _form(flag, root, banner) if editable else None,
         _reset(flag, root) if editable and flag["is_overridden"] else None,
         id=f"flag-{name}",
         class_="changed" if flag["is_changed"] else None,
@@ -94,42 +94,26 @@ def _readable(moment: str) -> str:
     return moment.replace("T", " ").replace("+00:00", " UTC")
 
 
-def _form(flag: Mapping[str, Any], root: str, notice: Banner | None) -> Html:
-    name, url = flag["name"], _url(flag, root)
-    typed = notice.value if notice is not None else None
+def _form(flag: Mapping[str, Any], root: str, banner: Banner | None) -> Html:
+    url = _url(flag, root)
+    ttl = tag("input", name="ttl", placeholder="never", size="6", title="such as 10m or 1h30m")
+    dry = {"name": "validate_only", "value": "1", "class_": "quiet", "title": "a dry run: changes nothing"}
+    buttons = [tag("button", "Set", type="submit"), " ", tag("button", "Check", type="submit", **dry)]
     return tag(
         "form",
-        _field(flag, typed),
-        tag(
-            "label",
-            "expires after ",
-            tag("input", name="ttl", placeholder="never", size="6", title="such as 10m or 1h30m"),
-        ),
+        _field(flag, banner.value if banner is not None else None),
+        tag("label", "expires after ", ttl),
         tag("input", type="hidden", name="if_match", value=flag["etag"]),
-        tag(
-            "span",
-            tag("button", "Set", type="submit"),
-            " ",
-            tag(
-                "button",
-                "Check",
-                type="submit",
-                name="validate_only",
-                value="1",
-                class_="quiet",
-                title="changes nothing",
-            ),
-            class_="buttons",
-        ),
+        tag("span", buttons, class_="buttons"),
         method="post",
         action=url,
         data_set=url,
-        aria_label=f"Set {name}",
+        aria_label=f"Set {flag['name']}",
     )
 
 
 def _reset(flag: Mapping[str, Any], root: str) -> Html:
-    button = tag("button", "Take back the override", type="submit", class_="quiet")
+    button = tag("button", "Remove override", type="submit", class_="quiet")
     url = _url(flag, root)
     return tag("form", button, method="post", action=f"{url}/reset", data_reset=url, aria_label=f"Reset {flag['name']}")
 
@@ -144,30 +128,12 @@ def _field(flag: Mapping[str, Any], typed: str | None) -> Html:
         return tag("input", name="value", type="password", autocomplete="off", aria_label=label, class_="value")
     if flag["type"] == "bool":
         return _switch(flag["name"], value, label)
-    value, hint = (value, None) if len(value) <= _EDITED else ("", "the value is too long to be edited here")
+    value, hint = (value, None) if len(value) <= _EDITED else ("", "the value is too long to edit here")
+    common = {"spellcheck": "false", "aria_label": label, "placeholder": hint, "class_": "value"}
     if flag["is_json"] or "\n" in value:
         rows = str(min(_MOST_ROWS, max(3, value.count("\n") + 1)))
-        kept = "\n" + value  # a browser drops the first newline
-        return tag(
-            "textarea",
-            kept,
-            name="value",
-            rows=rows,
-            spellcheck="false",
-            aria_label=label,
-            placeholder=hint,
-            class_="value",
-        )
-    return tag(
-        "input",
-        name="value",
-        value=value,
-        spellcheck="false",
-        autocomplete="off",
-        aria_label=label,
-        placeholder=hint,
-        class_="value",
-    )
+        return tag("textarea", "\n" + value, name="value", rows=rows, **common)  # a browser drops the first newline
+    return tag("input", name="value", value=value, autocomplete="off", **common)
 
 
 def _switch(name: str, value: str, label: str) -> Html:

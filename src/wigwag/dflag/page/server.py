@@ -1,8 +1,7 @@
-"""A server for the flags page that needs nothing but Python: `with PageServer(site, port=8181) as server: …`.
+"""The built-in server of the flags page: `with PageServer(site, port=8181) as server: …`.
 
-It listens on loopback unless told otherwise, and serves until it is stopped, or the program ends. In a child of a fork
-it does not listen, for a change would then reach the parent or the child, whoever comes first; the child may start it
-at another port.
+It listens on loopback by default, and serves until it is stopped or the program ends. A forked child does not listen: a
+change would reach the parent or the child, whichever accepts first. The child may start the server at another port.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from wigwag.dflag.page.serving.listener import Listener
+    from wigwag.dflag.page.listener import PageListener
     from wigwag.dflag.page.site import Site
 
-_GRACE = 2.0
-"""Seconds for requests to end when the server is stopped."""
-_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - what to call it, if somebody asks for that
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - how to reach it from here
 
 
 class PageServer:
@@ -39,33 +36,33 @@ class PageServer:
     fork_order = 3
 
     def __init__(self, site: Site, host: str = "127.0.0.1", port: int = 0) -> None:
-        """`port` 0 takes any that is free. On other hosts than loopback, have a token, and something that encrypts."""
+        """`port` 0 takes any free port. On other hosts than loopback, use a token and a proxy with TLS."""
         self.site, self.host, self._port = site, host, port
-        self._guard = threading.RLock()
-        self._listener: Listener | None = None
-        self._ending: Listener | None = None
+        self._lock = threading.RLock()
+        self._listener: PageListener | None = None
+        self._stopping: PageListener | None = None
         fork.remember(self)
 
     def start(self) -> None:
-        """Listen; `StartError` if that cannot be."""
-        from wigwag.dflag.page.serving.listener import Listener  # brings the network, which few need
+        """Listen; `StartError` if that fails."""
+        from wigwag.dflag.page.listener import PageListener  # imports the network stack
 
         fork.catch_up()
-        with self._guard:
+        with self._lock:
             if self._listener is not None:
                 raise UsageError("the flags page is served already")
-            self._listener = Listener(self.site, self.host, self._port)
+            self._listener = PageListener(self.site, self.host, self._port)
             atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Listen no more. A second time does nothing but wait for the first; it can be started again."""
+        """Stop listening. A second call only waits for the first; the server can be started again."""
         fork.catch_up()
-        with self._guard:
-            listener, self._listener = self._listener or self._ending, None
-            self._ending = listener
+        with self._lock:
+            listener, self._listener = self._listener or self._stopping, None
+            self._stopping = listener
             atexit.unregister(self.stop)
         if listener is not None:
-            listener.stop(_GRACE)
+            listener.stop()
 
     @property
     def running(self) -> bool:
@@ -84,7 +81,7 @@ class PageServer:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the page."""
         host = _ANYWHERE.get(self.host, self.host)
         host = f"[{host}]" if ":" in host else host
         return f"http://{host}:{self.port}/"
@@ -99,19 +96,19 @@ class PageServer:
         self.stop()
 
     def before_fork(self) -> None:
-        self._guard.acquire()
+        self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
-        self._guard.release()
+        self._lock.release()
 
     def after_fork_in_child(self) -> None:
-        self._guard = threading.RLock()
-        left = self._listener, self._ending
-        self._listener = self._ending = None
+        self._lock = threading.RLock()
+        inherited = self._listener, self._stopping
+        self._listener = self._stopping = None
         atexit.unregister(self.stop)
-        for listener in left:
+        for listener in inherited:
             if listener is not None:
                 listener.abandon()
 
     def go_on_in_child(self) -> None:
-        """There is nothing to go on with: the port is the parent's."""
+        """Do nothing: the port is the parent's."""

@@ -67,7 +67,7 @@ def test_the_parent_and_the_child_of_a_fork_both_say_that_they_are_one_of_severa
     told: dict[str, Any] = json.loads(done.stdout)
     for side in (told["parent"], told["child"]):
         assert side["before"] is None
-        assert side["after"].startswith(f"this is about process {side['pid']} only: ")
+        assert side["after"].startswith(f"this is process {side['pid']} only: ")
         assert side["fresh"] is None  # made after the fork, by a program that knows what it does
 
 
@@ -76,7 +76,7 @@ def test_one_process_has_nothing_to_say_about_it() -> None:
     assert ask(site, "GET", "/").json["warning"] is None
     assert put(site, "rate", 20).json["warning"] is None
     assert ask(site, "POST", "/set?name=rate&value=30").text == 'Success "rate" -> "30"\n'
-    assert "this is about process" not in ask(site, "GET", "/", **BROWSER).text
+    assert "this is process" not in ask(site, "GET", "/", **BROWSER).text
 
 
 def test_where_the_server_has_workers_every_answer_says_so(caplog: pytest.LogCaptureFixture) -> None:
@@ -85,6 +85,6 @@ def test_where_the_server_has_workers_every_answer_says_so(caplog: pytest.LogCap
     assert "use the ConfigMap" in ask(site, "GET", "/").json["warning"]
     assert "use the ConfigMap" in put(site, "rate", 20).json["warning"]
     success, warning = ask(site, "POST", "/set?name=rate&value=30").text.splitlines()
-    assert (success, warning.startswith("Warning: this is about process")) == ('Success "rate" -> "30"', True)
-    assert "this is about process" in ask(site, "GET", "/", **BROWSER).text
+    assert (success, warning.startswith("Warning: this is process")) == ('Success "rate" -> "30"', True)
+    assert "this is process" in ask(site, "GET", "/", **BROWSER).text
     assert "'10' -> '20', in this process only" in caplog.text

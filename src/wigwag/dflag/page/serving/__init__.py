@@ -1,1 +1,0 @@
-"""The built-in HTTP server of the flags page."""
