@@ -40,7 +40,12 @@ OURS = f"{sys.executable} -m wigwag start -f file:{{flags}} {PORTS} --bind 127.0
 TARGETS = {"gRPC": 20, "Connect": 20, "OFREP": 20, "OFREP bulk of 100": 150}
 RSS_IDLE, RSS_LOADED, READY_MS, CHANGE_MS, STREAM_US = 40, 50, 400, 20, 25
 CONTEXT: dict[str, Any] = {"targetingKey": "user-1", "tier": "gold", "email": "fay@example.com", "age": 42}
-CHANGING = {**CONTEXT, "targetingKey": "user-{{.RequestNumber}}", "email": "u{{.RequestNumber}}@example.com"}
+CHANGING = {
+    **CONTEXT,
+    "targetingKey": "{{.UUID}}",
+    "email": "u{{.RequestNumber}}@example.com",
+    "country": "{{randomString 2 }}",
+}
 """As ghz's templates write it."""
 RESOLVE = "/flagd.evaluation.v1.Service/ResolveBoolean"
 
