@@ -127,7 +127,7 @@ class HeaderDecoder:
     def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = head) -> None:
         self._limits, self._read = limits, read
         self._known: dict[bytes, Head] = {}
-        self._shapes: dict[tuple[Field, ...], tuple[Head, int]] = {}
+        self._shapes: dict[tuple[int | Field, ...], tuple[Head, int]] = {}
         self._timeout_at = 0
         self._table = list(STATIC)
         """The static table, then the dynamic one."""
@@ -157,7 +157,7 @@ class HeaderDecoder:
         """Return what the fields say: a copy of a known head, if they differ from its fields in the timeout only."""
         at = self._timeout_at
         if at < len(fields) and fields[at][0] == TIMEOUT and size <= REMEMBERED_SIZE:
-            shape = self._shapes.get((*fields[:at], *fields[at + 1 :]))
+            shape = self._shapes.get((at, *fields[:at], *fields[at + 1 :]))
             if shape is not None:
                 return shape[0].with_value(shape[1], fields[at])
         head = self._read(fields, self._limits, size)
@@ -166,14 +166,14 @@ class HeaderDecoder:
         return head
 
     def _remember(self, fields: list[Field], head: Head) -> None:
-        """Remember a head by its fields without the timeout, if it has one timeout and is small."""
+        """Remember a head by its fields and where its timeout is, if it has one timeout and is small."""
         names, used = [name for name, _ in fields], sum(len(name) + len(value) + OVERHEAD for name, value in fields)
         if names.count(TIMEOUT) != 1 or used > SHAPE_SIZE or used + 2 * REMEMBERED_SIZE > self._limits.header_bytes:
             return
         if len(self._shapes) >= SHAPES:
             self._shapes.clear()
         self._timeout_at = at = names.index(TIMEOUT)
-        self._shapes[*fields[:at], *fields[at + 1 :]] = head, head.headers.index(fields[at])
+        self._shapes[at, *fields[:at], *fields[at + 1 :]] = head, head.headers.index(fields[at])
 
     def _fields(self, block: bytes) -> list[Field]:
         """Return the fields, at most one more than the limit."""
