@@ -18,16 +18,14 @@ import re
 from collections import deque
 from collections.abc import Callable
 
-from hpack.exceptions import HPACKError
-from hpack.table import HeaderTable
-
 from wigwag.wire.h2.frames import ErrorCode, LinkError
 from wigwag.wire.h2.heads import NAMED, OVERHEAD, POISON, Field, Head, head
 from wigwag.wire.h2.huffman import decode as decode_huffman
+from wigwag.wire.h2.tables import STATIC
 from wigwag.wire.limits import WireLimits
 
-STATIC: tuple[Field, ...] = (POISON, *HeaderTable.STATIC_TABLE)
-CAPACITY = HeaderTable.DEFAULT_SIZE
+TABLE: tuple[Field, ...] = (POISON, *STATIC)
+CAPACITY = 4096
 REMEMBERED = 64
 """Blocks that are remembered at a time…"""
 REMEMBERED_SIZE = 1024
@@ -129,7 +127,7 @@ class HeaderDecoder:
         self._known: dict[bytes, Head] = {}
         self._shapes: dict[tuple[int | Field, ...], tuple[Head, int]] = {}
         self._timeout_at = 0
-        self._table = list(STATIC)
+        self._table = list(TABLE)
         """The static table, then the dynamic one."""
         self._sizes: deque[int] = deque()
         self._size, self._capacity, self._changed, self._huffman = 0, CAPACITY, False, MOST_HUFFMAN
@@ -144,7 +142,7 @@ class HeaderDecoder:
             fields = self._fields(block)
         except IndexError:
             raise out_of_step("a header block is cut off") from None
-        except HPACKError as error:
+        except ValueError as error:
             raise out_of_step("a Huffman string is broken") from error
         known = self._head(fields, len(block))
         if self._changed or len(self._known) >= REMEMBERED:
@@ -249,7 +247,7 @@ class HeaderDecoder:
     def _insert(self, field: Field, size: int) -> None:
         self._changed = True
         self._size += size
-        self._table.insert(len(STATIC), field)
+        self._table.insert(len(TABLE), field)
         self._sizes.appendleft(size)
         self._evict()
 

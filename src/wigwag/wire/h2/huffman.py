@@ -6,24 +6,20 @@ A state is those bits with a one in front of them, so that leading zeros count.
 
 from __future__ import annotations
 
-from hpack.exceptions import HPACKDecodingError
-from hpack.huffman_constants import REQUEST_CODES, REQUEST_CODES_LENGTH
+from wigwag.wire.h2.tables import codes
 
 START = 1
 END_OF_STRING = 256
 MOST_STEPS = 8192
 """Steps that are kept: text needs a few hundred, random bytes up to 65,536."""
-_SYMBOLS = {
-    1 << length | code: symbol
-    for symbol, (code, length) in enumerate(zip(REQUEST_CODES, REQUEST_CODES_LENGTH, strict=True))
-}
+_SYMBOLS = codes()
 _PADDING = frozenset((1 << bits + 1) - 1 for bits in range(8))
 """The states that a string may end in: up to seven ones are left over."""
 _steps: dict[int, tuple[bytes, int]] = {}
 
 
 def decode(data: bytes) -> bytes:
-    """Return the text of a Huffman string.
+    """Return the text of a Huffman string; `ValueError` if it is broken.
 
     >>> decode(bytes.fromhex("a8eb10649cbf"))
     b'no-cache'
@@ -34,7 +30,7 @@ def decode(data: bytes) -> bytes:
         state = step[1]
         pieces.append(step[0])
     if state not in _PADDING:
-        raise HPACKDecodingError("a Huffman string ends within a symbol")
+        raise ValueError("a Huffman string ends within a symbol")
     return b"".join(pieces)
 
 
@@ -46,7 +42,7 @@ def _step(state: int, byte: int) -> tuple[bytes, int]:
         symbol = _SYMBOLS.get(state)
         if symbol is not None:
             if symbol == END_OF_STRING:
-                raise HPACKDecodingError("a Huffman string has the symbol that ends strings")
+                raise ValueError("a Huffman string has the symbol that ends strings")
             symbols.append(symbol)
             state = START
     if len(_steps) >= MOST_STEPS:
