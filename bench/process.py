@@ -25,7 +25,10 @@ class ServerProcess:
 
     def __enter__(self) -> Self:
         start = time.monotonic()
-        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        compiled = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}  # as it is where a package manager installed it
+        self.process = subprocess.Popen(
+            self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=compiled
+        )
         while not self._ready():
             if self.process.poll() is not None:
                 sys.exit(f"could not be started: {shlex.join(self._command)}")

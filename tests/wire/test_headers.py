@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from wigwag.wire.h2.blocks import block
 from wigwag.wire.h2.frames import ErrorCode, LinkError
-from wigwag.wire.h2.heads import Head
+from wigwag.wire.h2.heads import Head, head
 from wigwag.wire.h2.hpack import HeaderDecoder
 from wigwag.wire.limits import WireLimits
 
@@ -176,3 +176,28 @@ def test_each_field_counts_for_32_octets_more_than_its_text() -> None:
     limits = WireLimits(header_bytes=3000)
     assert HeaderDecoder(limits).decode(hpack.Encoder().encode(fields)).status == 431
     assert HeaderDecoder(limits).decode(hpack.Encoder().encode(fields[:80])).status == 0
+
+
+CALL = [(b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/s/M"), (b":authority", b"h"), (b"te", b"trailers")]
+TIMEOUTS = st.lists(st.sampled_from([b"19999987u", b"20S", b"5m", b"", b"x" * 900]), max_size=2)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(TIMEOUTS, st.sampled_from([b"a", b"b"]), st.booleans()), min_size=2, max_size=12))
+def test_a_head_that_differs_in_its_timeout_only_is_what_it_would_be_if_it_were_the_first(
+    calls: list[tuple[list[bytes], bytes, bool]],
+) -> None:
+    encoder, decoder, limits = hpack.Encoder(), HeaderDecoder(WireLimits()), WireLimits()
+    for timeouts, agent, last in calls:
+        given = [(b"grpc-timeout", value) for value in timeouts]
+        rest = [(b"user-agent", agent)]
+        fields = [*CALL, *rest, *given] if last else [*CALL, *given, *rest]
+        known, fresh = decoder.decode(encoder.encode(fields)), head(fields, limits, 0)
+        assert [getattr(known, name) for name in Head.__slots__] == [getattr(fresh, name) for name in Head.__slots__]
+
+
+def test_a_head_is_too_large_by_its_timeout_too() -> None:
+    encoder, decoder = hpack.Encoder(), HeaderDecoder(WireLimits(header_bytes=400))
+    sizes = (9, 9, 300, 9)
+    heads = [decoder.decode(encoder.encode([*CALL, (b"grpc-timeout", b"1" * size)])) for size in sizes]
+    assert [head.status for head in heads] == [0, 0, 431, 0]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 
-from hpack.table import HeaderTable
-
 from wigwag.wire.h2.frames import END_HEADERS, END_STREAM, HEADERS, prefix
+from wigwag.wire.h2.tables import STATIC
 from wigwag.wire.http import Headers
 
 REMEMBERED = 512
@@ -18,8 +17,8 @@ LARGEST = 16_384
 NAME = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+")
 BAD_VALUE = re.compile(rb"[\0\r\n]")
 HOP_BY_HOP = frozenset({b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"})
-NAMES = {name: index for index, (name, _) in reversed(list(enumerate(HeaderTable.STATIC_TABLE, 1)))}
-FIELDS = {field: index for index, field in enumerate(HeaderTable.STATIC_TABLE, 1)}
+NAMES = {name: index for index, (name, _) in reversed(list(enumerate(STATIC, 1)))}
+FIELDS = {field: index for index, field in enumerate(STATIC, 1)}
 
 
 def integer(value: int, mask: int, high: int) -> bytes:

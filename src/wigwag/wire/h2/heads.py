@@ -40,6 +40,15 @@ class Head:
         self.length = -1
         """The content-length, if it is told."""
 
+    def with_value(self, at: int, field: Field) -> Head:
+        """Return this head with another value of the header at `at`, the only one of its name."""
+        head, headers = Head.__new__(Head), self.headers
+        head.headers = (*headers[:at], field, *headers[at + 1 :])
+        head.fields = {**self.fields, field[0]: field[1]}
+        head.status, head.trailing, head.length = self.status, self.trailing, self.length
+        head.method, head.path, head.query = self.method, self.path, self.query
+        return head
+
 
 def head(fields: list[Field], limits: WireLimits, size: int) -> Head:
     """Return what the fields of one block say; `size` is that of the block."""

@@ -2,8 +2,9 @@
 
 A block means the same as long as the dynamic table stays the same, so whole decoded blocks are remembered until a block
 changes the table: grpcio repeats three blocks for ever and never gets past the dictionary. grpc-go adds a new
-`grpc-timeout` to the table with every call; such blocks are decoded by the loop below, in which a table reference costs
-one look-up.
+`grpc-timeout` to the table with most calls, so its blocks differ although they say the same but for that value. They
+are decoded again, a table reference at the cost of one look-up, but their head is copied from one that differs in the
+timeout only: the timeout decides nothing about the rest.
 
 The hard cases: a bad field must poison its block but stay in the table, since the other end keeps counting from it; and
 a block of one-byte references to one large entry decodes to megabytes (the HPACK bomb) — references share their entry
@@ -17,20 +18,23 @@ import re
 from collections import deque
 from collections.abc import Callable
 
-from hpack.exceptions import HPACKError
-from hpack.huffman_table import decode_huffman
-from hpack.table import HeaderTable
-
 from wigwag.wire.h2.frames import ErrorCode, LinkError
-from wigwag.wire.h2.heads import NAMED, POISON, Field, Head, head
+from wigwag.wire.h2.heads import NAMED, OVERHEAD, POISON, Field, Head, head
+from wigwag.wire.h2.huffman import decode as decode_huffman
+from wigwag.wire.h2.tables import STATIC
 from wigwag.wire.limits import WireLimits
 
-STATIC: tuple[Field, ...] = (POISON, *HeaderTable.STATIC_TABLE)
-CAPACITY = HeaderTable.DEFAULT_SIZE
+TABLE: tuple[Field, ...] = (POISON, *STATIC)
+CAPACITY = 4096
 REMEMBERED = 64
 """Blocks that are remembered at a time…"""
 REMEMBERED_SIZE = 1024
 """…each of at most so many bytes."""
+TIMEOUT = b"grpc-timeout"
+SHAPES = 16
+"""Heads that are remembered without their timeout…"""
+SHAPE_SIZE = 4096
+"""…each of at most so many bytes of fields."""
 NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 BLANKS = b" \t"
 MOST_FIELDS = 16_384
@@ -68,7 +72,7 @@ def text(block: bytes, at: int) -> tuple[bytes, int]:
     if end > len(block):
         raise out_of_step("a string is cut off")
     raw = block[start:end]
-    return (bytes(decode_huffman(raw)), end) if block[at] & 128 else (raw, end)
+    return (decode_huffman(raw), end) if block[at] & 128 else (raw, end)
 
 
 def skip(block: bytes, at: int) -> int:
@@ -104,12 +108,27 @@ def too_costly(reason: str) -> LinkError:
 class HeaderDecoder:
     """The decoding end of one connection."""
 
-    __slots__ = ("_capacity", "_changed", "_entries", "_huffman", "_known", "_limits", "_read", "_size", "_sizes")
+    __slots__ = (
+        "_capacity",
+        "_changed",
+        "_huffman",
+        "_known",
+        "_limits",
+        "_read",
+        "_shapes",
+        "_size",
+        "_sizes",
+        "_table",
+        "_timeout_at",
+    )
 
     def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = head) -> None:
         self._limits, self._read = limits, read
         self._known: dict[bytes, Head] = {}
-        self._entries: deque[Field] = deque()
+        self._shapes: dict[tuple[int | Field, ...], tuple[Head, int]] = {}
+        self._timeout_at = 0
+        self._table = list(TABLE)
+        """The static table, then the dynamic one."""
         self._sizes: deque[int] = deque()
         self._size, self._capacity, self._changed, self._huffman = 0, CAPACITY, False, MOST_HUFFMAN
 
@@ -123,30 +142,56 @@ class HeaderDecoder:
             fields = self._fields(block)
         except IndexError:
             raise out_of_step("a header block is cut off") from None
-        except HPACKError as error:
+        except ValueError as error:
             raise out_of_step("a Huffman string is broken") from error
-        known = self._read(fields, self._limits, len(block))
+        known = self._head(fields, len(block))
         if self._changed or len(self._known) >= REMEMBERED:
             self._known.clear()
         if not self._changed and len(block) <= REMEMBERED_SIZE:
             self._known[block] = known
         return known
 
+    def _head(self, fields: list[Field], size: int) -> Head:
+        """Return what the fields say: a copy of a known head, if they differ from its fields in the timeout only."""
+        at = self._timeout_at
+        if at < len(fields) and fields[at][0] == TIMEOUT and size <= REMEMBERED_SIZE:
+            shape = self._shapes.get((at, *fields[:at], *fields[at + 1 :]))
+            if shape is not None:
+                return shape[0].with_value(shape[1], fields[at])
+        head = self._read(fields, self._limits, size)
+        if not head.status and TIMEOUT in head.fields:
+            self._remember(fields, head)
+        return head
+
+    def _remember(self, fields: list[Field], head: Head) -> None:
+        """Remember a head by its fields and where its timeout is, if it has one timeout and is small."""
+        names, used = [name for name, _ in fields], sum(len(name) + len(value) + OVERHEAD for name, value in fields)
+        if names.count(TIMEOUT) != 1 or used > SHAPE_SIZE or used + 2 * REMEMBERED_SIZE > self._limits.header_bytes:
+            return
+        if len(self._shapes) >= SHAPES:
+            self._shapes.clear()
+        self._timeout_at = at = names.index(TIMEOUT)
+        self._shapes[at, *fields[:at], *fields[at + 1 :]] = head, head.headers.index(fields[at])
+
     def _fields(self, block: bytes) -> list[Field]:
         """Return the fields, at most one more than the limit."""
         fields: list[Field] = []
-        at, end, entries = 0, len(block), self._entries
+        at, end, table = 0, len(block), self._table
         self._huffman = MOST_HUFFMAN
         for _ in range(self._limits.header_count + 1):
             if at >= end:
                 return fields
             byte = block[at]
-            if byte > 128 and byte != 255:
-                index, at = byte - 128, at + 1
-                fields.append(STATIC[index] if index < 62 else entries[index - 62])
-            elif byte >= 128:
-                index, at = integer(block, at, 127)
-                fields.append(self._entry(index))
+            if byte > 128:
+                at += 1
+                if byte == 255:  # two bytes are enough for every entry of the table
+                    byte += block[at]
+                    at += 1
+                    if byte > 382:
+                        raise out_of_step("an index is too large")
+                fields.append(table[byte - 128])
+            elif byte == 128:
+                raise out_of_step("index 0 is nothing")
             elif byte & 0xE0 == 0x20:
                 at = self._resize(block, at, at_start=not fields)
             else:
@@ -177,7 +222,7 @@ class HeaderDecoder:
     def _entry(self, index: int) -> Field:
         if not index:
             raise out_of_step("index 0 is nothing")
-        return STATIC[index] if index < 62 else self._entries[index - 62]
+        return self._table[index]
 
     def _literal(self, block: bytes, at: int, byte: int) -> tuple[Field, int]:
         indexed = byte & 64
@@ -202,7 +247,7 @@ class HeaderDecoder:
     def _insert(self, field: Field, size: int) -> None:
         self._changed = True
         self._size += size
-        self._entries.appendleft(field)
+        self._table.insert(len(TABLE), field)
         self._sizes.appendleft(size)
         self._evict()
 
@@ -217,4 +262,4 @@ class HeaderDecoder:
     def _evict(self) -> None:
         while self._size > self._capacity:
             self._size -= self._sizes.pop()
-            self._entries.pop()
+            self._table.pop()
