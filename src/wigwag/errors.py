@@ -22,8 +22,8 @@
     │   └── ForbiddenError          wire.client.errors: a redirect or an address that is not followed
     ├── ApiError                    kube.errors: the Kubernetes API server refused a request
     ├── PluginError                 kube.config.plugins: a plugin did not give credentials
-    ├── RefusedError                sources.remote.http: the server answered, but not with a document
-    └── RefusedError                sources.consul.access: Consul answered, but not what was asked for
+    ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
+    └── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
 
 A class that needs what only one module knows is defined there; its line says where. All others are defined here.
 Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.errors import UsageError
+from wigwag.golang import duration_text, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _KEY = "option"
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"([0-9]{0,20}\.?[0-9]{1,20})(ns|us|µs|ms|s|m|h)")
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -288,33 +286,8 @@ def file_mode(value: Any) -> int:
 
 
 def duration(value: Any) -> float:
-    """Read a duration as Go writes it, in seconds.
-
-    >>> duration("1h30m"), duration("250ms"), duration("0")
-    (5400.0, 0.25, 0.0)
-    """
-    text = str(value).strip()
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
-    if digits == "0":
-        return 0.0
-    parts = _DURATION.findall(digits)
-    if not parts or "".join(number + unit for number, unit in parts) != digits:
-        raise ValueError(f"{value!r} is not a duration such as 30s, 5m or 1h30m")
-    return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
-def duration_text(seconds: float) -> str:
-    """Write a duration as Go does, in the units that people use.
-
-    >>> duration_text(30), duration_text(5400), duration_text(0.25), duration_text(0)
-    ('30s', '1h30m', '250ms', '0')
-    """
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:g}ms"
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = (f"{value:g}{unit}" for value, unit in ((hours, "h"), (minutes, "m"), (rest, "s")) if value)
-    return "".join(parts) or "0"
+    """Read a duration as Go writes it, in seconds."""
+    return seconds(str(value))
 
 
 def words(value: Any) -> tuple[str, ...]:
