@@ -7,7 +7,6 @@ Where a value comes from outside, a wrong one is a `UsageError` that names the o
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,11 +15,13 @@ from wigwag.errors import UsageError
 from wigwag.golang import duration_text, seconds
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
 _KEY = "option"
+HIGHEST_PORT = 65535
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -102,9 +103,11 @@ class Declared:
 
 
 def declared(record: type) -> Iterator[Declared]:
-    """Yield what a record declares, in its order."""
+    """Yield what a record declares, in its order; other fields are left out."""
     group = ""
     for field in dataclasses.fields(record):
+        if _KEY not in field.metadata:
+            continue
         setting: Setting = field.metadata[_KEY]
         group = setting.group or group
         factory = field.default_factory
@@ -154,6 +157,8 @@ def _add_option(parser: Any, each: Declared, prefix: str) -> None:
     names = [name for name in (setting.short, each.long) if name]
     keywords: dict[str, Any] = {"dest": each.name, "help": help_of(each, prefix), "default": None}
     if setting.convert is boolean:
+        import argparse  # a program with dynamic flags and click needs none
+
         keywords |= {"action": argparse.BooleanOptionalAction}
     elif setting.convert in (words, pairs):
         keywords |= {"action": "append", "metavar": each.placeholder}
@@ -262,7 +267,7 @@ def positive(value: Any) -> int:
 def port_number(value: Any) -> int:
     """Read a port number; 0 lets the system choose."""
     number = integer(value)
-    if not 0 <= number <= 65535:
+    if not 0 <= number <= HIGHEST_PORT:
         raise ValueError(f"{value!r} is not a port")
     return number
 
