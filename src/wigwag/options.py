@@ -2,7 +2,7 @@
 
     command line  >  environment  >  config file  >  default
 
-Where a value comes from outside, a wrong one is a `UsageError` that names the option and where it was set.
+A wrong value is a `UsageError` that names the option, variable or key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What an option is besides its name and default."""
+    """The declaration of an option, without its name and default."""
 
     help: str
     group: str = ""
@@ -48,7 +48,7 @@ def positional(
     default: Any = dataclasses.MISSING,
     choices: Sequence[str] | None = None,
 ) -> Any:
-    """Declare an argument that is known by its place."""
+    """Declare a positional argument."""
     setting = Setting(help=help, metavar=metavar, nargs=nargs, positional=True, choices=choices)
     return dataclasses.field(default=default, metadata={_KEY: setting})
 
@@ -63,7 +63,7 @@ def option(
     choices: Sequence[str] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Declare an option; its name is the field's. What turns text into the value follows from the default.
+    """Declare an option; its name is the field's. Without `convert`, the type of the default says how text is read.
 
     `group` begins a group in the help, for this option and those after it.
     """
@@ -77,7 +77,7 @@ def option(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declared:
-    """An option or argument as its record declares it: what help, completion and documentation are made of."""
+    """An option or argument of a record. Help, completion and documentation are made from it."""
 
     name: str
     default: Any
@@ -86,7 +86,7 @@ class Declared:
 
     @property
     def long(self) -> str:
-        """How it is written on the command line."""
+        """Its name on the command line."""
         return f"--{long_name(self.name)}"
 
     @property
@@ -96,7 +96,7 @@ class Declared:
 
     @property
     def placeholder(self) -> str:
-        """What stands for its value in the help; empty for a switch, and where the choices are shown."""
+        """The placeholder of its value in the help; empty for a switch, and where the choices are shown."""
         if self.switch or (self.setting.choices and not self.setting.positional):
             return ""
         return self.setting.metavar or ("K=V" if self.setting.convert is pairs else "TEXT")
@@ -116,7 +116,7 @@ def declared(record: type) -> Iterator[Declared]:
 
 
 def add_options(parser: argparse.ArgumentParser, record: type, prefix: str = "") -> None:
-    """Give a parser the arguments that a record declares; with a prefix, the help names the variables, too."""
+    """Add the arguments of a record to a parser; with a prefix, the help names the environment variables, too."""
     groups: dict[str, Any] = {"": parser}
     for each in declared(record):
         setting = each.setting
@@ -189,7 +189,7 @@ def collect(
     prefix: str = "",
     config: Mapping[str, Any] | None = None,
 ) -> T:
-    """Make the record from the command line, the environment and a config file; what none of them says is default."""
+    """Make the record from the command line, the environment, a config file, and the defaults."""
     values: dict[str, Any] = {}
     config = {str(key).lower(): value for key, value in (config or {}).items()}
     for field in dataclasses.fields(record):  # type: ignore[arg-type]
@@ -227,7 +227,7 @@ def _converted(setting: Setting, value: Any, where: str) -> Any:
 
 
 def as_it_is(value: Any) -> Any:
-    """Leave it to whoever reads it: text from the command line, any value from a config file."""
+    """Return the value unread: text from the command line, any value from a config file."""
     return value
 
 
@@ -310,13 +310,13 @@ def pairs(value: Any) -> dict[str, str]:
         if not value.lstrip().startswith("{"):
             return pairs([value])
         return pairs(json.loads(value))
-    found = {}
+    mapping = {}
     for part in (part for item in value for part in str(item).split(",") if part):
         key, separator, item = part.partition("=")
         if not separator:
             raise ValueError(f"{part!r} is not of the form key=value")
-        found[key] = item
-    return found
+        mapping[key] = item
+    return mapping
 
 
 def _plain(key: str, item: Any) -> str:
