@@ -127,5 +127,4 @@ def _decimal(value: int, unit: int) -> str:
 
 
 def _not_a_duration(text: str, examples: str) -> ValueError:
-    shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}… ({len(text)} characters)"
-    return ValueError(f"{shown} is not a duration such as {examples}")
+    return ValueError(f"{text[:_SHOWN]!r}{'…' * (len(text) > _SHOWN)} is not a duration such as {examples}")

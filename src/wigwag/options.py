@@ -171,7 +171,7 @@ def _add_option(parser: Any, each: Declared, prefix: str) -> None:
 
 def plain_booleans(arguments: Sequence[str], record: type) -> list[str]:
     """Rewrite `--name=false`, which Go programs take for a switch, as `--no-name`."""
-    switches = {f"--{long_name(f.name)}" for f in dataclasses.fields(record) if f.metadata[_KEY].convert is boolean}
+    switches = {each.long for each in declared(record) if each.switch}
 
     def rewritten(argument: str) -> str:
         name, separator, value = argument.partition("=")
@@ -192,22 +192,21 @@ def collect(
     """Make the record from the command line, the environment, a config file, and the defaults."""
     values: dict[str, Any] = {}
     config = {str(key).lower(): value for key, value in (config or {}).items()}
-    for field in dataclasses.fields(record):  # type: ignore[arg-type]
-        setting: Setting = field.metadata[_KEY]
-        name, variable = long_name(field.name), f"{prefix}{field.name.upper()}"
-        given = getattr(arguments, field.name, None)
+    for each in declared(record):
+        setting, name, variable = each.setting, long_name(each.name), f"{prefix}{each.name.upper()}"
+        given = getattr(arguments, each.name, None)
         if given is not None:
-            values[field.name] = given if setting.positional else _converted(setting, given, f"--{name}")
+            values[each.name] = given if setting.positional else _converted(setting, given, each.long)
         elif prefix and environment and environment.get(variable):
-            values[field.name] = _converted(setting, environment[variable], variable)
+            values[each.name] = _converted(setting, environment[variable], variable)
         elif name in config:
-            values[field.name] = _converted(setting, config[name], f"{name} in the config file")
+            values[each.name] = _converted(setting, config[name], f"{name} in the config file")
     return record(**values)
 
 
 def unknown_keys(record: type, config: Mapping[str, Any]) -> list[str]:
     """Return the keys of a config file that name no option."""
-    known = {long_name(field.name) for field in dataclasses.fields(record)}
+    known = {long_name(each.name) for each in declared(record)}
     return [key for key in map(str, config) if key.lower() not in known]
 
 
@@ -250,25 +249,23 @@ def integer(value: Any) -> int:
 
 def natural(value: Any) -> int:
     """Read a whole number that is not negative."""
-    number = integer(value)
-    if number < 0:
-        raise ValueError(f"{value!r} is negative")
-    return number
+    return _within(value, 0, None, "is negative")
 
 
 def positive(value: Any) -> int:
     """Read a whole number of at least 1."""
-    number = integer(value)
-    if number < 1:
-        raise ValueError(f"{value!r} is not at least 1")
-    return number
+    return _within(value, 1, None, "is not at least 1")
 
 
 def port_number(value: Any) -> int:
     """Read a port number; 0 lets the system choose."""
+    return _within(value, 0, HIGHEST_PORT, "is not a port")
+
+
+def _within(value: Any, lowest: int, highest: int | None, complaint: str) -> int:
     number = integer(value)
-    if not 0 <= number <= HIGHEST_PORT:
-        raise ValueError(f"{value!r} is not a port")
+    if number < lowest or (highest is not None and number > highest):
+        raise ValueError(f"{value!r} {complaint}")
     return number
 
 

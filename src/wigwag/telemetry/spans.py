@@ -63,9 +63,11 @@ class EvaluationSpan:
 
     __slots__ = ("_bulk", "_span", "count", "key", "resolution")
 
-    def __init__(self, span: Span, *, bulk: bool) -> None:
-        self._span, self._bulk = span, bulk
-        self.count, self.key = 0, ""
+    def __init__(self, span: Span, bulk: bool) -> None:
+        self._span = span
+        self._bulk = bulk
+        self.count = 0
+        self.key = ""
         self.resolution: Resolution | None = None
 
     def fail(self, error: str) -> None:
@@ -75,9 +77,10 @@ class EvaluationSpan:
 
     def end(self) -> None:
         """End it."""
-        if self._span.is_recording():
-            self._span.set_attributes(self._attributes())
-        self._span.end()
+        span = self._span
+        if span.is_recording():
+            span.set_attributes(self._attributes())
+        span.end()
 
     def _attributes(self) -> Mapping[str, str | int]:
         if self._bulk:
@@ -100,7 +103,7 @@ class Tracing:
     def __init__(self, provider: TracerProvider, recorder: Recorder) -> None:
         self._tracer = provider.get_tracer
         self._recorder = recorder
-        self._current = EvaluationSpan(INVALID_SPAN, bulk=True)
+        self._current = EvaluationSpan(INVALID_SPAN, True)
 
     def evaluated(self, key: str, resolution: Resolution) -> None:
         """Pass an evaluation on, and note it for the current span."""
@@ -130,7 +133,7 @@ class Tracing:
 
     def _unary(self, unary: Unary, start: Callable[[Mapping[bytes, bytes]], Span], *, bulk: bool) -> Unary:
         def handle(call: Call) -> bytes | Awaitable[bytes]:
-            current = self._current = EvaluationSpan(start(call.fields), bulk=bulk)
+            current = self._current = EvaluationSpan(start(call.fields), bulk)
             try:
                 result = unary(call)
             except BaseException as error:
@@ -154,7 +157,7 @@ class Tracing:
                 return handler(request)
             bulk = request.path[len(BULK) :] in (b"", b"/")
             span = (many if bulk else single)(request.fields)
-            current = self._current = EvaluationSpan(span, bulk=bulk)
+            current = self._current = EvaluationSpan(span, bulk)
             try:
                 response: Any = handler(request)
             except BaseException as error:

@@ -79,7 +79,9 @@ def problems(settings: TelemetrySettings, warn: Callable[[str], object]) -> Iter
     from wigwag.telemetry.batches import read_resource, tracer_provider
     from wigwag.telemetry.exporters import read_files
 
-    tracer_provider(read_resource())
+    resource = read_resource()
+    if settings.traces is not None:
+        tracer_provider(resource)
     for target in (settings.metrics, settings.traces):
         try:
             if target is not None:
