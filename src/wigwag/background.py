@@ -1,8 +1,8 @@
-"""A thread for what may take its time, so that the loop never does.
+"""A background thread for blocking work, so that the event loop never blocks.
 
-The thread is a daemon, the one kind that a process does not wait for at its end: neither a collector that has stopped
-answering nor a disk that hangs may keep the agent from stopping. Whoever wants a result waits for as long as it likes,
-and no longer. There is no thread before there is something to do.
+The thread is a daemon, which a process does not wait for at its end: neither a collector that has stopped answering nor
+a disk that hangs can keep the agent from stopping. A caller awaits the result for as long as it wants. The thread
+starts with the first job.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ T = TypeVar("T")
 
 
 class BackgroundWorker(Executor):
-    """Does one thing after the other. It is an executor, so a loop knows how to wait for it."""
+    """Runs one job after the other. It is an executor, so an event loop can await its jobs."""
 
     def __init__(self, name: str) -> None:
         self._name, self._thread = name, False
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
     async def send(self, job: Callable[[], T]) -> T:
-        """Have something done in the thread; return what it returns. Cancelled before it is begun, it is not done."""
+        """Run a job in the thread and return its result. A job that is cancelled before it starts does not run."""
         return await asyncio.get_running_loop().run_in_executor(self, job)
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Have something done in the thread; `RuntimeError` if there can be no more threads."""
+        """Queue a job for the thread; `RuntimeError` if the process cannot have more threads."""
         future: Future[T] = Future()
 
         def work() -> None:
             if future.set_running_or_notify_cancel():
                 try:
                     future.set_result(fn(*args, **kwargs))
-                except BaseException as error:  # noqa: BLE001  it is raised where the job came from
+                except BaseException as error:  # noqa: BLE001  it is raised where the result is awaited
                     future.set_exception(error)
 
         if not self._thread:
@@ -49,7 +49,7 @@ class BackgroundWorker(Executor):
         return future
 
     def dismiss(self) -> None:
-        """Let the thread end after what it still has to do. It is not waited for."""
+        """End the thread after the jobs in its queue, without waiting for it."""
         if self._thread:
             self._jobs.put(None)
         self._thread = False
@@ -57,4 +57,4 @@ class BackgroundWorker(Executor):
     def _work(self) -> None:
         for job in iter(self._jobs.get, None):
             job()
-            del job  # and all that it holds, until the next one comes
+            del job  # do not keep it alive until the next one comes

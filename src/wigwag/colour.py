@@ -1,4 +1,4 @@
-"""Colours, where somebody looks: in a terminal that wants them, and never in a pipe or a file."""
+"""Colours in a terminal that supports them, never in a pipe or a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 
 def wanted(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether a stream is a terminal that wants colours; NO_COLOR says no, and so does a dumb terminal."""
+    """Tell whether a stream is a terminal with colours: not with NO_COLOR, and not if TERM is `dumb`."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 

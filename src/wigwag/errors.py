@@ -1,11 +1,11 @@
-"""Everything that can go wrong on purpose, as one tree.
+"""The tree of errors that wigwag raises.
 
     WigwagError
-    ├── UsageError                  a command line or a call asks for something that cannot be
+    ├── UsageError                  wrong options or arguments
     │   └── _UnknownSnapshotError   serve.management.debug: a snapshot that is not kept
     ├── StartError                  a process cannot start: a port in use, a certificate that cannot be read
     ├── DocumentError               a flag document was rejected as a whole; `findings` says what and where
-    ├── SelectorError               a flag selector that means nothing
+    ├── SelectorError               a malformed flag selector
     ├── StateError                  the last good flags cannot be kept on disk, or what is there cannot be used
     ├── FlagError                   a dynamic flag refuses a value; what it held before stays
     │   └── StaticFlagError         a static flag refuses any value, because the program has read it already
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 
 class WigwagError(Exception):
-    """The root of the tree: catch this to catch everything wigwag raises on purpose."""
+    """The root of the tree: catch this to catch all errors of wigwag."""
 
     code: ClassVar[str] = "GENERAL"
     exit_code: ClassVar[int] = 2
 
 
 class UsageError(WigwagError, ValueError):
-    """A command line or a call asks for something that cannot be."""
+    """Wrong options on a command line, or wrong arguments of a call."""
 
 
 class StartError(WigwagError):
@@ -67,7 +67,7 @@ class DocumentError(WigwagError, ValueError):
 
 
 class SelectorError(WigwagError, ValueError):
-    """A flag selector that means nothing."""
+    """A malformed flag selector."""
 
     code = "GENERAL"
 

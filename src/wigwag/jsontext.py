@@ -49,7 +49,7 @@ def read_float(text: str) -> float:
 def decoder(
     type: Any = Any, most: int | None = None, read_float: Callable[[str], float] = read_float
 ) -> Callable[[Text], Any]:
-    """Return what decodes JSON into a type. With more than `most` candidates, it raises as for malformed text."""
+    """Return a function that decodes JSON into a type. More than `most` candidates are refused, like malformed text."""
     quick = msgspec.json.Decoder(type).decode
     careful = msgspec.json.Decoder(type, float_hook=read_float).decode
 

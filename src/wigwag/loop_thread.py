@@ -1,8 +1,12 @@
-"""A thread of our own with an event loop of its own, for programs that have none.
+"""A thread with an event loop of its own, for programs that have none.
 
-It is a daemon, because a program that forgets to stop it must still be able to end; and it is stopped when the
-interpreter exits, so that it never ends in the middle of something. After a fork it is the parent's: whoever has it in
-the child has an empty shell, which must not touch the loop, for that shares its descriptors with the parent's.
+The thread is a daemon, so a program that forgets to stop it can still end; and it is stopped when the interpreter
+exits, so it never ends in the middle of something. After a fork it belongs to the parent: in the child its object is an
+empty shell that must not touch the loop, because the loop shares its descriptors with the parent's.
+
+The hard case is a fork just after `stop`. Before Python 3.13, `join` returns a little before the kernel has ended the
+thread. In that moment OpenSSL frees what it kept for the thread, under a lock. A fork copies the lock as it is, and the
+child's next TLS connection waits for ever. So `stop` waits until the kernel has none of the loop's threads any more.
 """
 
 from __future__ import annotations
@@ -12,15 +16,20 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
+import time
+from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from wigwag.ending import note_threads, wait_for_end
-
 log = logging.getLogger("wigwag.loop_thread")
-_LAST_PATIENCE = 2.0
-"""Seconds that the end of the program waits for it; one that takes longer is in a notifier of the user."""
+EXIT_TIMEOUT = 2.0
+"""Seconds that the exit of the program waits for the thread. If it takes longer, it is in a callback of the user."""
+KERNEL_TIMEOUT = 2.0
+"""Seconds to wait for the kernel to end threads; they take microseconds, and nothing may hang because of them."""
+_PAUSE = 0.0005
+_TASKS = Path("/proc/self/task")
 
 
 class LoopThread:
@@ -33,36 +42,36 @@ class LoopThread:
         self._stopping = False
         self._threads: list[int] = []
         self.ended = False
-        """Whether it has come to its end, in this process or, before a fork, in its parent."""
+        """Whether the coroutine has ended, in this process or, before a fork, in its parent."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         try:
             self._thread.start()
-        except RuntimeError:  # there is no thread to be had
+        except RuntimeError:  # the process cannot have more threads
             self._loop.close()
             raise
-        atexit.register(self.stop, _LAST_PATIENCE)
+        atexit.register(self.stop, EXIT_TIMEOUT)
 
     @property
     def alive(self) -> bool:
-        """Whether it runs still."""
+        """Whether it still runs."""
         return self._process == os.getpid() and self._thread.is_alive()
 
     @property
     def here(self) -> bool:
-        """Whether this is its thread."""
+        """Whether the caller is in this thread."""
         return threading.current_thread() is self._thread
 
-    def stop(self, patience: float | None = None) -> None:
-        """Cancel the coroutine and wait for its end; from within, only cancel it. A second time does nothing."""
+    def stop(self, timeout: float | None = None) -> None:
+        """Cancel the coroutine and wait for its end; from within, only cancel it. A second call does nothing."""
         if self._process != os.getpid():
             return
         atexit.unregister(self.stop)
         if not self._stopping:
             self._stopping = True
-            with suppress(RuntimeError):  # it has ended by itself
+            with suppress(RuntimeError):  # the loop is closed: the coroutine has ended by itself
                 self._loop.call_soon_threadsafe(self._cancel)
         if not self.here:
-            self._thread.join(patience)
+            self._thread.join(timeout)
             if not self._thread.is_alive():
                 wait_for_end(self._threads)
                 self._threads = []
@@ -78,11 +87,29 @@ class LoopThread:
             self._task = self._loop.create_task(self._main())
             self._loop.run_until_complete(asyncio.wait([self._task]))
             if not self._task.cancelled():
-                self._task.exception()  # it has been told of by whoever it happened to
+                self._task.exception()  # retrieve it: the coroutine has reported it
             elif not self._stopping:
-                log.error("the thread %r has ended, though nobody has stopped it", self._thread.name)
+                log.error("the thread %r ended, but nobody stopped it", self._thread.name)
         finally:
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
             self.ended = True
+
+
+def note_threads(loop: asyncio.AbstractEventLoop) -> list[int]:
+    """Return the ids of the loop's threads: this one, and later those of its default executor as they start."""
+    threads = [threading.get_native_id()]
+    loop.set_default_executor(ThreadPoolExecutor(initializer=lambda: threads.append(threading.get_native_id())))
+    return threads
+
+
+def wait_for_end(threads: Collection[int], sleep: Callable[[float], object] = time.sleep, tasks: Path = _TASKS) -> None:
+    """Wait until the kernel has none of these threads; where it does not list them, do not wait.
+
+    >>> wait_for_end([0])
+    """
+    for _ in range(int(KERNEL_TIMEOUT / _PAUSE)):
+        if not any((tasks / str(thread)).exists() for thread in threads):
+            return
+        sleep(_PAUSE)

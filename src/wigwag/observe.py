@@ -1,9 +1,8 @@
-"""What a running process tells about itself: counters and histograms, and the set-up of logging.
+"""Metrics of a process, and the set-up of its logs.
 
-Instruments are plain objects that belong to whoever made them; a `Registry` only knows how to read them, and how to
-write them out for Prometheus. They are named as OpenTelemetry names them; the name in Prometheus form follows from that
-and from the unit. Label values come from outside, so each instrument holds a bounded number of label sets; what exceeds
-it is counted together.
+Instruments are plain objects; a `Registry` reads them, and writes them in the text format of Prometheus. They have
+OpenTelemetry names; the Prometheus name follows from that and from the unit. Label values come from clients, so each
+instrument holds a bounded number of label sets; further ones are counted together.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class Reading(Struct, frozen=True):
 
 
 class Instrument(Protocol):
-    """Anything that can be read."""
+    """A metric that can be read."""
 
     def read(self) -> Reading:
-        """Return how it stands now."""
+        """Return its current values."""
         ...
 
 
@@ -73,7 +72,7 @@ class Counter:
 
 
 class Gauge:
-    """A number, or one for each set of labels, that is asked for when somebody looks.
+    """A number, or one for each set of labels, that is computed when it is read.
 
     With `adds`, the numbers of several processes add up to something: OpenTelemetry calls that an up-down counter.
     """
@@ -96,7 +95,7 @@ class Gauge:
 
 
 class Histogram:
-    """How observations are spread, for each set of labels."""
+    """The distribution of observations, for each set of labels."""
 
     def __init__(
         self, name: str, help: str, bounds: Sequence[float], labels: Sequence[str] = (), unit: str = ""
@@ -106,11 +105,11 @@ class Histogram:
         self._cells: dict[Labels, list[float]] = {}
 
     def observe(self, labels: Labels, value: float) -> None:
-        """Note one observation."""
+        """Record one observation."""
         self.observer(labels)(value)
 
     def observer(self, labels: Labels) -> Callable[[float], None]:
-        """Return what notes observations for one set of labels, for those who note many."""
+        """Return a function that records observations for one set of labels: faster for many of them."""
         if labels not in self._cells and len(self._cells) >= MOST_LABEL_SETS:
             labels = (_OVERFLOW,) * len(labels)
         cells, bounds = self._cells.setdefault(labels, [0.0] * (len(self._bounds) + 2)), self._bounds
@@ -127,7 +126,7 @@ class Histogram:
 
 
 class HistogramView:
-    """A histogram by some of its labels, and perhaps in another unit; what lacks the first of them is left out."""
+    """A histogram by some of its labels, perhaps in another unit; samples without the first of them are left out."""
 
     def __init__(
         self, of: Histogram, name: str, help: str, labels: Sequence[str], unit: str = "", scale: float = 1
@@ -155,11 +154,11 @@ class Registry:
         self._instruments = list(instruments)
 
     def add(self, *instruments: Instrument) -> None:
-        """Know these, too."""
+        """Add instruments."""
         self._instruments += instruments
 
     def read(self) -> list[Reading]:
-        """Return how all of them stand now."""
+        """Return the current values of all of them."""
         return [instrument.read() for instrument in self._instruments]
 
     def render(self) -> str:
@@ -212,16 +211,16 @@ def set_up_logging(format: str, *, debug: bool) -> None:
 
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        told: dict[str, Any] = {
+        line: dict[str, Any] = {
             "level": record.levelname.lower(),
             "ts": self.formatTime(record, "%Y-%m-%dT%H:%M:%S%z"),
             "logger": record.name,
             "msg": record.getMessage(),
         }
-        told |= getattr(record, "fields", {})
+        line |= getattr(record, "fields", {})
         if record.exc_info:
-            told["error"] = self.formatException(record.exc_info)
-        return json.dumps(told, default=str)
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
 
 
 _LEVEL_STYLES = {"DEBUG": "dim", "INFO": "green", "WARNING": "yellow", "ERROR": "red", "CRITICAL": "red"}

@@ -2,33 +2,32 @@
 
     command line  >  environment  >  config file  >  default
 
-Where a value comes from outside, a wrong one is a `UsageError` that names the option and where it was set.
+A wrong value is a `UsageError` that names the option, variable or key.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
-import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.errors import UsageError
+from wigwag.golang import duration_text, seconds
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 T = TypeVar("T")
 
 _KEY = "option"
-_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"([0-9]{0,20}\.?[0-9]{1,20})(ns|us|µs|ms|s|m|h)")
+HIGHEST_PORT = 65535
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What an option is besides its name and default."""
+    """The declaration of an option, without its name and default."""
 
     help: str
     group: str = ""
@@ -49,7 +48,7 @@ def positional(
     default: Any = dataclasses.MISSING,
     choices: Sequence[str] | None = None,
 ) -> Any:
-    """Declare an argument that is known by its place."""
+    """Declare a positional argument."""
     setting = Setting(help=help, metavar=metavar, nargs=nargs, positional=True, choices=choices)
     return dataclasses.field(default=default, metadata={_KEY: setting})
 
@@ -64,7 +63,7 @@ def option(
     choices: Sequence[str] | None = None,
     convert: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Declare an option; its name is the field's. What turns text into the value follows from the default.
+    """Declare an option; its name is the field's. Without `convert`, the type of the default says how text is read.
 
     `group` begins a group in the help, for this option and those after it.
     """
@@ -78,7 +77,7 @@ def option(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Declared:
-    """An option or argument as its record declares it: what help, completion and documentation are made of."""
+    """An option or argument of a record. Help, completion and documentation are made from it."""
 
     name: str
     default: Any
@@ -87,7 +86,7 @@ class Declared:
 
     @property
     def long(self) -> str:
-        """How it is written on the command line."""
+        """Its name on the command line."""
         return f"--{long_name(self.name)}"
 
     @property
@@ -97,16 +96,18 @@ class Declared:
 
     @property
     def placeholder(self) -> str:
-        """What stands for its value in the help; empty for a switch, and where the choices are shown."""
+        """The placeholder of its value in the help; empty for a switch, and where the choices are shown."""
         if self.switch or (self.setting.choices and not self.setting.positional):
             return ""
         return self.setting.metavar or ("K=V" if self.setting.convert is pairs else "TEXT")
 
 
 def declared(record: type) -> Iterator[Declared]:
-    """Yield what a record declares, in its order."""
+    """Yield what a record declares, in its order; other fields are left out."""
     group = ""
     for field in dataclasses.fields(record):
+        if _KEY not in field.metadata:
+            continue
         setting: Setting = field.metadata[_KEY]
         group = setting.group or group
         factory = field.default_factory
@@ -115,7 +116,7 @@ def declared(record: type) -> Iterator[Declared]:
 
 
 def add_options(parser: argparse.ArgumentParser, record: type, prefix: str = "") -> None:
-    """Give a parser the arguments that a record declares; with a prefix, the help names the variables, too."""
+    """Add the arguments of a record to a parser; with a prefix, the help names the environment variables, too."""
     groups: dict[str, Any] = {"": parser}
     for each in declared(record):
         setting = each.setting
@@ -156,6 +157,8 @@ def _add_option(parser: Any, each: Declared, prefix: str) -> None:
     names = [name for name in (setting.short, each.long) if name]
     keywords: dict[str, Any] = {"dest": each.name, "help": help_of(each, prefix), "default": None}
     if setting.convert is boolean:
+        import argparse  # a program with dynamic flags and click needs none
+
         keywords |= {"action": argparse.BooleanOptionalAction}
     elif setting.convert in (words, pairs):
         keywords |= {"action": "append", "metavar": each.placeholder}
@@ -168,7 +171,7 @@ def _add_option(parser: Any, each: Declared, prefix: str) -> None:
 
 def plain_booleans(arguments: Sequence[str], record: type) -> list[str]:
     """Rewrite `--name=false`, which Go programs take for a switch, as `--no-name`."""
-    switches = {f"--{long_name(f.name)}" for f in dataclasses.fields(record) if f.metadata[_KEY].convert is boolean}
+    switches = {each.long for each in declared(record) if each.switch}
 
     def rewritten(argument: str) -> str:
         name, separator, value = argument.partition("=")
@@ -186,25 +189,24 @@ def collect(
     prefix: str = "",
     config: Mapping[str, Any] | None = None,
 ) -> T:
-    """Make the record from the command line, the environment and a config file; what none of them says is default."""
+    """Make the record from the command line, the environment, a config file, and the defaults."""
     values: dict[str, Any] = {}
     config = {str(key).lower(): value for key, value in (config or {}).items()}
-    for field in dataclasses.fields(record):  # type: ignore[arg-type]
-        setting: Setting = field.metadata[_KEY]
-        name, variable = long_name(field.name), f"{prefix}{field.name.upper()}"
-        given = getattr(arguments, field.name, None)
+    for each in declared(record):
+        setting, name, variable = each.setting, long_name(each.name), f"{prefix}{each.name.upper()}"
+        given = getattr(arguments, each.name, None)
         if given is not None:
-            values[field.name] = given if setting.positional else _converted(setting, given, f"--{name}")
+            values[each.name] = given if setting.positional else _converted(setting, given, each.long)
         elif prefix and environment and environment.get(variable):
-            values[field.name] = _converted(setting, environment[variable], variable)
+            values[each.name] = _converted(setting, environment[variable], variable)
         elif name in config:
-            values[field.name] = _converted(setting, config[name], f"{name} in the config file")
+            values[each.name] = _converted(setting, config[name], f"{name} in the config file")
     return record(**values)
 
 
 def unknown_keys(record: type, config: Mapping[str, Any]) -> list[str]:
     """Return the keys of a config file that name no option."""
-    known = {long_name(field.name) for field in dataclasses.fields(record)}
+    known = {long_name(each.name) for each in declared(record)}
     return [key for key in map(str, config) if key.lower() not in known]
 
 
@@ -224,7 +226,7 @@ def _converted(setting: Setting, value: Any, where: str) -> Any:
 
 
 def as_it_is(value: Any) -> Any:
-    """Leave it to whoever reads it: text from the command line, any value from a config file."""
+    """Return the value unread: text from the command line, any value from a config file."""
     return value
 
 
@@ -247,25 +249,23 @@ def integer(value: Any) -> int:
 
 def natural(value: Any) -> int:
     """Read a whole number that is not negative."""
-    number = integer(value)
-    if number < 0:
-        raise ValueError(f"{value!r} is negative")
-    return number
+    return _within(value, 0, None, "is negative")
 
 
 def positive(value: Any) -> int:
     """Read a whole number of at least 1."""
-    number = integer(value)
-    if number < 1:
-        raise ValueError(f"{value!r} is not at least 1")
-    return number
+    return _within(value, 1, None, "is not at least 1")
 
 
 def port_number(value: Any) -> int:
     """Read a port number; 0 lets the system choose."""
+    return _within(value, 0, HIGHEST_PORT, "is not a port")
+
+
+def _within(value: Any, lowest: int, highest: int | None, complaint: str) -> int:
     number = integer(value)
-    if not 0 <= number <= 65535:
-        raise ValueError(f"{value!r} is not a port")
+    if number < lowest or (highest is not None and number > highest):
+        raise ValueError(f"{value!r} {complaint}")
     return number
 
 
@@ -288,33 +288,8 @@ def file_mode(value: Any) -> int:
 
 
 def duration(value: Any) -> float:
-    """Read a duration as Go writes it, in seconds.
-
-    >>> duration("1h30m"), duration("250ms"), duration("0")
-    (5400.0, 0.25, 0.0)
-    """
-    text = str(value).strip()
-    sign, digits = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
-    if digits == "0":
-        return 0.0
-    parts = _DURATION.findall(digits)
-    if not parts or "".join(number + unit for number, unit in parts) != digits:
-        raise ValueError(f"{value!r} is not a duration such as 30s, 5m or 1h30m")
-    return sign * sum(float(number) * _UNITS[unit] for number, unit in parts)
-
-
-def duration_text(seconds: float) -> str:
-    """Write a duration as Go does, in the units that people use.
-
-    >>> duration_text(30), duration_text(5400), duration_text(0.25), duration_text(0)
-    ('30s', '1h30m', '250ms', '0')
-    """
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:g}ms"
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(minutes, 60)
-    parts = (f"{value:g}{unit}" for value, unit in ((hours, "h"), (minutes, "m"), (rest, "s")) if value)
-    return "".join(parts) or "0"
+    """Read a duration as Go writes it, in seconds."""
+    return seconds(str(value))
 
 
 def words(value: Any) -> tuple[str, ...]:
@@ -332,13 +307,13 @@ def pairs(value: Any) -> dict[str, str]:
         if not value.lstrip().startswith("{"):
             return pairs([value])
         return pairs(json.loads(value))
-    found = {}
+    mapping = {}
     for part in (part for item in value for part in str(item).split(",") if part):
         key, separator, item = part.partition("=")
         if not separator:
             raise ValueError(f"{part!r} is not of the form key=value")
-        found[key] = item
-    return found
+        mapping[key] = item
+    return mapping
 
 
 def _plain(key: str, item: Any) -> str:

@@ -1,11 +1,10 @@
-"""What the headers of a request say about its sender: a page of another site, a proxy, or who has a token.
+"""Who sends a request: a page of a foreign site, a proxy, or a client with a bearer token.
 
-Browsers carry requests of strangers. A page elsewhere may point a name of its own at our address and so read our
-answers (DNS rebinding); hence a request must name us by an address, as `localhost`, or as a host that was allowed. And
-a page elsewhere may send a form to us; hence a browser that tells the origin of a request must tell our own: the same
-host and port, because on another port there may be somebody else.
+DNS rebinding: a foreign page points a name of its own at our address and reads our responses. So the `Host` of a
+request must be an address, `localhost`, or an allowed host. Cross-site requests: a foreign page sends a form to us. So
+if a browser sends an `Origin`, it must be ours: the same host and port, because another port may be another service.
 
-A reverse proxy on this machine makes everybody local. It is recognised by the headers that proxies add.
+A reverse proxy on this machine makes every client look local. The headers that proxies add give it away.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class RequestOrigin(NamedTuple):
-    """What a browser calls the origin of a page."""
+    """The origin of a page, as browsers define it."""
 
     scheme: str
     name: str
@@ -33,17 +32,17 @@ class RequestOrigin(NamedTuple):
 
 
 def host_name(host: str) -> str | None:
-    """Return the name or address in a `Host` header, in lower case; None if it is none.
+    """Return the name or address in a `Host` header, in lower case; None if it is malformed.
 
     >>> host_name("LOCALHOST:8080"), host_name("[::1]:80"), host_name("a,b")
     ('localhost', '[::1]', None)
     """
-    found = _HOST.fullmatch(host)
-    return None if found is None else found[1].lower().removesuffix(".")
+    match = _HOST.fullmatch(host)
+    return None if match is None else match[1].lower().removesuffix(".")
 
 
 def is_own_name(name: str, allowed: Collection[str] = ()) -> bool:
-    """Tell whether nobody else can have pointed this name at us: an address, `localhost`, or one that was allowed.
+    """Tell whether no foreign site can have pointed this name at us: an address, `localhost`, or an allowed name.
 
     >>> is_own_name("127.0.0.1"), is_own_name("localhost"), is_own_name("evil.example")
     (True, True, False)
@@ -58,7 +57,7 @@ def is_own_name(name: str, allowed: Collection[str] = ()) -> bool:
 
 
 def is_same_origin(headers: Mapping[str, str], allowed: Collection[str] = ()) -> bool:
-    """Tell whether a request comes from a page of ours, or from no page at all: what is no browser tells no origin.
+    """Tell whether a request comes from a page of ours, or not from a browser, which sends no origin.
 
     >>> is_same_origin({"host": "localhost:80", "origin": "http://localhost:80", "sec-fetch-site": "same-origin"})
     True
@@ -70,7 +69,7 @@ def is_same_origin(headers: Mapping[str, str], allowed: Collection[str] = ()) ->
 
 
 def is_forwarded(names: Iterable[str]) -> bool:
-    """Tell by the names of its headers, in lower case, whether a proxy has passed a request on.
+    """Tell by the names of its headers, in lower case, whether a proxy has forwarded a request.
 
     >>> is_forwarded(["host", "x-forwarded-for"]), is_forwarded(["host", "accept"])
     (True, False)
@@ -79,20 +78,20 @@ def is_forwarded(names: Iterable[str]) -> bool:
 
 
 def read_origin(text: str) -> RequestOrigin | None:
-    """Read an origin; None if it is none that we could be."""
+    """Read an origin; None if it is malformed or of another scheme than HTTP."""
     scheme, _, rest = text.partition("://")
-    found = _HOST.fullmatch(rest)
-    if scheme.lower() not in _PORTS or found is None:
+    match = _HOST.fullmatch(rest)
+    if scheme.lower() not in _PORTS or match is None:
         return None
-    return RequestOrigin(scheme.lower(), found[1].lower().removesuffix("."), int(found[2] or _PORTS[scheme.lower()]))
+    return RequestOrigin(scheme.lower(), match[1].lower().removesuffix("."), int(match[2] or _PORTS[scheme.lower()]))
 
 
 def _ours(origin: str, host: str, allowed: Collection[str]) -> bool:
-    """The host that was asked for does not tell the scheme, so either will do; an allowed origin does."""
-    found = read_origin(origin)
-    if found is None:
+    """Tell whether an origin is ours. `Host` has no scheme, so either will do; an allowed origin has one."""
+    given = read_origin(origin)
+    if given is None:
         return False
-    return found == read_origin(f"{found.scheme}://{host}") or found in map(read_origin, allowed)
+    return given == read_origin(f"{given.scheme}://{host}") or given in map(read_origin, allowed)
 
 
 def bearer_token(header: bytes | None) -> bytes | None:

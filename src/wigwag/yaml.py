@@ -2,9 +2,9 @@
 
 The C library reads the text; what its events mean is decided here, because YAML 1.1 would turn the variants `on` and
 `off` into booleans, and because aliases can blow up: an alias shares its value, but counts as often as it is used.
-Whoever wants to know how a person wrote a scalar gets a `Leaf` of each: `1.10` is a number, and also a version.
+With `leaves`, each scalar is a `Leaf` that keeps its text: `1.10` is a number, and also a version.
 
-What is wrong is told by its place. Aliases and tags are not named, because a password that begins with `*` or `!` and
+Errors name the line and column. They do not name aliases and tags, because a password that begins with `*` or `!` and
 is not quoted is taken for one.
 """
 
@@ -35,19 +35,19 @@ _MERGE = "<<"
 
 
 class Bounds(NamedTuple):
-    """How much a text may ask for."""
+    """The limits of a text."""
 
     document_bytes: int
     """Its size, and that once its aliases are expanded."""
     depth: int
     """Nesting of maps and lists."""
     remedy: str = ""
-    """What to tell whoever goes beyond; `{}` is the name of the bound."""
+    """The end of the error message; `{}` is the name of the limit."""
     nodes: int | None = None
     """How many values it may have, maps and lists among them; None: as many as fit."""
 
     def hint(self, name: str) -> str:
-        """Return what to do about a bound."""
+        """Return the end of the error message for a limit."""
         return self.remedy.format(name)
 
 
@@ -255,7 +255,7 @@ def _invalid(error: yaml.YAMLError, text: bytes) -> DocumentError:
 
 
 def _strange_start(text: bytes, mark: Any) -> str:
-    """Say which character stands where none may: a tab is invisible, and the others have a meaning at the start."""
+    """Return an error for a character that cannot start a value; a tab, which is invisible, is named."""
     lines = text.decode("utf-8", "replace").splitlines()
     rest = lines[mark.line][mark.column :] if mark.line < len(lines) else ""
     if rest.startswith("\t"):

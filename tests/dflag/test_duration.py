@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.dflag.values.duration import format_duration, format_nanoseconds, nanoseconds, parse_duration
+from wigwag.dflag.values.duration import format_duration, parse_duration
+from wigwag.golang import format_nanoseconds, nanoseconds
 
 SECOND = 10**9
 DAY = 86400 * SECOND

@@ -16,10 +16,10 @@ from tests.dflag.kubelet import until
 from tests.pipeline.fakes import run
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.checksum import fnv1a32
 from wigwag.dflag.origin import Slot
 from wigwag.dflag.store import Put
 from wigwag.errors import UsageError
+from wigwag.golang import fnv1a32
 
 
 def test_flags_come_in_the_order_of_their_names_and_each_name_once() -> None:

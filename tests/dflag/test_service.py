@@ -276,7 +276,7 @@ def test_a_text_is_no_list_of_texts(field: str) -> None:
 
 def test_the_options_on_the_command_line_are_the_fields() -> None:
     named = [field.name for field in fields(ServiceOptions)]
-    assert named == [*(option.field for option in OPTIONS), "command_line"]
+    assert named == [*(option.name for option in OPTIONS), "command_line"]
 
 
 def test_variables_that_name_no_flag_are_told_and_may_be_an_error(caplog: pytest.LogCaptureFixture) -> None:

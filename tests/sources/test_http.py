@@ -15,12 +15,13 @@ from tests.pipeline.fakes import run
 from tests.sources.faulty import FLAGS, Asked, Server, answer, serving, watching, whole
 from tests.wire.served import run as run_on
 from wigwag.errors import UsageError
+from wigwag.golang import fnv1a32
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.remote.http import HttpWatch, bounds, format_of, watch_http
 from wigwag.sources.remote.oauth import OAuth
-from wigwag.sources.remote.schedule import Schedule, fnv32a
+from wigwag.sources.remote.schedule import Schedule
 from wigwag.wire.client.url import parse_url
 from wigwag.wire.h1.client import ResponseLimits
 
@@ -208,7 +209,7 @@ def test_polls_are_aligned_to_the_wall_clock_with_the_offset_of_the_seed() -> No
             await watched.on()
             for _ in range(3):
                 await watched.on()
-                assert watched.wall() % 60 == pytest.approx(fnv32a("pod-7") % 60, abs=0.01)
+                assert watched.wall() % 60 == pytest.approx(fnv1a32(["pod-7"]) % 60, abs=0.01)
 
     run(main)
 

@@ -19,13 +19,13 @@ from wigwag.background import BackgroundWorker
 from wigwag.errors import StartError
 from wigwag.observe import Counter, Registry
 from wigwag.serve.management.metrics import Metrics
-from wigwag.telemetry.batches import Batches
-from wigwag.telemetry.deliver import Delivery, hush
-from wigwag.telemetry.exporters import metric_exporter, span_exporter
-from wigwag.telemetry.files import LARGEST, Files
+from wigwag.telemetry.batches import Batches, tracer_provider
+from wigwag.telemetry.deliver import Delivery, silence_sdk
+from wigwag.telemetry.exporters import LARGEST, PemFiles, metric_exporter, span_exporter
 from wigwag.telemetry.push import Push
-from wigwag.telemetry.settings import OtlpTarget, TelemetrySettings
+from wigwag.telemetry.settings import Batching, OtlpTarget, TelemetrySettings
 from wigwag.telemetry.start import start
+from wigwag.wire.client.tls import Trust
 
 PLAIN = OtlpTarget(
     protocol="grpc", endpoint="user:hunter2@collector:1", headers=(("authorization", "Bearer swordfish"),)
@@ -37,13 +37,13 @@ class Script:
     """An exporter that does as it is told, and remembers the files of each exporter that was made."""
 
     def __init__(self) -> None:
-        self.made: list[Files] = []
+        self.made: list[PemFiles] = []
         self.closed = 0
         self.works = True
         self.says = ""
         self.raises: Exception | None = None
 
-    def make(self, target: OtlpTarget, files: Files) -> Script:
+    def make(self, target: OtlpTarget, files: PemFiles) -> Script:
         self.made.append(files)
         return self
 
@@ -60,7 +60,7 @@ class Script:
 
 @pytest.fixture(autouse=True)
 def _aloud(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever hushes the SDK does so for one test."""
+    """Silencing the SDK lasts for one test."""
     monkeypatch.setattr(logging.getLogger("opentelemetry"), "propagate", True)
     monkeypatch.setattr(logging.getLogger("opentelemetry"), "handlers", [])
 
@@ -80,7 +80,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
     deliver, counter = delivery(script)
     assert deliver.deliver(None)
     script.works, script.says = False, "no route\nto user:hunter2@collector:1 with Bearer swordfish"
-    hush()
+    silence_sdk()
     assert not any(deliver.deliver(None) for _ in range(5))
     script.works, script.says = True, ""
     assert deliver.deliver(None)
@@ -95,7 +95,7 @@ def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
 def test_two_signals_that_fail_alike_are_both_told_why(caplog: pytest.LogCaptureFixture) -> None:
     nowhere = OtlpTarget(protocol="grpc", endpoint="127.0.0.1:1", timeout=0.1)
     counter = Counter("pushes", "", ("signal", "outcome"))
-    hush()
+    silence_sdk()
     for signal in ("traces", "metrics"):
         deliver = Delivery(signal, nowhere, span_exporter, counter, FakeClock().now, 60.0)
         assert not deliver.deliver([])
@@ -130,9 +130,7 @@ def secure(files: Certificates) -> OtlpTarget:
         protocol="grpc",
         endpoint="collector:1",
         secure=True,
-        authority=str(files.authority),
-        certificate=str(files.certificate),
-        key=str(files.key),
+        trust=Trust(str(files.authority), str(files.certificate), str(files.key)),
     )
 
 
@@ -252,13 +250,12 @@ def test_the_end_waits_for_a_collector_that_hangs_only_so_long() -> None:
                 10.0,
                 lambda: 5,
             )
-            batches = Batches(
-                TelemetrySettings(), Resource({}), Delivery("traces", target, span_exporter, counter, clock.now, 60.0)
-            )
+            delivery = Delivery("traces", target, span_exporter, counter, clock.now, 60.0)
+            batches = Batches(tracer_provider(Resource({})), Batching(), delivery)
             batches.provider.get_tracer("test").start_span("a").end()
             await push.finish(0.1)
             await batches.finish(0.1)
             assert collector.requests == []
 
-    hush()
+    silence_sdk()
     run(scenario, timeout=8.0)

@@ -20,6 +20,7 @@ from wigwag.observe import Counter
 from wigwag.telemetry.deliver import Delivery
 from wigwag.telemetry.exporters import span_exporter
 from wigwag.telemetry.settings import OtlpTarget
+from wigwag.wire.client.tls import Trust
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 RESOLVE = "/flagd.evaluation.v1.Service/ResolveBoolean"
@@ -258,7 +259,7 @@ def test_new_certificates_are_used_without_a_restart(
             endpoint=collector.address,
             secure=True,
             timeout=1.0,
-            authority=str(certificates.authority),
+            trust=Trust(str(certificates.authority)),
         )
         delivery = Delivery("traces", target, span_exporter, Counter("c", "", ("s", "o")), lambda: 0.0, 3600.0)
         assert delivery.deliver([])

@@ -1,4 +1,4 @@
-"""What is pushed where: flagd's options, the environment, and which of them wins."""
+"""Which signals are exported where: flagd's options, the environment, and which of them wins."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from wigwag.errors import UsageError
 from wigwag.telemetry.settings import OtlpTarget, TelemetryOptions, TelemetrySettings, decide
+from wigwag.wire.client.tls import Trust
 
 
 def traces(variables: dict[str, str] | None = None, **asked: Any) -> OtlpTarget:
@@ -125,10 +126,6 @@ def test_everything_else_comes_from_the_environment() -> None:
         "OTEL_EXPORTER_OTLP_COMPRESSION": "gzip",
         "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": "c",
         "OTEL_EXPORTER_OTLP_CLIENT_KEY": "k",
-        "OTEL_RESOURCE_ATTRIBUTES": "service.name=a,deployment.environment=test",
-        "OTEL_SERVICE_NAME": "b",
-        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
-        "OTEL_TRACES_SAMPLER_ARG": "0.25",
         "OTEL_METRIC_EXPORT_INTERVAL": "1500",
         "OTEL_BSP_MAX_QUEUE_SIZE": "100",
     }
@@ -140,13 +137,11 @@ def test_everything_else_comes_from_the_environment() -> None:
         headers=(("authorization", "Bearer x"), ("tenant", "a,b")),
         timeout=2.5,
         compression="gzip",
-        certificate="c",
-        key="k",
+        trust=Trust(certificate="c", key="k"),
     )
     assert found.metrics is not None
     assert found.metrics.timeout == 0.5
-    assert found.resource == {"service.name": "b", "deployment.environment": "test"}
-    assert (found.sampler, found.ratio, found.interval) == ("parentbased_traceidratio", 0.25, 1.5)
+    assert found.interval == 1.5
     assert (found.batching.queue, found.batching.batch, found.reload_seconds) == (100, 100, 5)
 
 
@@ -158,19 +153,19 @@ def test_everything_else_comes_from_the_environment() -> None:
         ({"certificate": "c"}, {}, "both --otel-cert-path and --otel-key-path"),
         ({"reload_seconds": 0}, {}, "--otel-reload-interval"),
         ({"collector": "http://x:1", "authority": "ca"}, {}, "not encrypted.*https"),
-        ({"collector": "http://:x"}, {}, "no place to push"),
-        ({"collector": "http://x:port"}, {}, "no place to push"),
-        ({"collector": "ftp://x"}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"}, "no place to push"),
+        ({"collector": "http://:x"}, {}, "is not an endpoint for telemetry"),
+        ({"collector": "http://x:port"}, {}, "is not an endpoint for telemetry"),
+        (
+            {"collector": "ftp://x"},
+            {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+            "is not an endpoint for telemetry",
+        ),
         ({"collector": "x"}, {"OTEL_TRACES_EXPORTER": "zipkin"}, "OTEL_TRACES_EXPORTER: 'zipkin'.*otlp, none"),
         ({"collector": "x"}, {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json'"),
         ({"collector": "x"}, {"OTEL_EXPORTER_OTLP_COMPRESSION": "deflate"}, "OTEL_EXPORTER_OTLP_COMPRESSION"),
-        ({"collector": "x"}, {"OTEL_EXPORTER_OTLP_TIMEOUT": "10s"}, "'10s' is not a number of milliseconds"),
+        ({"collector": "x"}, {"OTEL_EXPORTER_OTLP_TIMEOUT": "10s"}, "'10s' is not a whole number of milliseconds"),
         ({"collector": "x"}, {"OTEL_EXPORTER_OTLP_TRACES_TIMEOUT": "0"}, "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT"),
-        ({"collector": "x"}, {"OTEL_TRACES_SAMPLER": "x"}, "OTEL_TRACES_SAMPLER"),
-        ({"collector": "x"}, {"OTEL_TRACES_SAMPLER_ARG": "2"}, "from 0 to 1"),
-        ({"collector": "x"}, {"OTEL_TRACES_SAMPLER_ARG": "x"}, "from 0 to 1"),
         ({"collector": "x"}, {"OTEL_BSP_MAX_QUEUE_SIZE": "0"}, "at least 1"),
-        ({"collector": "x"}, {"OTEL_RESOURCE_ATTRIBUTES": "x"}, "OTEL_RESOURCE_ATTRIBUTES: write key=value"),
         ({"collector": "x"}, {"OTEL_EXPORTER_OTLP_CLIENT_KEY": "k"}, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"),
     ],
 )
@@ -189,4 +184,4 @@ def test_secrets_stay_out_of_errors_and_of_what_is_shown() -> None:
         traces(collector="http://user:hunter2@x:port")
     assert "hunter2" not in str(caught.value)
     found = traces({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "https://user:hunter2@x:1/t?key=hunter2"})
-    assert found.place == "https://x:1/t?key=***"
+    assert found.address == "https://x:1/t?key=***"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from opentelemetry.baggage import get_baggage
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -25,9 +26,8 @@ from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import Ofrep
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot
-from wigwag.telemetry.batches import sampler
-from wigwag.telemetry.parent import ROOT, parent
-from wigwag.telemetry.spans import LONGEST, Tracing
+from wigwag.telemetry.batches import tracer_provider
+from wigwag.telemetry.spans import LONGEST, ROOT, Tracing, parent
 from wigwag.wire.http import Reply, Request
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
@@ -199,8 +199,12 @@ def test_baggage_is_in_the_context() -> None:
         ("parentbased_traceidratio", 0.0, SAMPLED, 1),
     ],
 )
-def test_the_sampler_decides(name: str, ratio: float, header: tuple[bytes, bytes], count: int) -> None:
-    bench = Bench(sampler(name, ratio))
+def test_the_sampler_decides(
+    name: str, ratio: float, header: tuple[bytes, bytes], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", name)
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", str(ratio))
+    bench = Bench(tracer_provider(Resource({})).sampler)
     assert bench.call(V1 + b"/ResolveBoolean", "flag", header).status == 200
     assert len(bench.spans()) == count
 

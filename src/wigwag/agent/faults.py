@@ -20,8 +20,7 @@ from wigwag.errors import DocumentError, StartError
 from wigwag.pipeline.spec import describe
 from wigwag.serve.access.cors import listed_by
 from wigwag.serve.face.ports import Port, read_tls, why
-from wigwag.telemetry.files import read_files
-from wigwag.telemetry.start import equipped
+from wigwag.telemetry.start import problems
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.listen import bind, unix_socket
@@ -44,7 +43,7 @@ async def faults(options: AgentOptions, sources: Sequence[Source], remark: Remar
     """Return what would keep the agent from starting, or from letting people in; remark on what may."""
     policy_of(options)
     listed_by(options.cors_origin)
-    found = [*_clashes(options), *dict.fromkeys(_telemetry(options, remark))]
+    found = [*_clashes(options), *dict.fromkeys(problems(settings_of(options), remark))]
     found += [fault for look in (_tls, _state, _access) if (fault := look(options))]
     for name, listener in listeners(options, sources, None).items():
         if fault := await _place(name, listener, remark):
@@ -68,17 +67,6 @@ def _clashes(options: AgentOptions) -> Iterator[str]:
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _telemetry(options: AgentOptions, remark: Remark) -> Iterator[str]:
-    settings = settings_of(options)
-    targets = (settings.metrics, settings.traces) if equipped(settings, remark) else ()
-    for target in targets:
-        try:
-            if target is not None and target.secure:
-                read_files(target)
-        except StartError as error:
-            yield str(error)
 
 
 def _tls(options: AgentOptions) -> str:

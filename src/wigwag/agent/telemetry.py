@@ -1,4 +1,4 @@
-"""What the agent pushes, from its options and the environment. What OTEL_* variables mean is in `wigwag.telemetry`."""
+"""The telemetry of the agent, from its options and the environment; `wigwag.telemetry.settings` reads `OTEL_*`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def telemetry(options: AgentOptions, metrics: Metrics) -> Telemetry:
-    """Start what is asked for."""
+    """Start the telemetry that the options and the environment ask for."""
     return start(settings_of(options), metrics.registry, metrics)
 
 
 def settings_of(options: AgentOptions) -> TelemetrySettings:
-    """Return what is asked for."""
-    asked = TelemetryOptions(
+    """Return the settings of telemetry."""
+    telemetry_options = TelemetryOptions(
         metrics_exporter=options.metrics_exporter,
         collector=options.otel_collector_uri,
         certificate=options.otel_cert_path,
@@ -29,4 +29,4 @@ def settings_of(options: AgentOptions) -> TelemetrySettings:
         authority=options.otel_ca_path,
         reload_seconds=options.otel_reload_interval,
     )
-    return decide(asked, os.environ)
+    return decide(telemetry_options, os.environ)

@@ -11,11 +11,12 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
+from wigwag.golang import fnv1a32
+
 if TYPE_CHECKING:
     from wigwag.dflag.values.kinds import ValueKind
 
 Which: TypeAlias = Literal["all", "dynamic", "static"]
-_FNV_OFFSET, _FNV_PRIME = 0x811C9DC5, 0x01000193
 _ESCAPED: dict[str, str | int | None] = {
     "&": "\\u0026",
     "<": "\\u003c",
@@ -66,16 +67,3 @@ def _legacy(flags: Iterable[Digestible]) -> str:
 
 def _go_text(flag: Digestible) -> str:
     return flag.text.translate(str.maketrans(_ESCAPED)) if flag.kind.is_json else flag.text
-
-
-def fnv1a32(parts: Iterable[str]) -> int:
-    """Return the FNV-1a hash of texts, as if they were one.
-
-    >>> f"{fnv1a32(['foo', 'bar']):08x}"
-    'bf9cf968'
-    """
-    value = _FNV_OFFSET
-    for part in parts:
-        for byte in part.encode(errors="surrogatepass"):
-            value = (value ^ byte) * _FNV_PRIME & 0xFFFFFFFF
-    return value

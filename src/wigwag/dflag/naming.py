@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from wigwag.errors import UsageError
+from wigwag.suggest import closest
 
 _LONGEST = 253
 _BAD = re.compile(r"[\s=/\x00-\x1f\x7f\ud800-\udfff]")
 PATH_SUFFIX = "_path"
-_COMPARED = 1000
-"""How many names are compared with a wrong one: it is a courtesy, and must not cost more than the rest."""
 
 
 def check_name(name: str) -> None:
@@ -45,14 +44,11 @@ def variable(name: str, prefix: str = "") -> str:
     return re.sub(r"[^A-Z0-9]", "_", (prefix + name).upper())
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, known: Collection[str]) -> str:
     """Return a hint at the name that is most like a wrong one, to be put after a message; or nothing.
 
     >>> did_you_mean("ratee", ["name", "rate"]), did_you_mean("zebra", ["rate"])
     ("; did you mean 'rate'?", '')
     """
-    from difflib import get_close_matches
-
-    near = [each for each in known if abs(len(each) - len(name)) <= 3]
-    found = get_close_matches(name, near[:_COMPARED], 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    close = closest(name, known)
+    return f"; did you mean {close!r}?" if close else ""

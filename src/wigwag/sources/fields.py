@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import fields
 
 from wigwag.errors import UsageError
+from wigwag.suggest import closest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -144,10 +145,8 @@ def _known(told: dict[Any, Any], record: type[Struct], where: str, remark: Remar
     for key, value in told.items():
         name = names.get(str(key).lower())
         if name is None:
-            from difflib import get_close_matches
-
-            close = get_close_matches(str(key).lower(), names, n=1)
-            meant = f"; did you mean {names[close[0]]}?" if close else ""
+            close = closest(str(key), names.values())
+            meant = f"; did you mean {close}?" if close else ""
             remark(f"--sources: {where}.{key} is no field and is read over{meant}")
         elif value is not None:
             found[name] = value

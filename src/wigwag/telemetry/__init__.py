@@ -1,5 +1,6 @@
-"""Pushing what the agent tells about itself over OTLP: metrics on a timer, spans in batches.
+"""Telemetry of the agent over OTLP: metrics on a timer, spans in batches.
 
-Nothing here decides about flags, and nothing waits for a collector: requests leave a note, threads deliver it. The
-OpenTelemetry packages are imported by `spans`, `convert`, `exporters` and `resource` alone, and those only when asked.
+Nothing here decides about flags, and no request waits for a collector: a background thread exports. `settings` and
+`start` load without the OpenTelemetry packages; the other modules import them, and are loaded only when telemetry is
+asked for.
 """

@@ -1,8 +1,8 @@
-"""Handing batches to an exporter, in whatever thread that may take its time.
+"""Exports batches of one signal, in a thread that may block.
 
-A collector that is away is told of once when it goes and once when it is back, however many batches fail in between;
-each is counted. The certificates are read again at their interval, and after a failure, which may be their fault; if
-they have changed, a new exporter takes over. If they cannot be used, the exporter stays.
+An outage of the collector is logged once when it begins and once when it ends, however many batches fail in between;
+each is counted. The certificates are read again at their interval, and after a failure, which may be their fault. If
+they have changed, a new exporter takes over; if they cannot be used, the old one stays.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from wigwag.errors import StartError
-from wigwag.telemetry.files import Files, read_files
+from wigwag.errors import StartError, UsageError
+from wigwag.telemetry.exporters import PemFiles, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,45 +29,45 @@ class Exporter(Protocol):
     """What the exporters of spans and of metrics have in common."""
 
     def export(self, batch: Any, /) -> Any:
-        """Send a batch; the result says SUCCESS or FAILURE."""
+        """Send a batch; the result is SUCCESS or FAILURE."""
 
     def shutdown(self) -> None:
-        """Give up whatever is under way."""
+        """Abort whatever is under way."""
 
 
 class Delivery:
-    """Delivers one signal. Only one thread at a time may use it."""
+    """Exports one signal. Only one thread at a time may use it."""
 
     def __init__(
         self,
         signal: str,
         target: OtlpTarget,
-        make: Callable[[OtlpTarget, Files], Exporter],
+        make: Callable[[OtlpTarget, PemFiles], Exporter],
         counter: Counter,
         now: Callable[[], float],
         reload_seconds: float,
     ) -> None:
         self._signal, self._target, self._make, self._counter = signal, target, make, counter
         self._now, self._reload_seconds = now, reload_seconds
-        self._files = read_files(target) if target.secure else Files()
+        self._files = read_files(target)
         self._exporter, self._read = make(target, self._files), now()
         self._failing = False
         for outcome in ("ok", "failed"):
-            counter.add((signal, outcome), 0)  # made here, so that the thread only changes what is there
+            counter.add((signal, outcome), 0)  # made here, so that the thread only changes values that exist
 
     def deliver(self, batch: Any) -> bool:
         """Send a batch; tell whether it arrived."""
         self._reload()
-        with SdkLogCapture() as overheard:
+        with SdkLogCapture() as capture:
             arrived = self._export(batch)
         self._counter.add((self._signal, "ok" if arrived else "failed"))
         if arrived == self._failing:
             self._failing = not arrived
-            self._tell(overheard.reason)
+            self._log_change(capture.message)
         return arrived
 
     def close(self) -> None:
-        """Give up whatever is under way."""
+        """Abort whatever is under way."""
         self._exporter.shutdown()
 
     def _export(self, batch: Any) -> bool:
@@ -77,13 +77,13 @@ class Delivery:
             _SDK.error("%s", error.__class__.__qualname__)
             return False
 
-    def _tell(self, reason: str) -> None:
+    def _log_change(self, reason: str) -> None:
         if self._failing:
-            log.warning("%s cannot be pushed to %s: %s", self._signal, self._target.place, self._clean(reason))
+            log.warning("%s cannot be pushed to %s: %s", self._signal, self._target.address, self._redacted(reason))
         else:
-            log.info("%s are pushed to %s again", self._signal, self._target.place)
+            log.info("%s are pushed to %s again", self._signal, self._target.address)
 
-    def _clean(self, reason: str) -> str:
+    def _redacted(self, reason: str) -> str:
         for secret in self._target.secrets:
             reason = reason.replace(secret, "…")
         return " ".join(reason.split())[:LONGEST_REASON] or "no reason given"
@@ -95,18 +95,18 @@ class Delivery:
         try:
             files = read_files(self._target)
         except StartError as error:
-            log.warning("certificates of %s not read again, the last ones stay: %s", self._target.place, error)
+            log.warning("certificates of %s not read again, the last ones stay: %s", self._target.address, error)
             return
         if files != self._files:
             old, self._files, self._exporter = self._exporter, files, self._make(self._target, files)
             old.shutdown()
-            log.info("certificates of %s loaded", self._target.place)
+            log.info("certificates of %s loaded", self._target.address)
 
 
-def hush() -> None:
-    """Keep what the SDK says from the log, where it would repeat itself, for good: its threads outlive the last push.
+def silence_sdk() -> None:
+    """Keep the SDK's lines out of the log for good: they repeat what we log, and its threads outlive the last export.
 
-    Its exporters keep to themselves what they have just said, of another signal, too; `SdkLogCapture` must see it all.
+    The filters of its exporters drop a line that another signal has just logged; `SdkLogCapture` must see them all.
     """
     _SDK.propagate = False
     if not _SDK.handlers:
@@ -117,12 +117,12 @@ def hush() -> None:
 
 
 class SdkLogCapture(logging.Handler):
-    """What the SDK says while it exports: its exporters return no reason, they only log it."""
+    """Captures the first warning that the SDK logs in this thread: it reports errors in no other way."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(logging.WARNING)
         self._thread = threading.get_ident()
-        self.reason = ""
+        self.message = ""
 
     def __enter__(self) -> Self:
         _SDK.addHandler(self)
@@ -132,5 +132,10 @@ class SdkLogCapture(logging.Handler):
         _SDK.removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.thread == self._thread and not self.reason:  # the first says why, the last that it has given up
-            self.reason = record.getMessage()
+        if record.thread == self._thread and not self.message:  # the first says why, the last that it has given up
+            self.message = record.getMessage()
+
+    def check(self, variable: str) -> None:
+        """Raise `UsageError` if the SDK could not use a variable of the environment."""
+        if self.message:
+            raise UsageError(f"{variable}: {' '.join(self.message.split())}")

@@ -1,7 +1,7 @@
 """Metrics on a timer: read in the loop, where they are counted, and delivered by a background thread.
 
-One delivery is under way at a time. While it lasts nothing is read, so that a slow collector gets fewer readings and
-nothing piles up: each reading is the whole sum since the start, and the next one makes up for those that are missing.
+One delivery is under way at a time. While it lasts nothing is read, so a slow collector gets fewer readings and no
+queue grows. No reading is missed: each is the whole sum since the start.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ class Push:
             await self.once()
 
     async def once(self) -> bool:
-        """Push how things stand; tell whether it arrived."""
+        """Push the current values; tell whether they arrived."""
         readings, now = self._registry.read(), self._time_ns()
         try:
             return await self._worker.send(
                 lambda: self._delivery.deliver(converted(readings, self._resource, self._start, now))
             )
-        except RuntimeError as error:  # there can be no more threads, at present
+        except RuntimeError as error:  # the process cannot have more threads
             log.warning("metrics cannot be pushed: %s", error)
             return False
 
     async def finish(self, seconds: float) -> None:
-        """Push a last time, for as long as this, and give up."""
+        """Push a last time, then abort after so many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self.once()

@@ -1,39 +1,41 @@
-"""What is to be pushed where, decided purely from flagd's options and the environment.
+"""Which signals are exported, where to and how: a pure function of flagd's options and the `OTEL_*` variables.
 
     OTEL_EXPORTER_OTLP_TRACES_X  >  OTEL_EXPORTER_OTLP_X  >  --otel-*  >  the specification's default
 
 That order is flagd's: the environment wins over `--otel-collector-uri`. The certificate options, which flagd accepts
-and ignores, are the one exception: who names files on the command line wants those. Nothing is pushed unless somebody
-asks: by an option, by `OTEL_*_EXPORTER=otlp`, or, for traces, by naming an endpoint.
+and ignores, are the exception: if you name files on the command line, you want those. Nothing is exported unless an
+option asks for it, or `OTEL_*_EXPORTER=otlp`, or, for traces, an endpoint in the environment.
+
+The SDK reads the variables of the sampler and of the resource by itself (`batches`). Those of its exporters and of its
+batches are read here, because the Python SDK departs from the specification; a test shows how. It takes a timeout in
+milliseconds for seconds, stops at an empty variable, and at a queue that is smaller than the default batch. Over gRPC
+it refuses the compression `none` and knows no default port; over HTTP an endpoint needs a scheme. It logs a header that
+it cannot read, which may be a secret. Here a wrong value is a `UsageError` that names the variable, without headers.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from msgspec import Struct
 
 from wigwag.errors import UsageError
-from wigwag.telemetry import endpoints
-from wigwag.telemetry.environment import Environment
 from wigwag.wire.client.shown import shown
+from wigwag.wire.client.tls import Trust
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping, Sequence
 
     Signal = Literal["traces", "metrics"]
 
 OTLP = "OTEL_EXPORTER_OTLP"
-SAMPLERS = (
-    "always_on",
-    "always_off",
-    "traceidratio",
-    "parentbased_always_on",
-    "parentbased_always_off",
-    "parentbased_traceidratio",
-)
-_PROTOCOLS = ("grpc", "http/protobuf")
-_MOST_SPANS = 1 << 16
+_PORTS = {"grpc": 4317, "http/protobuf": 4318}
+_COMPRESSIONS = {"grpc": ("none", "gzip"), "http/protobuf": ("none", "gzip", "deflate")}
+_DAY = 24 * 3600 * 1000
+_MOST_HEADERS, _MOST_SPANS = 128, 1 << 16
+_NATURAL = re.compile(r"0*[1-9][0-9]{0,17}")
 
 
 class TelemetryOptions(Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class TelemetryOptions(Struct, frozen=True, kw_only=True):
 
 
 class OtlpTarget(Struct, frozen=True, kw_only=True):
-    """Where one signal goes, and how."""
+    """Where one signal is exported to, and how."""
 
     protocol: str
     endpoint: str
@@ -57,25 +59,23 @@ class OtlpTarget(Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     timeout: float = 10.0
     compression: str = "none"
-    authority: str = ""
-    certificate: str = ""
-    key: str = ""
+    trust: Trust = Trust()
 
     @property
-    def place(self) -> str:
-        """Where, without what may be secret in a URL."""
+    def address(self) -> str:
+        """The endpoint without what may be secret in a URL."""
         return shown(self.endpoint)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be told, longest first: values of headers, and what a URL has besides the place."""
-        login, query = endpoints.hidden(self.endpoint)
-        values = {value for _, value in self.headers} | {login, query}
+        """What must not be logged, longest first: values of headers, and the user, password and query of a URL."""
+        parts = _split(self.endpoint)
+        values = {value for _, value in self.headers} | {parts.netloc.rpartition("@")[0], parts.query}
         return tuple(sorted(values - {""}, key=len, reverse=True))
 
 
 class Batching(Struct, frozen=True):
-    """How spans wait for the next delivery."""
+    """How spans wait for the next export."""
 
     queue: int = 2048
     batch: int = 512
@@ -83,107 +83,181 @@ class Batching(Struct, frozen=True):
 
 
 class TelemetrySettings(Struct, frozen=True, kw_only=True):
-    """All of it. A signal without a target is not pushed."""
+    """All of it. A signal without a target is not exported."""
 
     traces: OtlpTarget | None = None
     metrics: OtlpTarget | None = None
-    resource: dict[str, str] = {}
-    sampler: str = "always_on"
-    ratio: float = 1.0
     interval: float = 60.0
     reload_seconds: float = 3600.0
     batching: Batching = Batching()
     by_option: bool = False
-    """Somebody asked on the command line, so that it is an error if it cannot be."""
+    """An option asks for telemetry, so it is an error if there can be none."""
 
 
-def decide(asked: TelemetryOptions, variables: Mapping[str, str]) -> TelemetrySettings:
-    """Return the settings; what cannot be meant is a `UsageError`."""
+class Environment:
+    """Reads variables as the specification does: an empty one counts as absent. The first that is set wins."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+
+    def text(self, *names: str) -> str:
+        """Return a text, or an empty one."""
+        return self._first(names)[1]
+
+    def choice(self, names: Sequence[str], known: Sequence[str], default: str) -> str:
+        """Return one of the known words."""
+        name, value = self._first(names)
+        if value and value.lower() not in known:
+            raise UsageError(f"{name}: {value!r} is not supported; use one of {', '.join(known)}")
+        return value.lower() or default
+
+    def truth(self, *names: str) -> bool | None:
+        """Return true or false, None if none is set; everything but `true` is false, as the specification has it."""
+        value = self.text(*names)
+        return value.lower() == "true" if value else None
+
+    def number(self, names: Sequence[str], default: int, largest: int, unit: str = "") -> int:
+        """Return a whole number of at least 1; more than the largest is the largest."""
+        name, value = self._first(names)
+        if value and not _NATURAL.fullmatch(value):
+            raise UsageError(f"{name}: {value!r} is not a whole number{unit} of at least 1")
+        return min(int(value or default), largest)
+
+    def seconds(self, names: Sequence[str], default: int) -> float:
+        """Return seconds; the variable and the default are milliseconds."""
+        return self.number(names, default, _DAY, " of milliseconds") / 1000
+
+    def pairs(self, *names: str) -> tuple[tuple[str, str], ...]:
+        """Return `key=value,key=value`, percent-decoded; the keys are names of headers."""
+        name, value = self._first(names)
+        items = [item.partition("=") for item in value.split(",") if item.strip()]
+        if len(items) > _MOST_HEADERS or not all(key.strip() and separator for key, separator, _ in items):
+            raise UsageError(f"{name}: write key=value,key=value, at most {_MOST_HEADERS} of them")
+        return tuple((unquote(key.strip()).lower(), unquote(item.strip())) for key, _, item in items)
+
+    def _first(self, names: Sequence[str]) -> tuple[str, str]:
+        values = ((name, self._variables.get(name, "").strip()) for name in names)
+        return next((each for each in values if each[1]), (names[-1], ""))
+
+
+def decide(options: TelemetryOptions, variables: Mapping[str, str]) -> TelemetrySettings:
+    """Return the settings; a wrong option or variable is a `UsageError`."""
+    _check(options)
     environment = Environment(variables)
-    _check(asked)
     if environment.truth("OTEL_SDK_DISABLED"):
         return TelemetrySettings()
-    traces = _target("traces", asked, environment) if _traces_wanted(asked, environment) else None
-    metrics = _target("metrics", asked, environment) if _metrics_wanted(asked, environment) else None
+    queue = environment.number(["OTEL_BSP_MAX_QUEUE_SIZE"], 2048, _MOST_SPANS)
+    batch = environment.number(["OTEL_BSP_MAX_EXPORT_BATCH_SIZE"], 512, queue)
     return TelemetrySettings(
-        traces=traces,
-        metrics=metrics,
-        resource=dict(environment.pairs("OTEL_RESOURCE_ATTRIBUTES")) | _named(environment),
-        sampler=environment.choice(("OTEL_TRACES_SAMPLER",), SAMPLERS, "always_on"),
-        ratio=environment.ratio("OTEL_TRACES_SAMPLER_ARG", 1.0),
-        interval=environment.seconds(("OTEL_METRIC_EXPORT_INTERVAL",), 60.0),
-        reload_seconds=asked.reload_seconds,
-        batching=_batching(environment),
-        by_option=bool(asked.metrics_exporter or asked.collector),
+        traces=_target("traces", options, environment) if _traces_wanted(options, environment) else None,
+        metrics=_target("metrics", options, environment) if _metrics_wanted(options, environment) else None,
+        interval=environment.seconds(["OTEL_METRIC_EXPORT_INTERVAL"], 60_000),
+        reload_seconds=options.reload_seconds,
+        batching=Batching(queue, batch, environment.seconds(["OTEL_BSP_SCHEDULE_DELAY"], 5000)),
+        by_option=bool(options.metrics_exporter or options.collector),
     )
 
 
-def _check(asked: TelemetryOptions) -> None:
-    if asked.metrics_exporter not in ("", "otel"):
-        raise UsageError(f"--metrics-exporter: {asked.metrics_exporter!r} is unknown; say otel, or leave it out")
-    if bool(asked.certificate) != bool(asked.key):
+def _check(options: TelemetryOptions) -> None:
+    if options.metrics_exporter not in ("", "otel"):
+        raise UsageError(f"--metrics-exporter: {options.metrics_exporter!r} is unknown; say otel, or leave it out")
+    if bool(options.certificate) != bool(options.key):
         raise UsageError("a client certificate needs both --otel-cert-path and --otel-key-path")
-    if asked.reload_seconds <= 0:
-        raise UsageError("--otel-reload-interval must be more than nothing, such as 1h")
+    if options.reload_seconds <= 0:
+        raise UsageError("--otel-reload-interval must be more than 0, such as 1h")
 
 
-def _traces_wanted(asked: TelemetryOptions, environment: Environment) -> bool:
-    named = asked.collector or environment.text(f"{OTLP}_TRACES_ENDPOINT", f"{OTLP}_ENDPOINT")
-    return environment.choice(("OTEL_TRACES_EXPORTER",), ("otlp", "none"), "otlp" if named else "none") == "otlp"
+def _traces_wanted(options: TelemetryOptions, environment: Environment) -> bool:
+    endpoint = options.collector or environment.text(f"{OTLP}_TRACES_ENDPOINT", f"{OTLP}_ENDPOINT")
+    return environment.choice(["OTEL_TRACES_EXPORTER"], ("otlp", "none"), "otlp" if endpoint else "none") == "otlp"
 
 
-def _metrics_wanted(asked: TelemetryOptions, environment: Environment) -> bool:
-    default = "otlp" if asked.metrics_exporter else "prometheus"
-    wanted = environment.choice(("OTEL_METRICS_EXPORTER",), ("otlp", "prometheus", "none"), default) == "otlp"
-    named = asked.collector or environment.text("OTEL_METRICS_EXPORTER", f"{OTLP}_METRICS_ENDPOINT", f"{OTLP}_ENDPOINT")
-    if wanted and not named:
+def _metrics_wanted(options: TelemetryOptions, environment: Environment) -> bool:
+    default = "otlp" if options.metrics_exporter else "prometheus"
+    wanted = environment.choice(["OTEL_METRICS_EXPORTER"], ("otlp", "prometheus", "none"), default) == "otlp"
+    names = ("OTEL_METRICS_EXPORTER", f"{OTLP}_METRICS_ENDPOINT", f"{OTLP}_ENDPOINT")
+    if wanted and not options.collector and not environment.text(*names):
         raise UsageError(f"--metrics-exporter otel: where to? give --otel-collector-uri, or {OTLP}_ENDPOINT")
     return wanted
 
 
-def _named(environment: Environment) -> dict[str, str]:
-    name = environment.text("OTEL_SERVICE_NAME")
-    return {"service.name": name} if name else {}
-
-
-def _batching(environment: Environment) -> Batching:
-    queue = environment.number("OTEL_BSP_MAX_QUEUE_SIZE", 2048, _MOST_SPANS)
-    batch = environment.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", min(512, queue), queue)
-    return Batching(queue, batch, environment.seconds(("OTEL_BSP_SCHEDULE_DELAY",), 5.0))
-
-
-def _target(signal: Signal, asked: TelemetryOptions, environment: Environment) -> OtlpTarget:
+def _target(signal: Signal, options: TelemetryOptions, environment: Environment) -> OtlpTarget:
     def both(name: str) -> tuple[str, str]:
         return f"{OTLP}_{signal.upper()}_{name}", f"{OTLP}_{name}"
 
-    protocol = environment.choice(both("PROTOCOL"), _PROTOCOLS, "grpc" if asked.collector else "http/protobuf")
-    files = _files(asked, environment, both)
-    own, shared = (environment.text(name) for name in both("ENDPOINT"))
-    endpoint = own or shared or asked.collector
-    secure = endpoints.is_secure(endpoint, any(files.values()), environment.truth(*both("INSECURE")))
-    if not secure and (asked.authority or asked.certificate):
-        place = shown(endpoint)
-        raise UsageError(f"{place} is not encrypted, so that the --otel-*-path files are of no use; write https://")
-    compressions = ("none", "gzip") if protocol == "grpc" else ("none", "gzip", "deflate")
+    protocol = environment.choice(both("PROTOCOL"), [*_PORTS], "grpc" if options.collector else "http/protobuf")
+    trust = Trust(
+        options.authority or environment.text(*both("CERTIFICATE")),
+        options.certificate or environment.text(*both("CLIENT_CERTIFICATE")),
+        options.key or environment.text(*both("CLIENT_KEY")),
+    )
+    if bool(trust.certificate) != bool(trust.key):
+        raise UsageError(f"a client certificate needs both {both('CLIENT_CERTIFICATE')[1]} and {both('CLIENT_KEY')[1]}")
+    endpoint = environment.text(*both("ENDPOINT")) or options.collector or f"localhost:{_PORTS[protocol]}"
+    secure = _is_secure(endpoint, environment.truth(*both("INSECURE")), trust)
+    if not secure and (options.authority or options.certificate):
+        raise UsageError(f"{shown(endpoint)} is not encrypted, so the --otel-*-path files have no use; write https://")
+    if protocol == "grpc":
+        endpoint = _grpc_endpoint(endpoint)
+    else:
+        endpoint = _url(endpoint, "" if environment.text(both("ENDPOINT")[0]) else f"/v1/{signal}", secure)
     return OtlpTarget(
         protocol=protocol,
-        endpoint=endpoints.address(endpoint)
-        if protocol == "grpc"
-        else endpoints.url(endpoint, "" if own else f"v1/{signal}", secure=secure),
+        endpoint=endpoint,
         secure=secure,
-        headers=tuple((name.lower(), value) for name, value in environment.pairs(*both("HEADERS"))),
-        timeout=environment.seconds(both("TIMEOUT"), 10.0),
-        compression=environment.choice(both("COMPRESSION"), compressions, "none"),
-        **files,
+        headers=environment.pairs(*both("HEADERS")),
+        timeout=environment.seconds(both("TIMEOUT"), 10_000),
+        compression=environment.choice(both("COMPRESSION"), _COMPRESSIONS[protocol], "none"),
+        trust=trust,
     )
 
 
-def _files(asked: TelemetryOptions, environment: Environment, both: Callable[[str], tuple[str, str]]) -> dict[str, str]:
-    found = {
-        "authority": asked.authority or environment.text(*both("CERTIFICATE")),
-        "certificate": asked.certificate or environment.text(*both("CLIENT_CERTIFICATE")),
-        "key": asked.key or environment.text(*both("CLIENT_KEY")),
-    }
-    if bool(found["certificate"]) != bool(found["key"]):
-        raise UsageError(f"a client certificate needs both {both('CLIENT_CERTIFICATE')[1]} and {both('CLIENT_KEY')[1]}")
-    return found
+def _is_secure(endpoint: str, insecure: bool | None, trust: Trust) -> bool:
+    """Tell whether to encrypt: the scheme decides; without one the variable does, or that there are certificates."""
+    scheme = _split(endpoint).scheme
+    if scheme in ("http", "https"):
+        return scheme == "https"
+    return bool(trust.files()) if insecure is None else not insecure
+
+
+def _grpc_endpoint(endpoint: str) -> str:
+    """Return what gRPC connects to: a host and a port, or a target with a scheme of gRPC's own.
+
+    >>> _grpc_endpoint("http://collector"), _grpc_endpoint("collector:1"), _grpc_endpoint("unix:///run/otel.sock")
+    ('collector:4317', 'collector:1', 'unix:///run/otel.sock')
+    """
+    if _split(endpoint).scheme not in ("http", "https"):
+        return endpoint
+    host, port = _host(endpoint)
+    return host if port else f"{host}:{_PORTS['grpc']}"
+
+
+def _url(endpoint: str, path: str, secure: bool) -> str:
+    """Return the URL of a signal below an endpoint.
+
+    >>> _url("collector:4318", "/v1/traces", False)
+    'http://collector:4318/v1/traces'
+    """
+    url = endpoint if "://" in endpoint else f"{'https' if secure else 'http'}://{endpoint}"
+    _host(url)
+    return f"{url.rstrip('/')}{path}" if path else url
+
+
+def _host(endpoint: str) -> tuple[str, int | None]:
+    """Return the host of a URL, with its port if it has one, and the port."""
+    parts = _split(endpoint)
+    try:
+        host, port = parts.netloc.rpartition("@")[2], parts.port
+    except ValueError:
+        host, port = "", None
+    if not host or parts.scheme not in ("http", "https"):
+        raise UsageError(f"{shown(endpoint)!r} is not an endpoint for telemetry; write HOST:PORT or http://HOST:PORT")
+    return host, port
+
+
+def _split(endpoint: str) -> SplitResult:
+    """Split an endpoint, which may have no scheme: `localhost:4317` is a host and a port."""
+    try:
+        return urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+    except ValueError:  # brackets that do not belong to an address
+        return SplitResult("", "", "", "", "")

@@ -4,9 +4,10 @@
     resolveAnyValue, resolveAll      tracer flagd.ofrep.v1
     flagSync                         tracer jsonEvaluator: one document of one source
 
-A handler runs from begin to end without awaiting, so what it evaluates belongs to the one span that is open. The
-handler knows nothing of that: it tells its recorder about each evaluation, and the recorder is ours. A span tells which
-flag, variant and reason, never anything of the context. Its parent is what the caller sent in W3C headers.
+A handler evaluates without awaiting, so all evaluations between its start and its return belong to the one span that is
+current. The handler knows nothing of spans: it reports each evaluation to its recorder, and `Tracing` is that recorder.
+A span has the flag, variant and reason, never anything of the evaluation context. Its parent is in the W3C headers of
+the request: `traceparent`, `tracestate` and `baggage`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.baggage.propagation import W3CBaggagePropagator
+from opentelemetry.context import Context
+from opentelemetry.propagators.textmap import Getter
+from opentelemetry.trace import INVALID_SPAN, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from wigwag.serve.ofrep import BULK
-from wigwag.telemetry.parent import ROOT, parent
 from wigwag.wire.client.shown import shown
 from wigwag.wire.rpc import RpcError
 
@@ -44,6 +48,9 @@ T = TypeVar("T")
 PROVIDER = "flagd"
 LONGEST = 256
 """Characters of a value that comes from outside."""
+LONGEST_HEADER = 8192
+ROOT = Context()
+_TRACE, _BAGGAGE = TraceContextTextMapPropagator(), W3CBaggagePropagator()
 _TRACERS = {
     "flagd.evaluation.v2.Service": "flagd.evaluation.v2",
     "flagd.evaluation.v1.Service": "flagd.evaluation.v1",
@@ -51,54 +58,66 @@ _TRACERS = {
 }
 
 
-class SpanEvaluations:
-    """What was evaluated while a span was open: how many flags, and which one last."""
+class EvaluationSpan:
+    """The span of a request, with what was evaluated while it was current: how many flags, and which one last."""
 
-    __slots__ = ("count", "found", "key")
+    __slots__ = ("_bulk", "_span", "count", "key", "resolution")
 
-    def __init__(self) -> None:
-        self.count, self.key = 0, ""
-        self.found: Resolution | None = None
+    def __init__(self, span: Span, bulk: bool) -> None:
+        self._span = span
+        self._bulk = bulk
+        self.count = 0
+        self.key = ""
+        self.resolution: Resolution | None = None
 
-    def attributes(self, *, bulk: bool) -> Mapping[str, str | int]:
-        """Return it as attributes of a span: of one flag, or of many together."""
-        if bulk:
+    def fail(self, error: str) -> None:
+        """End it with an error: the code of the last evaluation, or else this one."""
+        _fail(self._span, (self.resolution.error if self.resolution is not None else None) or error)
+        self.end()
+
+    def end(self) -> None:
+        """End it."""
+        span = self._span
+        if span.is_recording():
+            span.set_attributes(self._attributes())
+        span.end()
+
+    def _attributes(self) -> Mapping[str, str | int]:
+        if self._bulk:
             return {"feature_flag.count": self.count}
-        if self.found is None:
+        if self.resolution is None:
             return {}
-        told = {
+        attributes = {
             "feature_flag.key": self.key[:LONGEST],
             "feature_flag.provider.name": PROVIDER,
-            "feature_flag.reason": self.found.reason,
+            "feature_flag.reason": self.resolution.reason,
         }
-        return told | ({} if self.found.variant is None else {"feature_flag.result.variant": self.found.variant})
-
-    def fault(self, otherwise: str) -> str:
-        """Return the code of what went wrong with the flag, if it was that."""
-        return (self.found.error if self.found is not None else None) or otherwise
+        if self.resolution.variant is not None:
+            attributes["feature_flag.result.variant"] = self.resolution.variant
+        return attributes
 
 
 class Tracing:
-    """Makes the spans of an agent; it is also the recorder that sees what is evaluated."""
+    """Makes the spans of an agent; it is also the recorder of evaluations."""
 
     def __init__(self, provider: TracerProvider, recorder: Recorder) -> None:
         self._tracer = provider.get_tracer
         self._recorder = recorder
-        self._noted = SpanEvaluations()
+        self._current = EvaluationSpan(INVALID_SPAN, True)
 
-    def evaluated(self, key: str, found: Resolution) -> None:
-        """Pass it on, and note it for the span that is open."""
-        self._recorder.evaluated(key, found)
-        noted = self._noted
-        noted.count += 1
-        noted.key, noted.found = key, found
+    def evaluated(self, key: str, resolution: Resolution) -> None:
+        """Pass an evaluation on, and note it for the current span."""
+        self._recorder.evaluated(key, resolution)
+        current = self._current
+        current.count += 1
+        current.key, current.resolution = key, resolution
 
     def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
-        """Pass all on, and note them for the span that is open."""
+        """Pass evaluations on, and note them for the current span."""
         self._recorder.evaluated_all(answers)
         if answers:
-            self._noted.count += len(answers)
-            self._noted.key, self._noted.found = answers[-1]
+            self._current.count += len(answers)
+            self._current.key, self._current.resolution = answers[-1]
 
     def methods(self, methods: Methods) -> dict[bytes, Method]:
         """Return the methods with spans around those that evaluate."""
@@ -114,17 +133,16 @@ class Tracing:
 
     def _unary(self, unary: Unary, start: Callable[[Mapping[bytes, bytes]], Span], *, bulk: bool) -> Unary:
         def handle(call: Call) -> bytes | Awaitable[bytes]:
-            noted, span = SpanEvaluations(), start(call.fields)
-            self._noted = noted
+            current = self._current = EvaluationSpan(start(call.fields), bulk)
             try:
                 result = unary(call)
             except BaseException as error:
-                _end(span, noted, bulk, noted.fault(_kind(error)))
+                current.fail(_kind(error))
                 raise
             if isinstance(result, bytes):
-                _end(span, noted, bulk)
+                current.end()
                 return result
-            return _awaited(result, span, noted, bulk)
+            return _awaited(result, current)
 
         return handle
 
@@ -138,22 +156,25 @@ class Tracing:
             if request.method != b"POST" or not request.path.startswith(BULK):
                 return handler(request)
             bulk = request.path[len(BULK) :] in (b"", b"/")
-            noted, span = SpanEvaluations(), (many if bulk else single)(request.fields)
-            self._noted = noted
+            span = (many if bulk else single)(request.fields)
+            current = self._current = EvaluationSpan(span, bulk)
             try:
-                answer: Any = handler(request)
+                response: Any = handler(request)
             except BaseException as error:
-                _end(span, noted, bulk, _kind(error))
+                current.fail(_kind(error))
                 raise
-            status = getattr(answer, "status", 200)
+            status = getattr(response, "status", 200)
             span.set_attribute("http.response.status_code", status)
-            _end(span, noted, bulk, noted.fault(str(status)) if status >= 400 else "")
-            return answer
+            if status >= 400:
+                current.fail(str(status))
+            else:
+                current.end()
+            return response
 
         return handle
 
     def loading(self, load: Callable[[S, V], T]) -> Callable[[S, V], T]:
-        """Return what loads a document with a span around it."""
+        """Return a function that loads a document, with a span around it."""
         tracer = self._tracer("jsonEvaluator")
 
         def traced(source: S, document: V) -> T:
@@ -170,33 +191,49 @@ class Tracing:
         return traced
 
 
+class _Headers(Getter["Mapping[bytes, bytes]"]):
+    """Headers as propagators read them; one that is too long counts as absent."""
+
+    def get(self, carrier: Mapping[bytes, bytes], key: str) -> list[str] | None:
+        value = carrier.get(key.encode())
+        return None if value is None or len(value) > LONGEST_HEADER else [value.decode("latin-1")]
+
+    def keys(self, carrier: Mapping[bytes, bytes]) -> list[str]:
+        return [key.decode("latin-1") for key in carrier]
+
+
+_HEADERS = _Headers()
+
+
+def parent(fields: Mapping[bytes, bytes]) -> Context:
+    """Return the caller's context from the headers of its request; the root if there is none that can be read."""
+    context = ROOT
+    if b"traceparent" in fields:
+        context = _TRACE.extract(fields, context, _HEADERS)
+    if b"baggage" in fields:
+        context = _BAGGAGE.extract(fields, context, _HEADERS)
+    return context
+
+
 def _starter(tracer: Tracer, name: str, attributes: Mapping[str, str]) -> Callable[[Mapping[bytes, bytes]], Span]:
-    """Return what starts a server's span below whatever the headers of a request say."""
+    """Return a function that starts a server span, given the headers of a request."""
     start, kind = tracer.start_span, SpanKind.SERVER
     return lambda fields: start(name, parent(fields), kind, attributes)
 
 
-async def _awaited(result: Awaitable[V], span: Span, noted: SpanEvaluations, bulk: bool) -> V:
+async def _awaited(result: Awaitable[V], current: EvaluationSpan) -> V:
     try:
-        found = await result
+        value = await result
     except BaseException as error:
-        _end(span, noted, bulk, _kind(error))
+        current.fail(_kind(error))
         raise
-    _end(span, noted, bulk)
-    return found
+    current.end()
+    return value
 
 
-def _end(span: Span, noted: SpanEvaluations, bulk: bool, fault: str = "") -> None:
-    if span.is_recording():
-        span.set_attributes(noted.attributes(bulk=bulk))
-        if fault:
-            _fail(span, fault)
-    span.end()
-
-
-def _fail(span: Span, fault: str) -> None:
-    span.set_attribute("error.type", fault)
-    span.set_status(Status(StatusCode.ERROR, fault))
+def _fail(span: Span, error: str) -> None:
+    span.set_attribute("error.type", error)
+    span.set_status(Status(StatusCode.ERROR, error))
 
 
 def _kind(error: BaseException) -> str:

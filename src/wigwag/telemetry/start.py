@@ -1,4 +1,4 @@
-"""The one wiring function of telemetry: from what was asked to what is pushed. Without a wish, nothing is imported."""
+"""The wiring of telemetry: from settings to exporters. The SDK is imported only if a signal is to be exported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import os
 import time
 from typing import TYPE_CHECKING, TypeVar
 
-from wigwag.errors import UsageError
+from wigwag.errors import StartError, UsageError
 from wigwag.observe import Counter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from wigwag.observe import Registry
     from wigwag.pipeline.clock import Clock
@@ -32,11 +32,11 @@ MISSING = "pushing telemetry needs the OpenTelemetry packages: install wigwag[ot
 
 
 class Telemetry:
-    """What an agent pushes. Without tracing, what it is given to trace comes back as it is."""
+    """What an agent exports. Without tracing, `methods`, `ofrep` and `loading` return their argument."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        """Tell this of evaluations."""
+        """Report evaluations to this."""
         self.tracing: Tracing | None = None
         self.batches: Batches | None = None
         self.push: Push | None = None
@@ -50,16 +50,16 @@ class Telemetry:
         return self.tracing.ofrep(handler) if self.tracing is not None else handler
 
     def loading(self, load: Callable[[S, V], T]) -> Callable[[S, V], T]:
-        """Return what loads a document, traced."""
+        """Return the function that loads a document, traced."""
         return self.tracing.loading(load) if self.tracing is not None else load
 
     async def run(self, clock: Clock) -> None:
-        """Push metrics for as long as there are any to push."""
+        """Push metrics at their interval, for ever, if they are to be pushed."""
         if self.push is not None:
             await self.push.run(clock)
 
     async def finish(self, seconds: float) -> None:
-        """Deliver what is left, for as long as this."""
+        """Deliver what is left, then abort after so many seconds."""
         parts = [part.finish(seconds) for part in (self.push, self.batches) if part is not None]
         await asyncio.gather(*parts)
 
@@ -67,48 +67,65 @@ class Telemetry:
 def start(settings: TelemetrySettings, registry: Registry, recorder: Recorder) -> Telemetry:
     """Start what the settings ask for."""
     telemetry = Telemetry(recorder)
-    if equipped(settings):
+    if is_available(settings):
         _open(telemetry, settings, registry)
     return telemetry
 
 
-def equipped(settings: TelemetrySettings, remark: Callable[[str], object] = log.warning) -> bool:
-    """Tell whether there is something to push, and the packages for it."""
+def problems(settings: TelemetrySettings, warn: Callable[[str], object]) -> Iterator[str]:
+    """Yield what would keep telemetry from starting, but raise `UsageError` for wrong options and variables."""
+    if not is_available(settings, warn):
+        return
+    from wigwag.telemetry.batches import read_resource, tracer_provider
+    from wigwag.telemetry.exporters import read_files
+
+    resource = read_resource()
+    if settings.traces is not None:
+        tracer_provider(resource)
+    for target in (settings.metrics, settings.traces):
+        try:
+            if target is not None:
+                read_files(target)
+        except StartError as error:
+            yield str(error)
+
+
+def is_available(settings: TelemetrySettings, warn: Callable[[str], object] = log.warning) -> bool:
+    """Tell whether there is a signal to export, and the packages for it; then silence their logs."""
     if settings.traces is None and settings.metrics is None:
         return False
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its C core writes to standard error what we log ourselves
     try:
-        import wigwag.telemetry.batches
-        import wigwag.telemetry.exporters  # noqa: F401
+        import wigwag.telemetry.batches  # noqa: F401
+        from wigwag.telemetry.deliver import silence_sdk
     except ImportError as error:
         if settings.by_option:
             raise UsageError(MISSING) from error
-        remark(f"OTEL_* asks for telemetry, but {MISSING}")
+        warn(f"OTEL_* asks for telemetry, but {MISSING}")
         return False
+    silence_sdk()
     return True
 
 
 def _open(telemetry: Telemetry, settings: TelemetrySettings, registry: Registry) -> None:
     from wigwag.background import BackgroundWorker
-    from wigwag.telemetry.batches import Batches
-    from wigwag.telemetry.deliver import Delivery, hush
+    from wigwag.telemetry.batches import Batches, read_resource, tracer_provider
+    from wigwag.telemetry.deliver import Delivery
     from wigwag.telemetry.exporters import metric_exporter, span_exporter
     from wigwag.telemetry.push import Push
-    from wigwag.telemetry.resource import resource
     from wigwag.telemetry.spans import Tracing
 
     pushes = Counter("wigwag_telemetry_pushes", "Batches of telemetry, by what became of them.", ("signal", "outcome"))
     registry.add(pushes)
-    told, now, reload = resource(settings.resource), time.monotonic, settings.reload_seconds
+    resource, now, reload = read_resource(), time.monotonic, settings.reload_seconds
     if settings.metrics is not None:
         delivery = Delivery("metrics", settings.metrics, metric_exporter, pushes, now, reload)
         worker = BackgroundWorker("wigwag-metrics")
-        telemetry.push = Push(registry, told, delivery, worker, settings.interval, time.time_ns)
+        telemetry.push = Push(registry, resource, delivery, worker, settings.interval, time.time_ns)
     if settings.traces is not None:
         delivery = Delivery("traces", settings.traces, span_exporter, pushes, now, reload)
-        telemetry.batches = Batches(settings, told, delivery)
+        telemetry.batches = Batches(tracer_provider(resource), settings.batching, delivery)
         telemetry.tracing = Tracing(telemetry.batches.provider, telemetry.recorder)
         telemetry.recorder = telemetry.tracing
-    hush()
-    places = {target.place for target in (settings.metrics, settings.traces) if target is not None}
-    log.info("telemetry is pushed to %s", " and ".join(sorted(places)))
+    addresses = {target.address for target in (settings.metrics, settings.traces) if target is not None}
+    log.info("telemetry is pushed to %s", " and ".join(sorted(addresses)))

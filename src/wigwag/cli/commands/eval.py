@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.evaluate import TYPES
 from wigwag.flags.model import child
 from wigwag.options import option, positional
+from wigwag.suggest import close_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,7 +122,7 @@ def remedy(flags: wigwag.FlagSet, key: str, found: Resolution) -> str:
     for problem in problems_of(flags, key):
         if problem.severity == "error":
             return f"{found.message}: {problem}"
-    close = get_close_matches(key, flags.keys(), n=3)
+    close = close_names(key, flags.keys(), 3)
     return f"{found.message}; did you mean {' or '.join(close)}?" if close else f"{found.message} in this document"
 
 

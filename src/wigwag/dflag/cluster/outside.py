@@ -10,7 +10,7 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wigwag.ending import note_threads, wait_for_end
+from wigwag.loop_thread import note_threads, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

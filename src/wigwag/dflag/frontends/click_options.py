@@ -19,9 +19,10 @@ from wigwag.dflag.frontends.clicklike import declared, slot, variables
 from wigwag.dflag.frontends.given import CheckedValue, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
 from wigwag.dflag.startup.levels import loglevel
-from wigwag.dflag.startup.options import HIGHEST_PORT, OPTIONS, given
+from wigwag.dflag.startup.options import OPTIONS, given
 from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
+from wigwag.options import HIGHEST_PORT, boolean, port_number, words
 
 try:
     import click
@@ -31,7 +32,6 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.startup.options import Sort
 
 Declared: TypeAlias = tuple[list[str], dict[str, Any]]
 """What an option is called, and all else about it."""
@@ -96,17 +96,17 @@ def _all(flags: FlagSet, prefix: str | None, service: str | None) -> list[Declar
 
 def _asking(service: str) -> Iterator[Declared]:
     """Return the options that ask for a service."""
-    shapes: dict[Sort, dict[str, Any]] = {
-        "text": {},
-        "texts": {"multiple": True},
-        "port": {"type": click.IntRange(0, HIGHEST_PORT)},
-        "switch": {"is_flag": True},
+    shapes: dict[Any, dict[str, Any]] = {
+        words: {"multiple": True},
+        port_number: {"type": click.IntRange(0, HIGHEST_PORT)},
+        boolean: {"is_flag": True},
     }
     asking = _Asking(service)
     for option in OPTIONS:
-        common = {"help": option.help, "expose_value": False, "callback": asking, "default": None}
-        metavar = {} if option.sort == "switch" else {"metavar": option.metavar}
-        yield [option.field, option.name, other(option.name)], common | metavar | shapes[option.sort]
+        common = {"help": option.setting.help, "expose_value": False, "callback": asking, "default": None}
+        metavar = {} if option.switch else {"metavar": option.setting.metavar}
+        shape = shapes.get(option.setting.convert, {})
+        yield [option.name, option.long, other(option.long)], common | metavar | shape
 
 
 class _Asking:

@@ -21,9 +21,10 @@ from wigwag.dflag.frontends.clicklike import declared, slot, variables
 from wigwag.dflag.frontends.given import CheckedValue, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
 from wigwag.dflag.startup.levels import loglevel
-from wigwag.dflag.startup.options import HIGHEST_PORT, OPTIONS, given
+from wigwag.dflag.startup.options import OPTIONS, given
 from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError, UsageError
+from wigwag.options import HIGHEST_PORT, boolean, port_number, words
 
 try:
     import typer
@@ -33,7 +34,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.startup.options import Option, Sort
+    from wigwag.options import Declared
 
 R = TypeVar("R")
 
@@ -131,29 +132,30 @@ def _asking() -> list[inspect.Parameter]:
     """Return the parameters that ask for a service."""
     return [
         inspect.Parameter(
-            option.field,
+            option.name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=False if option.sort == "switch" else None,
+            default=False if option.switch else None,
             annotation=_annotation(option),
         )
         for option in OPTIONS
     ]
 
 
-def _annotation(option: Option) -> Any:
-    kinds: dict[Sort, Any] = {"text": str | None, "texts": list[str] | None, "port": int | None, "switch": bool}
-    port = option.sort == "port"
+def _annotation(option: Declared) -> Any:
+    kinds: dict[Any, Any] = {words: list[str] | None, port_number: int | None, boolean: bool}
+    convert = option.setting.convert
+    port = convert is port_number
     made = typer.Option(
-        option.name,
-        other(option.name),
-        help=_plain(option.help),
-        metavar=option.metavar or None,
+        option.long,
+        other(option.long),
+        help=_plain(option.setting.help),
+        metavar=option.setting.metavar,
         min=0 if port else None,
         max=HIGHEST_PORT if port else None,
         show_default=False,
         rich_help_panel="Configuration",
     )
-    kind: Any = kinds[option.sort]
+    kind: Any = kinds.get(convert, str | None)
     return Annotated[kind, made]
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from wigwag.dflag.naming import variable
+from wigwag.suggest import closest
 
 _SHOWN = 10
 _SHORTEST = 3
@@ -43,8 +44,6 @@ def told(strange: list[str], prefix: str, known: Collection[str], flags: str) ->
 
 def _hint(name: str, prefix: str, known: Collection[str]) -> str:
     """Compare what comes after the prefix: with it, all of them would be much alike."""
-    from difflib import get_close_matches
-
     cut = len(prefix)
-    close = get_close_matches(name[cut:], [each[cut:] for each in known], 1)
-    return f"; did you mean {name[:cut]}{close[0]}?" if close else ""
+    close = closest(name[cut:], [each[cut:] for each in known])
+    return f"; did you mean {name[:cut]}{close}?" if close else ""

@@ -1,6 +1,7 @@
-"""What a service is asked to do about its flags: one record, and the options of a command line that fill it.
+"""The configuration of a service's flags: one record, from which the front ends make the options of a command line.
 
-Each front end makes options of the same table, in its own way; so they have the same names, rules and help everywhere.
+Each front end turns the same declarations into options of its own library; so they have the same names, rules and help
+everywhere. How options are declared is in `wigwag.options`.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
+from wigwag.options import declared, option, port_number
 
 if TYPE_CHECKING:
     from wigwag.dflag.updating.places import Place
 
-Sort: TypeAlias = Literal["text", "texts", "port", "switch"]
-HIGHEST_PORT = 65535
+_PAGE = "the page of the flags"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +28,24 @@ class ServiceOptions:
     '127.0.0.1'
     """
 
-    config_dir: Sequence[str | os.PathLike[str] | Place] = ()
+    config_dir: Sequence[str | os.PathLike[str] | Place] = option(
+        (), "a directory with a ConfigMap in it, or configmap/NAMESPACE/NAME; may be repeated", metavar="PLACE"
+    )
     """Where ConfigMaps are mounted, `configmap/NAMESPACE/NAME`, or records that say more (`Directory`, `ConfigMap`);
     the last counts most."""
-    config_documents: Sequence[str] = ()
+    config_documents: Sequence[str] = option(
+        (), "keys there that hold many flags each, such as app.yaml or *.toml; may be repeated", metavar="PATTERN"
+    )
     """The keys that hold many flags each, by name or pattern, of all places that are given as text."""
-    config_port: int | None = None
+    config_port: int | None = option(
+        None, f"serve {_PAGE} here; 0 is any that is free", metavar="PORT", convert=port_number
+    )
     """Where the page of the flags is served; 0 is any port that is free, None is no page."""
-    config_bind: str = "127.0.0.1"
+    config_bind: str = option("127.0.0.1", f"where {_PAGE} is served", metavar="ADDRESS")
     """The address that it is served at."""
-    config_token_file: str | None = None
+    config_token_file: str | None = option(None, f"holds the token to set flags with on {_PAGE}", metavar="FILE")
     """The file with the token that whoever sets a flag there must have; without one, flags can only be looked at."""
-    config_strict: bool = False
+    config_strict: bool = option(False, "do not start if a flag is wrong")
     """Whether not to start if a flag is wrong."""
     command_line: bool = False
     """Whether this is from a command line. Then a start that fails ends the program with one line, as a mistake on that
@@ -51,40 +58,8 @@ class ServiceOptions:
                 raise UsageError(f"`{name}` is a list: write [{os.fspath(given)!r}]")
 
 
-class Option(NamedTuple):
-    """An option of the command line."""
-
-    field: str
-    """What it fills."""
-    sort: Sort
-    metavar: str
-    help: str
-
-    @property
-    def name(self) -> str:
-        """What it is called."""
-        return f"--{self.field.replace('_', '-')}"
-
-
-_PAGE = "the page of the flags"
-OPTIONS = (
-    Option(
-        "config_dir",
-        "texts",
-        "PLACE",
-        "a directory with a ConfigMap in it, or configmap/NAMESPACE/NAME; may be repeated",
-    ),
-    Option(
-        "config_documents",
-        "texts",
-        "PATTERN",
-        "keys there that hold many flags each, such as app.yaml or *.toml; may be repeated",
-    ),
-    Option("config_port", "port", "PORT", f"serve {_PAGE} here; 0 is any that is free"),
-    Option("config_bind", "text", "ADDRESS", f"where {_PAGE} is served"),
-    Option("config_token_file", "text", "FILE", f"holds the token to set flags with on {_PAGE}"),
-    Option("config_strict", "switch", "", "do not start if a flag is wrong"),
-)
+OPTIONS = tuple(declared(ServiceOptions))
+"""Those that a command line has."""
 
 
 def given(values: Mapping[str, Any]) -> ServiceOptions:
@@ -93,5 +68,5 @@ def given(values: Mapping[str, Any]) -> ServiceOptions:
     >>> given({"config_port": 8080, "config_bind": None, "verbose": True}).config_port
     8080
     """
-    found = {option.field: values.get(option.field) for option in OPTIONS}
+    found = {option.name: values.get(option.name) for option in OPTIONS}
     return ServiceOptions(**{name: value for name, value in found.items() if value is not None}, command_line=True)

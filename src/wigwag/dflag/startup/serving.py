@@ -26,16 +26,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from wigwag.dflag.frontends.arguments import add_to, teach
 from wigwag.dflag.startup.levels import audible, loglevel
 from wigwag.dflag.startup.load import load_environment, load_files
-from wigwag.dflag.startup.options import HIGHEST_PORT, OPTIONS, Option, ServiceOptions, given
+from wigwag.dflag.startup.options import OPTIONS, ServiceOptions, given
 from wigwag.dflag.updating.policy import Policy
 from wigwag.dflag.updating.record import SHOWN
 from wigwag.errors import FlagError, StartError, UsageError
+from wigwag.options import HIGHEST_PORT, port_number, words
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.page.access import Access
     from wigwag.dflag.page.server import PageServer
     from wigwag.dflag.updating.updater import Updater
+    from wigwag.options import Declared
 
 log = logging.getLogger("wigwag.dflag")
 
@@ -62,18 +64,19 @@ config_token_file=None, config_strict=False)
     add_to(parser, flags)
     group = parser.add_argument_group("configuration")
     for option in OPTIONS:
-        group.add_argument(option.name, help=option.help, **_argument(option))
-    teach(parser, {option.name[2:]: (option.name, option.name) for option in OPTIONS})
+        group.add_argument(option.long, help=option.setting.help, **_argument(option))
+    teach(parser, {option.long[2:]: (option.long, option.long) for option in OPTIONS})
 
 
-def _argument(option: Option) -> dict[str, Any]:
-    """Return what argparse is to make of an option."""
-    if option.sort == "switch":
+def _argument(option: Declared) -> dict[str, Any]:
+    """Return the keywords of an option for argparse."""
+    setting = option.setting
+    if option.switch:
         return {"action": "store_true"}
-    if option.sort == "texts":
-        return {"metavar": option.metavar, "action": "append", "default": []}
-    default = getattr(ServiceOptions(), option.field)
-    return {"metavar": option.metavar, "default": default, "type": _port if option.sort == "port" else str}
+    if setting.convert is words:
+        return {"metavar": setting.metavar, "action": "append", "default": []}
+    kind = _port if setting.convert is port_number else str
+    return {"metavar": setting.metavar, "default": option.default, "type": kind}
 
 
 def _port(text: str) -> int:

@@ -203,7 +203,7 @@ class _Planner:
     def _similar(self, name: str) -> str:
         """Return a hint at the flag that may be meant, for the few that are told of."""
         self._hints += 1
-        known = (each for flag in self._flags for each in flag.names)
+        known = [each for flag in self._flags for each in flag.names]
         return did_you_mean(name, known) if self._hints <= _MOST_HINTS else ""
 
     def _claim(self, slot: Slot, key: str, outcome: ValueOutcome, flag: DynFlag[Any]) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from wigwag.wire.client.tls import Trust
+from wigwag.wire.client.tls import Trust, empty_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,13 +41,8 @@ class ClusterTrust(Trust):
     insecure: bool = False
     """Believe anybody."""
 
-    def context(self) -> ssl.SSLContext:
-        made = (
-            NamedServerContext(ssl.PROTOCOL_TLS_CLIENT) if self.server_name else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        )
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
-        made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        made.set_alpn_protocols(["http/1.1"])
+    def context(self, protocol: str = "http/1.1") -> ssl.SSLContext:
+        made = empty_context(protocol, NamedServerContext if self.server_name else ssl.SSLContext)
         if isinstance(made, NamedServerContext):
             made.expected = self.server_name
         self._believe(made)

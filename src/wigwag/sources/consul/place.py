@@ -8,13 +8,13 @@ those of the address, then those of the environment: the order that Consul's too
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from wigwag.errors import UsageError
 from wigwag.options import boolean, duration
 from wigwag.sources.consul.access import ConsulAccess
+from wigwag.suggest import closest
 from wigwag.wire.client.url import parse_url
 
 if TYPE_CHECKING:
@@ -112,8 +112,8 @@ def _from_query(query: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
-            close = get_close_matches(name, _OPTIONS, n=1)
-            meant = f"did you mean {close[0]}?" if close else f"there are {', '.join(_OPTIONS)}"
+            close = closest(name, _OPTIONS)
+            meant = f"did you mean {close}?" if close else f"there are {', '.join(_OPTIONS)}"
             raise UsageError(f"{name[:40]!r} is no option of a consul address; {meant}")
         found[_OPTIONS[name]] = _seconds(value) if name == "wait" else value
     return found

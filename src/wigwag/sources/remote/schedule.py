@@ -15,23 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from wigwag.golang import fnv1a32
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _EARLY = 0.05
 _DATE = "%a, %d %b %Y %H:%M:%S GMT"
-
-
-def fnv32a(text: str) -> int:
-    """Return the 32-bit FNV-1a hash of a text.
-
-    >>> hex(fnv32a("")), hex(fnv32a("a")), hex(fnv32a("foobar"))
-    ('0x811c9dc5', '0xe40c292c', '0xbf9cf968')
-    """
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,7 @@ class Schedule:
     @classmethod
     def of(cls, interval: float, seed: str, random: Callable[[], float]) -> Schedule:
         """`random` gives a number from 0 to 1."""
-        return cls(interval, math.fmod(fnv32a(seed), interval) if seed else interval * random())
+        return cls(interval, math.fmod(fnv1a32([seed]), interval) if seed else interval * random())
 
     def pause(self, wall: float, since: float) -> float:
         """Return how long to wait, at a time of the wall clock, so many seconds after the last question."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from wigwag.wire.client.addresses import keep_alive
 from wigwag.wire.client.http2_link import Http2Link, KeepAlive
+from wigwag.wire.client.tls import Trust
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -146,18 +147,10 @@ def _host(authority: str) -> str:
 
 
 def _context(endpoint: Endpoint) -> ssl.SSLContext:
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks certificates and names
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    made.set_alpn_protocols(["h2"])
     try:
-        if endpoint.roots:
-            made.load_verify_locations(endpoint.roots)
-        else:
-            made.load_default_certs()
+        return Trust(endpoint.roots).context("h2")
     except (OSError, ssl.SSLError) as error:
         raise ConnectionError(f"{endpoint.roots}: no certificates can be read: {error.strerror or error}") from error
-    return made
 
 
 def _explain(error: OSError, patience: float) -> str:

@@ -1,7 +1,7 @@
-"""Whom we believe when we call: the system's authorities, or those of one file; and what we show when asked.
+"""TLS of our clients: which servers they trust, and the certificate that they show. All client contexts are made here.
 
-Files are replaced while we run, so a context is made anew when they have changed. If that fails, the request fails and
-says which file: a stale trust is worse than a late answer.
+Files are replaced while we run, so a context is made again when its files have changed. If that fails, the request
+fails and the error names the file: stale trust is worse than a late response.
 """
 
 from __future__ import annotations
@@ -11,6 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wigwag.errors import UsageError
+
+
+def empty_context(protocol: str, kind: type[ssl.SSLContext] = ssl.SSLContext) -> ssl.SSLContext:
+    """Return a client's context that checks certificates and host names, and trusts nobody yet."""
+    made = kind(ssl.PROTOCOL_TLS_CLIENT)
+    made.minimum_version = ssl.TLSVersion.TLSv1_2
+    made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    made.set_alpn_protocols([protocol])
+    return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +33,9 @@ class Trust:
     key: str = ""
     """Its key; empty: in the same file."""
 
-    def context(self) -> ssl.SSLContext:
-        """Return a client's context with what is in the files now."""
-        made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks certificates and host names
-        made.minimum_version = ssl.TLSVersion.TLSv1_2
-        made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-        made.set_alpn_protocols(["http/1.1"])
+    def context(self, protocol: str = "http/1.1") -> ssl.SSLContext:
+        """Return a client's context with what is in the files now, for a protocol of ALPN."""
+        made = empty_context(protocol)
         if self.authority:
             made.load_verify_locations(self.authority)
         else:

@@ -6,8 +6,7 @@ import asyncio
 import threading
 from pathlib import Path
 
-from wigwag.ending import PATIENCE, note_threads, wait_for_end
-from wigwag.loop_thread import LoopThread
+from wigwag.loop_thread import KERNEL_TIMEOUT, LoopThread, note_threads, wait_for_end
 
 
 def test_a_thread_that_is_still_there_is_waited_for(tmp_path: Path) -> None:
@@ -27,7 +26,7 @@ def test_one_that_stays_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     pauses: list[float] = []
     (tmp_path / "7").touch()
     wait_for_end([7], pauses.append, tmp_path)
-    assert 0 < sum(pauses) <= PATIENCE
+    assert 0 < sum(pauses) <= KERNEL_TIMEOUT
 
 
 def test_where_the_kernel_does_not_tell_nobody_waits(tmp_path: Path) -> None:
