@@ -1,6 +1,6 @@
-"""Waiting for a coroutine where no loop may be used: a program without one, or in the middle of its own.
+"""Running a coroutine from code that is not async, whether or not an event loop runs in this thread.
 
-It runs in a thread and a loop of its own, so that it leaves no trace in whatever loop the caller has.
+It runs in a thread and a loop of its own, so it has no effect on the loop of the caller.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def outside(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return what a coroutine function returns, or raise what it raises. Whoever is interrupted does not wait for it.
+    """Return what a coroutine function returns, or raise what it raises. An interrupted caller does not wait for it.
 
     >>> async def answer():
     ...     return 42
@@ -37,7 +37,7 @@ def outside(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     def run() -> None:
         try:
             done.set_result(asyncio.run(main()))
-        except BaseException as error:  # noqa: BLE001 - it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001 - it is raised in the caller
             done.set_exception(error)
 
     thread = threading.Thread(target=run, name="dflag reader", daemon=True)

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.frontends.given import COMMAND_LINE, CheckedValue, judged, needs, put, told
 from wigwag.dflag.frontends.spelling import help_text, is_switch
 from wigwag.dflag.origin import HIDDEN, Origin, Slot, strongest
@@ -32,9 +33,9 @@ except ModuleNotFoundError as error:
     raise needs("absl-py", "absl") from error
 
 if TYPE_CHECKING:
-    from wigwag.dflag.define import FlagOptions
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.traits import FlagOptions
 
 T = TypeVar("T")
 _PROGRAM = Slot(Origin.PROGRAM)
@@ -117,7 +118,7 @@ class _Shown(absl.Flag[Any]):
     def value(self, value: Any) -> None:
         """Take what the program sets. What it would be anyhow is absl taking a value back that it could not keep."""
         beneath = {slot: held for slot, held in self._flag.layers.items() if slot != _PROGRAM}
-        held = strongest(beneath.values(), self._flag.home.precedence)
+        held = strongest(beneath.values(), self._flag.owner.precedence)
         if value is None or self._flag.same(held.value, value):
             self._flag.reset()
         else:
@@ -140,7 +141,7 @@ class _Shown(absl.Flag[Any]):
 
     def unparse(self) -> None:
         """Forget what the command line has given."""
-        self._flag.home.drop(self._flag, COMMAND_LINE)
+        self._flag.owner.commit(lambda: [Put(self._flag, COMMAND_LINE, drop=True)])
         super().unparse()
 
 
@@ -204,7 +205,7 @@ class _Bridge:
         self._read = self._theirs.present
         if not self._ours.same(self._ours.get(), value):
             try:
-                self._ours.refuse_if_static(self._ours.home.frozen)
+                self._ours.refuse_if_static()
                 put([CheckedValue(self._ours, self._ours.admit(value), slot)])
             except FlagError as error:
                 raise absl.ValidationError(error.reason) from None

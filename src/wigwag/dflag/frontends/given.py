@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.store import Put
 from wigwag.dflag.values.numerals import shown
 
 if TYPE_CHECKING:
-    from wigwag.dflag.flag import DynFlag
-    from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.flag import DynFlag, FlagOwner
     from wigwag.errors import FlagError
 
 COMMAND_LINE = Slot(Origin.COMMAND_LINE)
@@ -30,7 +29,7 @@ class CheckedValue(NamedTuple):
 
 def judged(flag: DynFlag[Any], text: str) -> Any:
     """Return the value that a text means for a flag; `FlagError` if it is refused."""
-    flag.refuse_if_static(flag.home.frozen)
+    flag.refuse_if_static()
     return flag.parse(text)
 
 
@@ -48,9 +47,9 @@ def told(flag: DynFlag[Any], text: str, error: FlagError) -> str:
 
 def put(given: Iterable[CheckedValue]) -> None:
     """Give the flags their values, all of a set under one generation; of several for one flag, the last."""
-    chosen: dict[FlagSet, dict[tuple[DynFlag[Any], Slot], Put]] = {}
+    chosen: dict[FlagOwner, dict[tuple[DynFlag[Any], Slot], Put]] = {}
     for flag, value, slot in given:
-        chosen.setdefault(flag.home, {})[flag, slot] = Put(flag, slot, value)
+        chosen.setdefault(flag.owner, {})[flag, slot] = Put(flag, slot, value)
     for flags, puts in chosen.items():
         flags.commit(puts.values)
 

@@ -1,16 +1,16 @@
-"""Threads that call notifiers: in order for each flag, and none of them in the way of the others.
+"""The threads that call notifiers: in order for each flag, and without one flag delaying another.
 
-A strand is what waits for one flag's notifiers. Its items are taken one by one, each by whichever thread of the crew is
-free; so one flag's changes come in order, and a notifier that blocks holds up its own flag only, until as many block
-as there are threads. A strand that is too long is shortened from the middle: two neighbours become one, from the
-first's old value to the second's new one, so the chain of values never breaks.
+Each flag has a queue. Any free thread of the pool takes the first change of a queue; so one flag's changes come in
+order, and a notifier that blocks delays its own flag only, until as many block as there are threads. A queue that is
+too long is shortened at its end: the last two changes become one, from the first's old value to the second's new one,
+so the chain of values never breaks.
 
-Threads come when there is work and go when there is none for a while. They are daemons: a notifier that never returns
-must not keep the process from ending. Where no thread is to be had, what waits is tried again with the next change.
+Threads start when there is work and end after a while without. They are daemons: a notifier that never returns must not
+keep the process alive. If no thread can be started, the next change tries again.
 
-After a fork nothing is left of them but the one thread that forked, if it is one of them. It knows by the condition it
-began with: the child has another. What is left to do there is for new threads. Where there must be no threads because
-of forks to come (`fork.deferred`), what waits is called in each child, and here only by who asks for it (`flush`).
+The hard case is a fork. Only the thread that forked survives in the child, if it is one of these; it recognises the
+child because the condition there is a new one, and ends. `resume` schedules the queues for new threads. Where threads
+must not exist because of forks to come (`fork.deferred`), calls are made in each child, and here only by `flush`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger("wigwag.dflag")
 
 
 class ValueChange(NamedTuple):
-    """From one value to the next."""
+    """A change from one value to the next."""
 
     old: Any
     new: Any
@@ -41,49 +41,56 @@ class ValueChange(NamedTuple):
 
 
 class NotifierQueue:
-    """The changes that wait for one flag's notifiers."""
+    """The changes for the notifiers of one flag."""
 
     __slots__ = ("busy", "by", "call", "steps")
 
     def __init__(self, call: Callable[[ValueChange], None]) -> None:
         self.call, self.busy = call, False
         self.by: int | None = None
-        """The thread that calls the first of them now."""
+        """The thread that is calling the first of them."""
         self.steps: deque[ValueChange] = deque()
 
 
 def push(steps: deque[ValueChange], step: ValueChange, most: int) -> None:
-    """Add a step; if there are too many, make one of the last two."""
+    """Append a change; if there are too many, merge it into the last one."""
     if len(steps) >= most:
         step = ValueChange(steps.pop().old, step.new)
     steps.append(step)
 
 
 class NotifierPool:
-    """The threads."""
+    """At most `threads` threads, and the queues that are ready for them."""
 
     def __init__(self, threads: int = _THREADS, backlog: int = BACKLOG, linger: float = _LINGER) -> None:
         self._most, self._backlog, self._linger = threads, max(backlog, 2), linger
+        self.errors = 0
+        """How many times a notifier has raised."""
         self.reset()
 
     def reset(self) -> None:
-        """Begin without threads, as a process does that was just forked."""
+        """Start without threads, as in the child of a fork."""
         self._changed = threading.Condition()
         self._ready: deque[NotifierQueue] = deque()
         self._threads: set[int] = set()
         self._running = self._idle = self._unfinished = 0
-        self._short = False
+        self._failed_to_start = False
+
+    def count_error(self) -> None:
+        """Count a notifier that raised."""
+        with self._changed:
+            self.errors += 1
 
     def submit(self, queue: NotifierQueue, step: ValueChange) -> None:
-        """Have a step called, after those that wait already."""
+        """Queue a change."""
         with self._changed:
             push(queue.steps, step, self._backlog)
             self._schedule(queue)
 
     def resume(self, queue: NotifierQueue) -> None:
-        """After `reset`: go on with what waited. What was being called is called again, for it may not have got far.
+        """Schedule a queue after `reset`. A call that was under way is made again, because nobody knows how far it got.
 
-        But not what this very thread is calling: it has forked, and would fork again, and so on without end.
+        But not one that this thread is making: it has forked, and would fork again.
         """
         with self._changed:
             if queue.by == get_ident():
@@ -93,11 +100,11 @@ class NotifierPool:
                 self._schedule(queue)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until nothing waits or is being called; tell whether that came in time."""
+        """Wait until all calls have been made; return False if the timeout comes first."""
         if get_ident() in self._threads:
             raise UsageError("flush() waits for the notifiers, so a notifier that calls it would wait for itself")
         with self._changed:
-            self._staff()
+            self._wake()
         if deferred():
             self._work_here()
         with self._changed:
@@ -110,27 +117,27 @@ class NotifierPool:
             queue.busy = True
             self._unfinished += 1
             self._ready.append(queue)
-        self._staff()
+        self._wake()
 
-    def _staff(self) -> None:
-        """See that somebody comes for what is ready."""
+    def _wake(self) -> None:
+        """Wake a thread, or start one, for the queues that are ready."""
         if not self._ready:
             return
         if self._idle >= len(self._ready):
             self._changed.notify_all()
         elif self._running < self._most and not deferred():
-            self._hire()
+            self._start_thread()
 
-    def _hire(self) -> None:
+    def _start_thread(self) -> None:
         try:
             threading.Thread(target=self._work, name="dflag notifiers", daemon=True).start()
         except RuntimeError as error:
-            if not self._short:
-                log.error("no thread is to be had for notifiers, which have to wait: %s", error)  # noqa: TRY400
-            self._short = True
+            if not self._failed_to_start:
+                log.error("no thread can be started for notifiers, so they are delayed: %s", error)  # noqa: TRY400
+            self._failed_to_start = True
         else:
             self._running += 1
-            self._short = False
+            self._failed_to_start = False
 
     def _work(self) -> None:
         changed, threads = self._changed, self._threads
@@ -144,7 +151,7 @@ class NotifierPool:
         threads.discard(get_ident())
 
     def _work_here(self) -> None:
-        """Call what waits, in this thread."""
+        """Make the calls in this thread."""
         changed = self._changed
         while self._ready:
             queue = self._ready.popleft()
@@ -166,9 +173,9 @@ class NotifierPool:
     def _next(self, changed: threading.Condition) -> NotifierQueue | None:
         with changed:
             self._idle += 1
-            came = changed.wait_for(lambda: self._ready, self._linger)
+            ready = changed.wait_for(lambda: self._ready, self._linger)
             self._idle -= 1
-            if came:
+            if ready:
                 return self._ready.popleft()
             self._running -= 1
             return None

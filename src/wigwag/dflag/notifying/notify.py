@@ -1,12 +1,11 @@
-"""Telling who wants to know: notifiers that are called with the old and the new value.
+"""Notifiers: functions that are called with the old and the new value of a flag.
 
-    thread   (the default) by a thread of the crew, so that a slow one holds up nobody else
-    sync     by whoever made the change, before he goes on
-    async    in an event loop, one call after the other; every coroutine function is called so
+    thread   (the default) in a thread of the pool, so that a slow one delays no other flag
+    sync     in the thread that makes the change, before `set` returns
+    async    in an event loop, one call after the other; the default for coroutine functions
 
-Each gets every change, in order, once; unless it was set to an equal value, which is no change. One that raises is
-logged and counted, and called again the next time. Somebody who presses Ctrl-C in the middle of a `sync` one means the
-program: that is passed on, after the others have been called.
+Each gets every change once, in order; setting an equal value is no change. One that raises is logged and counted, and
+called again for the next change. Ctrl-C in the middle of a `sync` one is raised after the others have been called.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ log = logging.getLogger("wigwag.dflag")
 
 
 class Subscription:
-    """One notifier. `cancel` it to hear no more; as a context manager, it does so at the end of the block."""
+    """One notifier, until `cancel`; as a context manager, until the end of the block."""
 
     def __init__(self, event: ChangeEvent, callback: Callable[[Any, Any], object], how: How, always: bool) -> None:
         self._event, self.callback, self.how, self.always = event, callback, how, always
         self.errors = 0
-        """How often it has raised."""
+        """How many times it has raised."""
 
     def cancel(self) -> None:
-        """Hear no more. What waits to be called already may still be."""
+        """End the subscription. Calls that are queued may still be made."""
         self._event.remove(self)
 
     def __enter__(self) -> Self:
@@ -48,31 +47,31 @@ class Subscription:
         self.cancel()
 
     def call(self, step: ValueChange) -> None:
-        """Call it, whatever comes of it."""
+        """Call it; an exception is logged and counted."""
         if step.equal and not self.always:
             return
         try:
             self.callback(step.old, step.new)
-        except BaseException as error:  # a notifier may fail in any way; the flag and the others live on
+        except BaseException as error:  # a notifier may fail in any way; the flag and the other notifiers go on
             if isinstance(error, KeyboardInterrupt) and current_thread() is main_thread():
                 raise
             self.failed(error)
 
     def renew(self) -> bool:
-        """Have locks that nobody holds, in a process that was just forked; False: it cannot be called there."""
+        """Replace locks after a fork; return False if it cannot be called in the child."""
         return True
 
     def failed(self, error: BaseException) -> None:
-        """Log and count a failure; of a secret flag, without words that may hold its value."""
+        """Log and count a failure; of a secret flag, without the exception, which may contain the value."""
         self.errors += 1
-        self._event.failed()
+        self._event.notifiers.count_error()
         name = getattr(self.callback, "__qualname__", repr(self.callback))
-        told = None if self._event.secret else error
-        log.error("%s: the notifier %s raised %s", self._event.name, name, type(error).__name__, exc_info=told)
+        shown = None if self._event.secret else error
+        log.error("%s: the notifier %s raised %s", self._event.name, name, type(error).__name__, exc_info=shown)
 
 
 class AsyncSubscription(Subscription):
-    """One notifier in an event loop, with what waits for it."""
+    """One notifier in an event loop, with its queue."""
 
     def __init__(
         self, event: ChangeEvent, callback: Callable[[Any, Any], Any], always: bool, loop: AbstractEventLoop
@@ -82,7 +81,7 @@ class AsyncSubscription(Subscription):
         self._task: Task[None] | None = None
 
     def send(self, step: ValueChange) -> None:
-        """Have it called in its loop; a loop that is closed ends the subscription."""
+        """Queue a call in its loop; a closed loop ends the subscription."""
         if step.equal and not self.always:
             return
         with self._guard:
@@ -93,7 +92,7 @@ class AsyncSubscription(Subscription):
             self.cancel()
 
     def renew(self) -> bool:
-        """A loop that runs, runs in the parent; waking it from here would wake it there."""
+        """Return False if the loop was running: it runs in the parent, and waking it here would wake it there."""
         self._guard = Lock()
         return not self._loop.is_running()
 
@@ -104,14 +103,14 @@ class AsyncSubscription(Subscription):
     async def _run(self) -> None:
         try:
             while self._steps:
-                await self._called(self._steps[0])
+                await self._call(self._steps[0])
                 with self._guard:
                     self._steps.popleft()
         finally:
             self._task = None
 
-    async def _called(self, step: ValueChange) -> None:
-        """Call it. That it was cancelled is a failure like any other, if nobody has asked this task to end."""
+    async def _call(self, step: ValueChange) -> None:
+        """Call it. A `CancelledError` is a failure like any other, unless this task itself is being cancelled."""
         from asyncio import CancelledError
 
         try:
@@ -123,13 +122,10 @@ class AsyncSubscription(Subscription):
 
 
 class ChangeEvent:
-    """The notifiers of a flag, or of a flag set. They are replaced and never changed, so ringing needs no lock."""
+    """The notifiers of a flag, or of a flag set. The tuple is replaced, never changed, so posting needs no lock."""
 
-    def __init__(
-        self, name: str, notifiers: Callable[[], NotifierPool], failed: Callable[[], None], secret: bool = False
-    ) -> None:
-        self.name, self.secret, self.failed = name, secret, failed
-        self._notifiers = notifiers
+    def __init__(self, name: str, notifiers: NotifierPool, secret: bool = False) -> None:
+        self.name, self.notifiers, self.secret = name, notifiers, secret
         self._queue = NotifierQueue(self._call)
         self._subscriptions: tuple[Subscription, ...] = ()
         self._guard = Lock()
@@ -144,14 +140,14 @@ class ChangeEvent:
             raise UsageError(f"a notifier is called by thread, sync or async, not {how!r}")
         if how != "async" and _is_async(callback):
             raise UsageError(f"a coroutine function is awaited in a loop: leave out how={how!r}, or say 'async'")
-        found = (
+        subscription = (
             AsyncSubscription(self, callback, always, loop or _running_loop())
             if how == "async"
             else Subscription(self, callback, how, always)
         )
         with self._guard:
-            self._subscriptions += (found,)
-        return found
+            self._subscriptions += (subscription,)
+        return subscription
 
     def remove(self, subscription: Subscription) -> None:
         """Remove a notifier, if it is there."""
@@ -159,17 +155,17 @@ class ChangeEvent:
             self._subscriptions = tuple(each for each in self._subscriptions if each is not subscription)
 
     def post(self, step: ValueChange) -> bool:
-        """Have the threads and loops call theirs, and tell whether there is anything left for `call`."""
-        sorts = {each.how for each in self._subscriptions if each.always or not step.equal}
-        if "thread" in sorts:
-            self._notifiers().submit(self._queue, step)
+        """Queue the calls of threads and loops; tell whether there are `sync` ones, for `call`."""
+        ways = {each.how for each in self._subscriptions if each.always or not step.equal}
+        if "thread" in ways:
+            self.notifiers.submit(self._queue, step)
         for each in self._subscriptions:
             if isinstance(each, AsyncSubscription):
                 each.send(step)
-        return "sync" in sorts
+        return "sync" in ways
 
     def call(self, step: ValueChange) -> None:
-        """Call those that are called by whoever made the change; all of them, though somebody presses Ctrl-C."""
+        """Call the `sync` notifiers; all of them, also if Ctrl-C interrupts one."""
         interrupt: KeyboardInterrupt | None = None
         for each in self._subscriptions:
             if each.how == "sync":
@@ -181,13 +177,13 @@ class ChangeEvent:
             raise interrupt
 
     def renew(self) -> None:
-        """Have locks that nobody holds, and only notifiers that can be called, in a process that was just forked."""
+        """Replace locks after a fork, and keep only notifiers that can be called in the child."""
         self._guard = Lock()
         self._subscriptions = tuple([each for each in self._subscriptions if each.renew()])
 
     def resume(self) -> None:
-        """Go on there with what waited."""
-        self._notifiers().resume(self._queue)
+        """Resume the queue in the child."""
+        self.notifiers.resume(self._queue)
 
     def _call(self, step: ValueChange) -> None:
         for each in self._subscriptions:

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
 from wigwag.dflag.page.messages import HttpError
 from wigwag.dflag.page.state import entry, pretty, written
-from wigwag.dflag.store import Put
 from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Changer:
         def decide() -> list[Put]:
             self._compare(flag, change.if_match)
             wanted = puts()
-            self._flags.judge(wanted)
+            self._flags.validate(wanted)
             found.append(self._effect(flag, wanted, change.validate_only))
             return [] if change.validate_only else wanted
 

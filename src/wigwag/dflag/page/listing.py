@@ -15,7 +15,7 @@ from wigwag.dflag.usage import shown_wishes
 if TYPE_CHECKING:
     from wigwag.dflag.origin import Held
     from wigwag.dflag.page.state import FlagState, PageState
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.health import UpdaterHealth
 
 MOST_PROBLEMS = 100
 """How many problems are listed; the rest is counted."""
@@ -105,7 +105,7 @@ def described(entry: FlagState, now: float, restart: Collection[str] = ()) -> di
     }
 
 
-def listed(state: PageState, wanted: Filter, now: float, set_url: str, updater: Updater | None) -> dict[str, Any]:
+def listed(state: PageState, wanted: Filter, now: float, set_url: str, updater: UpdaterHealth | None) -> dict[str, Any]:
     """Return the whole list; the checksums are of all flags, whichever are listed."""
     restart = updater.restart_required if updater is not None else ()
     return {
@@ -120,7 +120,7 @@ def listed(state: PageState, wanted: Filter, now: float, set_url: str, updater: 
     }
 
 
-def reported(updater: Updater) -> dict[str, Any]:
+def reported(updater: UpdaterHealth) -> dict[str, Any]:
     """Return how an updater is doing."""
     problems = updater.problems
     return {

@@ -39,7 +39,7 @@ from wigwag.dflag.values.numerals import shown
 
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.health import UpdaterHealth
 
 __all__ = ["Access", "PageLimits", "Site"]
 log = logging.getLogger("wigwag.dflag.page")
@@ -61,7 +61,7 @@ class Site:
     def __init__(
         self,
         flags: FlagSet,
-        updater: Updater | None = None,
+        updater: UpdaterHealth | None = None,
         access: Access | None = None,
         *,
         limits: PageLimits = PageLimits(),  # noqa: B008 - a frozen value
@@ -77,7 +77,7 @@ class Site:
         self._writing = Writing(flags, self._view, Changer(flags, self._camera, clock), self.access, limits)
 
     @property
-    def updater(self) -> Updater | None:
+    def updater(self) -> UpdaterHealth | None:
         """The updater that the page tells of."""
         return self._updater or self.flags.updater
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.naming import path_name, variable
 from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.startup.environment import strangers, told
-from wigwag.dflag.store import Put
 from wigwag.dflag.updating.policy import CHOICES, check_choice
 from wigwag.errors import FlagError, UsageError
 
@@ -132,7 +132,7 @@ def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[]
         puts = []
         for flag, slot, content in wanted:
             try:
-                flag.refuse_if_static(flags.frozen)
+                flag.refuse_if_static()
                 puts.append(Put(flag, slot, flag.parse(content())))
             except FlagError as error:
                 refused.append(_placed(error, slot))

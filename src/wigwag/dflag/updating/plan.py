@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.naming import did_you_mean
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.store import Put
 from wigwag.dflag.updating.contents import Contents, Unreadable
+from wigwag.dflag.updating.health import Level, Problem
 from wigwag.dflag.updating.places import Place, rank
 from wigwag.errors import DocumentError, FlagError
 
@@ -29,34 +30,10 @@ if TYPE_CHECKING:
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".env")
 _HINT = "; if it holds many flags, name it with --config-documents, or in the `documents` of its place"
 _MOST_HINTS = 10
-Level: TypeAlias = Literal["warning", "error"]
 Picture: TypeAlias = Mapping[Place, Contents]
 """What is in each place that has answered."""
 Read: TypeAlias = "Callable[[str, bytes], ValuesDocument]"
 """Reads a document; see `read_document`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something about a place that somebody should look at."""
-
-    level: Level
-    place: str
-    """The directory, or `configmap/NAMESPACE/NAME`."""
-    key: str
-    """The key, or path of the file, in it; empty: the place itself. `app.yaml#db.size` is a value in a document."""
-    reason: str
-    digest: str = field(default="", repr=False)
-    """Tells one bad content from the next, if the reason does not."""
-
-    def __str__(self) -> str:
-        """One line, whatever a file is called: a log can hold it, and it cannot be taken for two."""
-        return _in_one_line(f"{self.where}: {self.reason}")
-
-    @property
-    def where(self) -> str:
-        """The key with its place, or the place."""
-        return _in_one_line(f"{self.place}/{self.key}" if self.key else self.place)
 
 
 class ValueOutcome(NamedTuple):
@@ -221,10 +198,6 @@ class _Planner:
         held = put.flag.layers.get(put.slot, put.flag.held)
         if put.drop or not put.flag.same(held.value, put.value):
             self._found.restart[put.flag.name] = why
-
-
-def _in_one_line(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened, read: Read) -> Opened:

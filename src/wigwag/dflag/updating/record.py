@@ -10,15 +10,16 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from wigwag.dflag.updating.health import Problem
 from wigwag.dflag.updating.places import Directory
-from wigwag.dflag.updating.plan import Plan, Problem, plan
+from wigwag.dflag.updating.plan import Plan, plan
 from wigwag.dflag.values.numerals import shown
 from wigwag.errors import FlagError
 from wigwag.pipeline.spec import describe
 
 if TYPE_CHECKING:
+    from wigwag.dflag.flag import Put
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.store import Put
     from wigwag.dflag.updating.ahead import BackgroundParser
     from wigwag.dflag.updating.documents import ValuesDocument
     from wigwag.dflag.updating.places import Place

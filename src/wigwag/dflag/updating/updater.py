@@ -18,8 +18,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.dflag import fork
+from wigwag.dflag.updating.health import Problem
 from wigwag.dflag.updating.places import Place, place_of
-from wigwag.dflag.updating.plan import Picture, Problem
+from wigwag.dflag.updating.plan import Picture
 from wigwag.dflag.updating.policy import Policy
 from wigwag.dflag.updating.record import SHOWN, UpdateRecord
 from wigwag.errors import StartError, UsageError

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.page.access import Access
     from wigwag.dflag.page.state import PageStateCache
     from wigwag.dflag.page.view.panel import Banner
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.health import UpdaterHealth
 
 
 def wants_html(request: PageRequest) -> bool:
@@ -30,7 +30,7 @@ class PageView:
         self,
         title: str,
         camera: PageStateCache,
-        updater: Callable[[], Updater | None],
+        updater: Callable[[], UpdaterHealth | None],
         access: Access,
         clock: Callable[[], float],
     ) -> None:
