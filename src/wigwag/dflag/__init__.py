@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     from wigwag.dflag.startup.load import load_environment, load_files, load_texts
     from wigwag.dflag.startup.options import ServiceOptions
     from wigwag.dflag.startup.serving import install, service
-    from wigwag.dflag.updating.begin import setup, watching
     from wigwag.dflag.updating.health import Problem
     from wigwag.dflag.updating.places import Directory
     from wigwag.dflag.updating.policy import Policy
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.updater import Updater, setup, watching
     from wigwag.dflag.values.validators import Rule, each, in_range, length, matches, not_blank, one_of, url
     from wigwag.errors import FlagError, StartError, StaticFlagError, UsageError
 
@@ -80,7 +79,6 @@ __all__ = [
     "watching",
 ]
 _MODULES = {
-    "wigwag.dflag.updating.begin": "setup watching",
     "wigwag.dflag.cluster.configmap": "ConfigMap",
     "wigwag.dflag.flag": "DynFlag",
     "wigwag.dflag.flagset": "FlagSet new",
@@ -96,7 +94,7 @@ _MODULES = {
     "wigwag.dflag.updating.policy": "Policy",
     "wigwag.dflag.startup.serving": "install service",
     "wigwag.dflag.snapshot": "Snapshot",
-    "wigwag.dflag.updating.updater": "Updater",
+    "wigwag.dflag.updating.updater": "Updater setup watching",
     "wigwag.dflag.values.validators": "Rule each in_range length matches not_blank one_of url",
     "wigwag.errors": "FlagError StartError StaticFlagError UsageError",
 }

@@ -1,7 +1,7 @@
 """Following one ConfigMap at the API server.
 
-The watch is `wigwag.kube`'s: it starts with the current object, goes on from its version, and retries by itself. A single
-look is the start of a watch, so there is one way to ask, and one set of errors.
+The watch is `wigwag.kube`'s: it starts with the current object, goes on from its version, and retries by itself. A
+single look is the start of a watch, so there is one way to ask, and one set of errors.
 """
 
 from __future__ import annotations

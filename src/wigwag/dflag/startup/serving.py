@@ -160,8 +160,7 @@ def _attempt(strict: bool, task: Callable[[], None]) -> None:
 def _updater(flags: FlagSet, options: ServiceOptions, policy: Policy) -> Updater | None:
     if not options.config_dir:
         return None
-    from wigwag.dflag.updating.begin import setup
-    from wigwag.dflag.updating.places import place_of
+    from wigwag.dflag.updating.updater import place_of, setup
 
     documents = tuple(options.config_documents)
     updater = setup(flags, *(place_of(each, documents) for each in options.config_dir), policy=policy)
