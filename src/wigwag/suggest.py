@@ -11,13 +11,13 @@ _MOST_CANDIDATES, _LONGEST_NAME = 200, 100
 _MOST_LISTED = 8
 
 
-def closest(name: str, known: Collection[str]) -> str | None:
+def closest(name: str, known: Collection[str], most: int = _MOST_CANDIDATES) -> str | None:
     """Return the known name that is most like this one, if any is; among very many, searching would take too long.
 
     >>> closest("Flag", ["flags", "metadata"]), closest("x", ["flags"])
     ('flags', None)
     """
-    if len(known) > _MOST_CANDIDATES or len(name) > _LONGEST_NAME:
+    if len(known) > most or len(name) > _LONGEST_NAME:
         return None
     from difflib import get_close_matches
 

@@ -26,7 +26,7 @@ from wigwag.dflag.notifying.expiry import Ttl, seconds
 from wigwag.dflag.origin import PRECEDENCE, Origin, Slot, ranked
 from wigwag.dflag.snapshot import Snapshot, pinned_for, pinning
 from wigwag.dflag.store import FlagStore
-from wigwag.dflag.traits import FlagOptions, ListOptions, Traits, with_options
+from wigwag.dflag.traits import FlagOptions, ListOptions, MapOptions, Traits, with_options
 from wigwag.dflag.values import kinds
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
 from wigwag.dflag.values.duration import parse_duration
@@ -429,7 +429,7 @@ class FlagSet:
 
     @overload
     def mapping(
-        self, name: Str, default: Mapping[Str, Str], usage: Str = "", **options: Unpack[FlagOptions[Mapping[Str, Str]]]
+        self, name: Str, default: Mapping[Str, Str], usage: Str = "", **options: Unpack[MapOptions[Mapping[Str, Str]]]
     ) -> DynFlag[Mapping[Str, Str]]: ...
     @overload
     def mapping(
@@ -439,22 +439,14 @@ class FlagSet:
         usage: Str = "",
         *,
         item: type[T],
-        quoted: Bool = False,
-        **options: Unpack[FlagOptions[Mapping[Str, T]]],
+        **options: Unpack[MapOptions[Mapping[Str, T]]],
     ) -> DynFlag[Mapping[Str, T]]: ...
     @with_options
     def mapping(
-        self,
-        name: Str,
-        default: Mapping[Str, Any],
-        usage: Str = "",
-        *,
-        item: Any = Str,
-        quoted: Bool = False,
-        **options: Any,
+        self, name: Str, default: Mapping[Str, Any], usage: Str = "", *, item: Any = Str, **options: Any
     ) -> DynFlag[Mapping[Str, Any]]:
         """Define a map from text to text, or to another type (`item`), written as `k=v,k=v` or as a JSON object."""
-        return self.define(name, mapping_kind(kind_of(item), quoted=quoted), default, usage, options)
+        return self.define(name, mapping_kind(kind_of(item), **_syntax(options)), default, usage, options)
 
     @with_options
     def json(
@@ -479,7 +471,7 @@ class FlagSet:
 
 
 def _syntax(options: dict[str, Any]) -> dict[str, bool]:
-    """Take the options of a list that its kind needs out of those of the flag."""
+    """Remove the options about the syntax of a list, set or map, and return them."""
     return {name: options.pop(name) for name in ("quoted", "keep_empty") if name in options}
 
 

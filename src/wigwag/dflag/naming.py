@@ -1,29 +1,31 @@
-"""What a flag may be called, and the names that follow from it."""
+"""Names of flags, and the names that follow from them: of files, options and variables."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from wigwag.errors import UsageError
+from wigwag.suggest import closest
 
 _LONGEST = 253
 _BAD = re.compile(r"[\s=/\x00-\x1f\x7f\ud800-\udfff]")
 PATH_SUFFIX = "_path"
-_COMPARED = 1000
-"""How many names are compared with a wrong one: it is a courtesy, and must not cost more than the rest."""
+MOST_COMPARED = 1000
+"""How many names are compared with an unknown one, for a hint."""
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no file or option could have.
+    """Raise if no file or option could have this name.
 
     >>> check_name("a=b")
     Traceback (most recent call last):
     wigwag.errors.UsageError: 'a=b' cannot be the name of a flag: it has a '=' in it
     """
-    found = _BAD.search(name)
-    if found is not None:
-        raise UsageError(f"{name!r} cannot be the name of a flag: it has a {found[0]!r} in it")
+    bad = _BAD.search(name)
+    if bad is not None:
+        raise UsageError(f"{name!r} cannot be the name of a flag: it has a {bad[0]!r} in it")
     if not name or name.startswith(("-", "..")) or len(name) > _LONGEST:
         raise UsageError(
             f"{name[:_LONGEST]!r} cannot be the name of a flag: it takes 1 to {_LONGEST} characters, "
@@ -37,7 +39,7 @@ def path_name(name: str) -> str:
 
 
 def variable(name: str, prefix: str = "") -> str:
-    """Return the name of the variable of the environment that belongs to a flag.
+    """Return the environment variable of a flag.
 
     >>> variable("db.pool-size", "app_")
     'APP_DB_POOL_SIZE'
@@ -46,13 +48,11 @@ def variable(name: str, prefix: str = "") -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the name that is most like a wrong one, to be put after a message; or nothing.
+    """Return a hint with the name that is most like an unknown one, to be appended to a message; or nothing.
 
     >>> did_you_mean("ratee", ["name", "rate"]), did_you_mean("zebra", ["rate"])
     ("; did you mean 'rate'?", '')
     """
-    from difflib import get_close_matches
-
-    near = [each for each in known if abs(len(each) - len(name)) <= 3]
-    found = get_close_matches(name, near[:_COMPARED], 1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    near = islice((each for each in known if abs(len(each) - len(name)) <= 3), MOST_COMPARED)
+    close = closest(name, [*near], MOST_COMPARED)
+    return f"; did you mean {close!r}?" if close else ""

@@ -30,11 +30,16 @@ class FlagOptions(TypedDict, Generic[T], total=False):
     """The default of a static flag `<name>_path` that names a file to read the value from; see `load_files`."""
 
 
-class ListOptions(FlagOptions[T], Generic[T], total=False):
-    """What the definers of lists and sets take."""
+class MapOptions(FlagOptions[T], Generic[T], total=False):
+    """What the definer of maps takes."""
 
     quoted: bool
     """Whether an item may be in double quotes and contain a comma."""
+
+
+class ListOptions(MapOptions[T], Generic[T], total=False):
+    """What the definers of lists and sets take."""
+
     keep_empty: bool
     """Whether the text is split at commas only, and blanks and empty items are kept, as in the original."""
 

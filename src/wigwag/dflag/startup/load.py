@@ -1,22 +1,23 @@
-"""Values from elsewhere than a ConfigMap: texts by name, the environment, and files that flags name.
+"""Values from other origins than a ConfigMap: texts by name, the environment, and files that flags name.
 
-Each call is one generation. What is refused does not keep the rest from being taken; at the end, one `FlagError` tells
-of all that was refused.
+Each call is one generation. Good values are set also if others are rejected; at the end, one `FlagError` has all that
+were rejected.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.naming import path_name, variable
+from wigwag.dflag.naming import MOST_COMPARED, path_name, variable
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.startup.environment import strangers, told
 from wigwag.dflag.updating.policy import CHOICES, check_choice
 from wigwag.errors import FlagError, UsageError
+from wigwag.suggest import closest
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("wigwag.dflag")
 _MOST = 16 << 20
 _SHOWN = 10
+_SHORTEST_PREFIX = 3
+_SERVICE = re.compile(r".*_(?:SERVICE_HOST|SERVICE_PORT(?:_.+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)")
+_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 
 
 def load_texts(flags: FlagSet, texts: Mapping[str, str], origin: Origin, place: str = "") -> None:
@@ -48,8 +52,8 @@ def load_environment(
 ) -> None:
     """Set flags from variables such as `PREFIX_DB_POOL_SIZE` for the flag `db.pool-size`.
 
-    `unknown` says what a variable is that has the prefix and means no flag, if the prefix has three characters or more:
-    worth a warning, an error when all others were taken, or nothing ("ignore").
+    `unknown` is what happens if a variable has the prefix and sets no flag, if the prefix has three characters or more:
+    a warning, an error after all others were set, or nothing ("ignore").
 
     >>> from wigwag import dflag
     >>> flags = dflag.FlagSet("example")
@@ -60,17 +64,51 @@ def load_environment(
     check_choice("unknown", unknown, CHOICES["unknown"])
     known, wanted = _owners(flags, prefix), []
     for flag in flags:
-        there = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
-        for name in there[:1]:
+        given = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
+        for name in given[:1]:
             content = _given(environment[name]) if len(known[name]) == 1 else _shared(flag, name, known[name])
             wanted.append((flag, Slot(Origin.ENVIRONMENT, name), content))
-    strange = told(strangers(environment, prefix, known), prefix, known, flags.name)
+    messages = _messages(_unknown(environment, prefix, known), prefix, known, flags.name)
     if unknown == "warn":
-        for line in strange:
+        for line in messages:
             log.warning("%s", line)
     _load(flags, wanted)
-    if unknown == "error" and strange:
-        raise UsageError("; ".join(strange))
+    if unknown == "error" and messages:
+        raise UsageError("; ".join(messages))
+
+
+def _unknown(environment: Mapping[str, str], prefix: str, known: Collection[str]) -> list[str]:
+    """Return the variables that have the prefix and set no flag; none if the prefix is too short to be one.
+
+    Kubernetes sets variables about the services of the namespace in every container: these are not meant for us.
+
+    >>> shop = {"SHOP_RATE": "1", "SHOP_RATEE": "2", "SHOP_SERVICE_HOST": "10.0.0.1", "HOME": "/"}
+    >>> _unknown(shop, "SHOP_", {"SHOP_RATE"})
+    ['SHOP_RATEE']
+    """
+    start = variable("", prefix)
+    if len(start) < _SHORTEST_PREFIX:
+        return []
+    ours = (name for name in environment if name.startswith(start) and name not in known)
+    return sorted(name for name in ours if not _of_kubernetes(name, environment[name]))
+
+
+def _of_kubernetes(name: str, value: str) -> bool:
+    return _SERVICE.fullmatch(name) is not None or (name.endswith("_PORT") and _ADDRESS.match(value) is not None)
+
+
+def _messages(unknown: list[str], prefix: str, known: Collection[str], flags: str) -> list[str]:
+    """Return a message for each unknown variable, and one for the rest of many."""
+    lines = [f"{name} names no flag of the set {flags!r}{_hint(name, prefix, known)}" for name in unknown[:_SHOWN]]
+    more = len(unknown) - _SHOWN
+    return [*lines, f"and {more} more variables name none"] if more > 0 else lines
+
+
+def _hint(name: str, prefix: str, known: Collection[str]) -> str:
+    """Compare what follows the prefix: with it, all names would be alike."""
+    cut = len(prefix)
+    close = closest(name[cut:], [each[cut:] for each in known], MOST_COMPARED)
+    return f"; did you mean {name[:cut]}{close}?" if close else ""
 
 
 def load_files(flags: FlagSet) -> None:
@@ -85,7 +123,7 @@ def load_files(flags: FlagSet) -> None:
 
 
 def _owners(flags: FlagSet, prefix: str) -> dict[str, list[str]]:
-    """Return which flags each variable means; of `pool-size` and `pool_size` it is the same."""
+    """Return the flags that each variable sets; `pool-size` and `pool_size` have the same variable."""
     owners: dict[str, list[str]] = {}
     for flag in flags:
         for name in {variable(name, prefix) for name in flag.names}:
@@ -120,13 +158,13 @@ def _content(flag: DynFlag[Any], path: str) -> Callable[[], bytes]:
 
 
 def _placed(error: FlagError, slot: Slot) -> FlagError:
-    """Say which variable or file it was."""
+    """Return the error with the variable or file in it."""
     named = not slot.place or slot.place in error.reason
     return error if named else type(error)(error.flag, f"{slot.place}: {error.reason}")
 
 
 def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[], str | bytes]]]) -> None:
-    refused: list[FlagError] = []
+    rejected: list[FlagError] = []
 
     def decide() -> list[Put]:
         puts = []
@@ -135,15 +173,15 @@ def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[]
                 flag.refuse_if_static()
                 puts.append(Put(flag, slot, flag.parse(content())))
             except FlagError as error:
-                refused.append(_placed(error, slot))
+                rejected.append(_placed(error, slot))
         return puts
 
     try:
         flags.commit(decide)
     except FlagError as error:  # a check over several flags
-        refused.append(error)
-    if len(refused) == 1:
-        raise refused[0]
-    if refused:
-        names = ", ".join(error.flag for error in refused[:_SHOWN])
-        raise FlagError(names, "; ".join(map(str, refused[:_SHOWN])))
+        rejected.append(error)
+    if len(rejected) == 1:
+        raise rejected[0]
+    if rejected:
+        names = ", ".join(error.flag for error in rejected[:_SHOWN])
+        raise FlagError(names, "; ".join(map(str, rejected[:_SHOWN])))

@@ -1,6 +1,6 @@
-"""What a service is asked to do about its flags: one record, and the options of a command line that fill it.
+"""The options of `dflag.service`: one record, and the command-line options that fill it.
 
-Each front end makes options of the same table, in its own way; so they have the same names, rules and help everywhere.
+Each front end makes options of the same table, so they have the same names, types and help everywhere.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ HIGHEST_PORT = 65535
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """What the options of `install` say; for programs that have theirs from elsewhere.
+    """The options of `service`, for programs that do not use `install`.
 
     >>> ServiceOptions(config_dir=["/etc/dflag"]).config_bind
     '127.0.0.1'
     """
 
     config_dir: Sequence[str | os.PathLike[str] | Place] = ()
-    """Where ConfigMaps are mounted, `configmap/NAMESPACE/NAME`, or records that say more (`Directory`, `ConfigMap`);
-    the last counts most."""
+    """Where ConfigMaps are mounted, `configmap/NAMESPACE/NAME`, or records with options (`Directory`, `ConfigMap`); the
+    last wins."""
     config_documents: Sequence[str] = ()
-    """The keys that hold many flags each, by name or pattern, of all places that are given as text."""
+    """The keys that contain many flags each, by name or pattern, of all places that are given as text."""
     config_port: int | None = None
-    """Where the page of the flags is served; 0 is any port that is free, None is no page."""
+    """The port of the flags page; 0 is any free port, None is no page."""
     config_bind: str = "127.0.0.1"
-    """The address that it is served at."""
+    """The address of the page."""
     config_token_file: str | None = None
-    """The file with the token that whoever sets a flag there must have; without one, flags can only be looked at."""
+    """The file with the token for setting flags on the page; without one, the page is read-only."""
     config_strict: bool = False
-    """Whether not to start if a flag is wrong."""
+    """Whether a bad value prevents the start."""
     command_line: bool = False
-    """Whether this is from a command line. Then a start that fails ends the program with one line, as a mistake on that
-    line would; and otherwise, it raises."""
+    """Whether this is from a command line. Then a failed start exits with one line, as a mistake on that line would;
+    otherwise it raises."""
 
     def __post_init__(self) -> None:
         for name in ("config_dir", "config_documents"):
@@ -55,14 +55,14 @@ class Option(NamedTuple):
     """An option of the command line."""
 
     field: str
-    """What it fills."""
+    """The field of `ServiceOptions`."""
     sort: Sort
     metavar: str
     help: str
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name on the command line."""
         return f"--{self.field.replace('_', '-')}"
 
 
@@ -88,10 +88,10 @@ OPTIONS = (
 
 
 def given(values: Mapping[str, Any]) -> ServiceOptions:
-    """Return what a command line says; what is not in it, or None, has its default.
+    """Return the options of a command line; a missing one, or None, has its default.
 
     >>> given({"config_port": 8080, "config_bind": None, "verbose": True}).config_port
     8080
     """
-    found = {option.field: values.get(option.field) for option in OPTIONS}
-    return ServiceOptions(**{name: value for name, value in found.items() if value is not None}, command_line=True)
+    fields = {option.field: values.get(option.field) for option in OPTIONS}
+    return ServiceOptions(**{name: value for name, value in fields.items() if value is not None}, command_line=True)

@@ -1,8 +1,7 @@
-"""Durations as the original writes them: `1w2d3h4m5.5s`, from nanoseconds to weeks.
+"""Durations in the format of the original: `1w2d3h4m5.5s`, from nanoseconds to weeks.
 
-Inside this module a duration is a whole number of nanoseconds, within 64 bits, so that nothing is rounded on the way.
-Python's `timedelta` ends at microseconds: what a flag holds is rounded to them, and what would be rounded to nothing
-is refused.
+Inside this module a duration is an integer of nanoseconds, within 64 bits, so nothing is rounded on the way. Python's
+`timedelta` has microseconds: a value is rounded to them, and one that would be rounded to zero is rejected.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ _LONGEST = 200
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration.
+    """Parse a duration.
 
     >>> parse_duration("1d3h"), parse_duration("-1.5m"), parse_duration("0"), parse_duration("")
     (datetime.timedelta(days=1, seconds=10800), datetime.timedelta(days=-1, seconds=86310), datetime.timedelta(0), datetime.timedelta(0))
     """  # noqa: E501 - how `timedelta` shows itself
-    found = nanoseconds(text)
-    rounded = timedelta(microseconds=round(Fraction(found, 1000)))
-    if found and not rounded:
+    exact = nanoseconds(text)
+    rounded = timedelta(microseconds=round(Fraction(exact, 1000)))
+    if exact and not rounded:
         raise ValueError(f"{text.strip()!r} is less than a microsecond, which is the least that a timedelta can hold")
     return rounded
 
 
 def format_duration(value: timedelta) -> str:
-    """Write a duration; the opposite of `parse_duration`.
+    """Format a duration; the inverse of `parse_duration`.
 
     >>> format_duration(timedelta(days=1, hours=2, minutes=3, milliseconds=500)), format_duration(timedelta(hours=-99))
     ('1d2h3m0.5s', '-4d3h')
@@ -54,7 +53,7 @@ def format_duration(value: timedelta) -> str:
 
 
 def nanoseconds(text: str) -> int:
-    """Read a duration exactly.
+    """Parse a duration exactly.
 
     >>> nanoseconds("10.003µs"), nanoseconds("3w 2d\t4h"), nanoseconds(" -0 ")
     (10003, 2001600000000000, 0)
@@ -90,7 +89,7 @@ def _not_a_duration(text: str) -> ValueError:
 
 
 def format_nanoseconds(value: int) -> str:
-    """Write a duration exactly.
+    """Format a duration exactly.
 
     >>> [format_nanoseconds(n) for n in (0, 10, 10_003, 1_500_000, 7 * 86400 * 10**9)]
     ['0s', '10ns', '10.003µs', '1.5ms', '1w']

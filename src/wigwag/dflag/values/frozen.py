@@ -1,8 +1,8 @@
-"""Lists and maps that everybody reads and nobody may change.
+"""Immutable lists and maps.
 
-A flag's value is shared by all threads. Someone who appended to the list he was given would change the flag for
-everyone, without a validator, a generation or a notice. So what a flag hands out is a list, or a map, that refuses;
-a copy of it (`list(x)`, `dict(x)`, `copy.copy`) is an ordinary one.
+The value of a flag is shared by all threads. Code that appended to the list would change the flag for everyone, without
+validators, generation or notifiers. So the value of a flag is a list, or a map, that raises on any change; a copy of it
+(`list(x)`, `dict(x)`, `copy.copy`) is an ordinary one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ for _class, _names in _CHANGES.items():
 
 
 def freeze(value: Any, *, tuples: bool = True) -> Any:
-    """Return the same lists and maps, all the way down, but ones that cannot be changed; without `tuples`, in lists.
+    """Return immutable copies of lists and maps, at all levels; without `tuples`, tuples become lists.
 
     >>> freeze({"a": [1]})["a"].append(2)
     Traceback (most recent call last):
@@ -79,7 +79,7 @@ def freeze(value: Any, *, tuples: bool = True) -> Any:
     if isinstance(value, dict):
         return FrozenDict((key, freeze(item, tuples=tuples)) for key, item in value.items())
     if tuples and isinstance(value, tuple):
-        return tuple(map(freeze, value)) if type(value) is tuple else value  # a named one is somebody's own class
+        return tuple(map(freeze, value)) if type(value) is tuple else value  # a named tuple is a class of the user
     if isinstance(value, list | tuple):
         return FrozenList(freeze(item, tuples=tuples) for item in value)
     return value

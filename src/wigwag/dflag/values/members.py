@@ -1,9 +1,8 @@
-"""The members of values that were read from JSON: those that nobody knows, and those that were left out.
+"""The members of values from JSON: those that are unknown, and those that are missing.
 
-A member that the type does not know is ignored by msgspec unless the type is a Struct that forbids it; for a flag that
-wants to know (`unknown_fields="error"`) the data is compared with the type, all the way down. And a member of a
-dataclass that was left out is not put into the instance but left to the class, where writing the instance does not find
-it; so it is put there.
+msgspec ignores a member that the type does not have, unless the type is a Struct that forbids it. For a flag with
+`unknown_fields="error"`, the data is compared with the type, at all levels. And for a member of a dataclass that is
+missing, msgspec leaves the default in the class, where encoding the instance does not see it; so it is set.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ _OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
 _ROWS = (inspect.StructType, inspect.NamedTupleType)
 
 
-def strangers(info: inspect.Type, data: Any, path: str = "$") -> Iterator[str]:
-    """Yield which members of some JSON a type does not know.
+def unknown_members(info: inspect.Type, data: Any, path: str = "$") -> Iterator[str]:
+    """Yield the members of JSON data that a type does not have.
 
     >>> from dataclasses import dataclass
     >>> @dataclass
     ... class Retry:
     ...     attempts: int = 3
-    >>> list(strangers(inspect.type_info(list[Retry]), [{"attempts": 1}, {"atempts": 2}]))
+    >>> list(unknown_members(inspect.type_info(list[Retry]), [{"attempts": 1}, {"atempts": 2}]))
     ["$[1].atempts is unknown; did you mean 'attempts'?"]
     """
     for part in info.types if isinstance(info, inspect.UnionType) else (info,):
@@ -35,11 +34,11 @@ def strangers(info: inspect.Type, data: Any, path: str = "$") -> Iterator[str]:
             yield from _in_object(part, data, path)
         elif isinstance(data, list):
             for number, (each, item) in enumerate(zip(_item_types(part, len(data)), data, strict=False)):
-                yield from strangers(each, item, f"{path}[{number}]")
+                yield from unknown_members(each, item, f"{path}[{number}]")
 
 
 def _is_meant(info: inspect.Type, data: dict[str, Any]) -> bool:
-    """Tell whether an object is of a type; of several Structs, the tag says which."""
+    """Tell whether an object is of a type; the tag tells Structs apart."""
     tag = info.tag_field if isinstance(info, inspect.StructType) else None
     return tag is None or not isinstance(info, inspect.StructType) or data.get(tag, info.tag) == info.tag
 
@@ -47,13 +46,13 @@ def _is_meant(info: inspect.Type, data: dict[str, Any]) -> bool:
 def _in_object(info: inspect.Type, data: dict[str, Any], path: str) -> Iterator[str]:
     if isinstance(info, inspect.DictType):
         for name, value in data.items():
-            yield from strangers(info.value_type, value, f"{path}.{name}")
+            yield from unknown_members(info.value_type, value, f"{path}.{name}")
     elif isinstance(info, _OBJECTS):
         known = {field.encode_name: field.type for field in info.fields}
         tag = getattr(info, "tag_field", None)
         for name, value in data.items():
             if name in known:
-                yield from strangers(known[name], value, f"{path}.{name}")
+                yield from unknown_members(known[name], value, f"{path}.{name}")
             elif name != tag:
                 yield f"{path}.{name} is unknown{did_you_mean(name, known)}"
 
@@ -67,7 +66,7 @@ def _item_types(info: inspect.Type, count: int) -> list[inspect.Type]:
 
 
 def completed(value: Any) -> Any:
-    """Return a value after putting into its dataclasses what was left to the class."""
+    """Set the members of dataclasses that were left to the class, and return the value."""
     if _is_record(value):
         for field in dataclasses.fields(value):
             if hasattr(value, "__dict__") and field.name not in value.__dict__ and hasattr(value, field.name):

@@ -1,4 +1,4 @@
-"""Which kind holds the values of a Python type, for those who name the type and not the kind."""
+"""Which kind of value a Python type is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kind_of(type: Any) -> ValueKind[Any]:
     generic = _generic(type)
     if generic is not None:
         return generic
-    from wigwag.dflag.values.structured import json_kind  # structures need msgspec, numbers and texts do not
+    from wigwag.dflag.values.structured import json_kind  # needs msgspec, which plain kinds do without
 
     return json_kind(None if type in (dict, list, Any) else type)
 
@@ -65,6 +65,6 @@ def _generic(type: Any) -> ValueKind[Any] | None:
 def _simple(type: Any) -> bool:
     if type in _PLAIN or (isinstance(type, _CLASS) and issubclass(type, Enum)):
         return True
-    from wigwag.dflag.values.worded import worded_kind
+    from wigwag.dflag.values.structured import worded_kind
 
     return worded_kind(type) is not None
