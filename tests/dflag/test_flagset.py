@@ -120,8 +120,8 @@ def test_a_default_counts_least_though_it_has_no_rank() -> None:
     ("precedence", "told"),
     [
         ((Origin.FILE, Origin.HTTP, Origin.FILE), "'file' is there twice"),
-        ((Origin.FILE, Origin.DEFAULT), "'default' counts less than anything: it is first, or left out"),
-        ((Origin.TEST, Origin.FILE), "'test override' counts more than anything: it is last, or left out"),
+        ((Origin.FILE, Origin.DEFAULT), "'default' always is first: put it there, or leave it out"),
+        ((Origin.TEST, Origin.FILE), "'test override' always is last: put it there, or leave it out"),
         (("file", "HTTP override"), "'file' is no Origin"),
     ],
 )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from wigwag.dflag.flag import Put
 from wigwag.dflag.naming import MOST_COMPARED, path_name, variable
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.updating.policy import Unknown
+
+    _Given: TypeAlias = tuple[DynFlag[Any], Slot, str | bytes | FlagError]
 
 log = logging.getLogger("wigwag.dflag")
 _MOST = 16 << 20
@@ -44,7 +46,7 @@ def load_texts(flags: FlagSet, texts: Mapping[str, str], origin: Origin, place: 
     unknown = [name for name in texts if name not in flags]
     if unknown:
         raise UsageError(flags.without(unknown[0]))
-    _load(flags, [(flags[name], Slot(origin, place), _given(text)) for name, text in texts.items()])
+    _load(flags, [(flags[name], Slot(origin, place), text) for name, text in texts.items()])
 
 
 def load_environment(
@@ -62,11 +64,12 @@ def load_environment(
     (20, 'environment APP_RATE')
     """
     check_choice("unknown", unknown, CHOICES["unknown"])
-    known, wanted = _owners(flags, prefix), []
+    known = _owners(flags, prefix)
+    wanted: list[_Given] = []
     for flag in flags:
         given = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
         for name in given[:1]:
-            content = _given(environment[name]) if len(known[name]) == 1 else _shared(flag, name, known[name])
+            content = environment[name] if len(known[name]) == 1 else _ambiguous(flag, name, known[name])
             wanted.append((flag, Slot(Origin.ENVIRONMENT, name), content))
     messages = _messages(_unknown(environment, prefix, known), prefix, known, flags.name)
     if unknown == "warn":
@@ -113,7 +116,7 @@ def _hint(name: str, prefix: str, known: Collection[str]) -> str:
 
 def load_files(flags: FlagSet) -> None:
     """Read the flags that have a `path_flag` from the files that those name; an empty path names none."""
-    wanted = []
+    wanted: list[_Given] = []
     for flag in flags:
         companion = flags.find(path_name(flag.name)) if flag.traits.path_flag is not None else None
         if companion is not None and companion.get():
@@ -131,30 +134,18 @@ def _owners(flags: FlagSet, prefix: str) -> dict[str, list[str]]:
     return owners
 
 
-def _shared(flag: DynFlag[Any], name: str, owners: Sequence[str]) -> Callable[[], str]:
-    def refuse() -> str:
-        several = " or ".join(map(repr, owners))
-        raise FlagError(flag.name, f"{name} could mean {several}: rename one, or give it an alias")
-
-    return refuse
+def _ambiguous(flag: DynFlag[Any], name: str, owners: Sequence[str]) -> FlagError:
+    several = " or ".join(map(repr, owners))
+    return FlagError(flag.name, f"{name} could mean {several}: rename one, or give it an alias")
 
 
-def _given(text: str) -> Callable[[], str]:
-    return lambda: text
-
-
-def _content(flag: DynFlag[Any], path: str) -> Callable[[], bytes]:
-    def read() -> bytes:
-        try:
-            with Path(path).open("rb") as file:
-                content = file.read(_MOST + 1)
-        except OSError as error:
-            raise FlagError(flag.name, f"{path}: {error.strerror}") from error
-        if len(content) > _MOST:
-            raise FlagError(flag.name, f"{path}: larger than the limit of {_MOST} bytes")
-        return content
-
-    return read
+def _content(flag: DynFlag[Any], path: str) -> bytes | FlagError:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_MOST + 1)
+    except OSError as error:
+        return FlagError(flag.name, f"{path}: {error.strerror}")
+    return content if len(content) <= _MOST else FlagError(flag.name, f"{path}: larger than the limit of {_MOST} bytes")
 
 
 def _placed(error: FlagError, slot: Slot) -> FlagError:
@@ -163,7 +154,7 @@ def _placed(error: FlagError, slot: Slot) -> FlagError:
     return error if named else type(error)(error.flag, f"{slot.place}: {error.reason}")
 
 
-def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[], str | bytes]]]) -> None:
+def _load(flags: FlagSet, wanted: Sequence[_Given]) -> None:
     rejected: list[FlagError] = []
 
     def decide() -> list[Put]:
@@ -171,7 +162,9 @@ def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[]
         for flag, slot, content in wanted:
             try:
                 flag.refuse_if_static()
-                puts.append(Put(flag, slot, flag.parse(content())))
+                if isinstance(content, FlagError):
+                    raise content
+                puts.append(Put(flag, slot, flag.parse(content)))
             except FlagError as error:
                 rejected.append(_placed(error, slot))
         return puts
