@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
-from wigwag.dflag.notifying.notify import ChangeEvent
+from wigwag.dflag.notifying.notifiers import ChangeEvent
 from wigwag.dflag.origin import HIDDEN, Held, Origin, Slot
 from wigwag.dflag.snapshot import pinned_for
 from wigwag.dflag.values import validators
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Self
 
-    from wigwag.dflag.notifying.notifiers import NotifierPool
-    from wigwag.dflag.notifying.notify import How, Subscription
+    from wigwag.dflag.notifying.notifiers import How, NotifierPool, Subscription
     from wigwag.dflag.traits import Traits
     from wigwag.dflag.values.kinds import ValueKind
 
@@ -207,7 +206,7 @@ class DynFlag(Generic[T]):
         *,
         always: bool = False,
     ) -> Subscription:
-        """Call a function with the old and the new value of each change; see `notify` for `how`.
+        """Call a function with the old and the new value of each change; see `notifiers` for `how`.
 
         With `always`, also when it is set to a value that equals the old one.
         """

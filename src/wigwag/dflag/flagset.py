@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from wigwag.dflag.checksum import Which
-    from wigwag.dflag.notifying.notify import How, Subscription
+    from wigwag.dflag.notifying.notifiers import How, Subscription
     from wigwag.dflag.updating.health import UpdaterHealth
     from wigwag.dflag.values.structured import Unknown
 
@@ -214,15 +214,13 @@ class FlagSet:
         """
         if origin is Origin.DEFAULT:
             raise UsageError("a flag always has a default: change it with set_default")
-        self.commit(
-            lambda: [
-                Put(flag, slot, drop=True)
-                for flag in self
-                if flag.dynamic or not self.frozen
-                for slot in flag.layers
-                if slot.origin is origin
-            ]
-        )
+
+        def decide() -> Iterator[Put]:
+            for flag in self:
+                if flag.dynamic or not self.frozen:
+                    yield from (Put(flag, slot, drop=True) for slot in flag.layers if slot.origin is origin)
+
+        self.commit(decide)
 
     def set_default(self, text: Str, *names: Str) -> None:
         """Change the default of flags, and with it the value of those that nothing else has set."""

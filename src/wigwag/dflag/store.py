@@ -25,8 +25,7 @@ from wigwag.dflag.checks import Check, newly_broken, rejection
 from wigwag.dflag.flag import DynFlag, Put
 from wigwag.dflag.notifying import changelog
 from wigwag.dflag.notifying.expiry import ExpiryTimer
-from wigwag.dflag.notifying.notifiers import NotifierPool, ValueChange
-from wigwag.dflag.notifying.notify import ChangeEvent
+from wigwag.dflag.notifying.notifiers import ChangeEvent, NotifierPool, ValueChange
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
 from wigwag.dflag.snapshot import Snapshot
 from wigwag.errors import FlagError

@@ -77,11 +77,6 @@ class ConfigMap:
         """How its keys name flags."""
         return Names(self.prefix, self.flag_namespace)
 
-    @property
-    def required(self) -> bool:
-        """Whether the API server must have answered before the start."""
-        return not self.optional
-
     def watched(self) -> KubeWatch:
         """Return what is watched: the one object, so that a Role with its name is enough."""
         return KubeWatch(CONFIG_MAP, self.namespace, self.name)

@@ -5,12 +5,10 @@ It runs in a thread and a loop of its own, so it has no effect on the loop of th
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from wigwag.ending import note_threads, wait_for_end
+from wigwag.loop_thread import LoopThread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -27,24 +25,15 @@ def outside(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     42
     """
     done: Future[T] = Future()
-    threads: list[int] = []
 
-    async def main() -> T:
-        nonlocal threads
-        threads = note_threads(asyncio.get_running_loop())
-        return await work()
-
-    def run() -> None:
+    async def main() -> None:
         try:
-            done.set_result(asyncio.run(main()))
-        except BaseException as error:  # noqa: BLE001 - it is raised in the caller
+            done.set_result(await work())
+        except BaseException as error:  # noqa: BLE001 - is raised in the caller
             done.set_exception(error)
 
-    thread = threading.Thread(target=run, name="dflag reader", daemon=True)
-    thread.start()
+    thread = LoopThread(main, "dflag reader")
     try:
         return done.result()
     finally:
-        if done.done():
-            thread.join()
-            wait_for_end(threads)
+        thread.stop(None if done.done() else 0.0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from wigwag.dflag.frontends.given import CheckedValue, needs, parsed, put, slot
 from wigwag.dflag.frontends.spelling import (
@@ -45,37 +45,6 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class _Parameter(NamedTuple):
-    """A flag, as a parameter of the signature that typer sees."""
-
-    name: str
-    flag: DynFlag[Any]
-    declarations: Sequence[str]
-    variables: list[str] | None
-
-    def shown(self, panel: str) -> inspect.Parameter:
-        """Return the parameter that typer makes an option of."""
-        shape: dict[str, Any] = {"parser": _checking(self.flag), "metavar": placeholder(self.flag)}
-        option = typer.Option(
-            *self.declarations,
-            help=_plain(help_text(self.flag)),
-            envvar=self.variables,
-            show_default=False,
-            rich_help_panel=panel,
-            **({} if is_switch(self.flag) else shape),
-        )
-        kind: Any = bool if is_switch(self.flag) else str
-        annotation = Annotated[kind | None, option]
-        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-    def given(self, context: typer.Context, value: Any) -> CheckedValue | None:
-        """Return the value, if one was given."""
-        origin = None if value is None else slot(context, self.name, self.variables)
-        return (
-            None if origin is None else CheckedValue(self.flag, _parsed(self.flag, value, self.declarations[0]), origin)
-        )
-
-
 def with_flags(
     flags: FlagSet, prefix: str | None = None, service: str | None = None
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
@@ -102,21 +71,21 @@ def with_flags(
         ours = context or identifier("context", signature.parameters)
         extra = [] if service is None else _service_parameters()
         taken = [*signature.parameters, ours, *(each.name for each in extra)]
-        parameters = {each.name: each for each in _parameters(flags, prefix, taken)}
+        options = _options(flags, taken)
 
         @wraps(function)
         def command(**arguments: Any) -> R:
-            values = {name: arguments.pop(name) for name in parameters}
+            values = {name: arguments.pop(name) for name in options}
             if service is not None:
                 arguments[service] = given({each.name: arguments.pop(each.name) for each in extra})
             used = arguments[ours] if context else arguments.pop(ours)
             try:
-                put(_given(used, parameters, values))
+                put(_given(used, options, values, prefix))
             except FlagError as error:
                 raise typer.BadParameter(str(error)) from None
             return function(**arguments)
 
-        shown = [each.shown(_panel(flags)) for each in parameters.values()]
+        shown = [_parameter(name, *option, prefix, _panel(flags)) for name, option in options.items()]
         command.__signature__ = _extended(signature, None if context else ours, [*shown, *extra])  # type: ignore[attr-defined]
         return command
 
@@ -171,12 +140,32 @@ def _is_context(parameter: inspect.Parameter) -> bool:
     return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, typer.Context)
 
 
-def _parameters(flags: FlagSet, prefix: str | None, taken: list[str]) -> Iterator[_Parameter]:
+def _options(flags: FlagSet, taken: list[str]) -> dict[str, tuple[DynFlag[Any], list[str]]]:
+    """Return each flag with the declarations of its option, by the name of a parameter."""
     options = spelled(flags)
+    named: dict[str, tuple[DynFlag[Any], list[str]]] = {}
     for option, declarations in zip(options, declared(options), strict=True):
-        name = identifier(option.flag.name, taken)
-        taken.append(name)
-        yield _Parameter(name, option.flag, declarations, variables(option.flag, prefix))
+        named[identifier(option.flag.name, [*taken, *named])] = option.flag, declarations
+    return named
+
+
+def _parameter(
+    name: str, flag: DynFlag[Any], declarations: Sequence[str], prefix: str | None, panel: str
+) -> inspect.Parameter:
+    """Return the parameter that typer makes an option of."""
+    shape: dict[str, Any] = {"parser": _checking(flag), "metavar": placeholder(flag)}
+    option = typer.Option(
+        *declarations,
+        help=_plain(help_text(flag)),
+        envvar=variables(flag, prefix),
+        show_default=False,
+        rich_help_panel=panel,
+        **({} if is_switch(flag) else shape),
+    )
+    kind: Any = bool if is_switch(flag) else str
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
 
 
 def _extended(
@@ -190,12 +179,15 @@ def _extended(
 
 
 def _given(
-    context: typer.Context, parameters: Mapping[str, _Parameter], values: Mapping[str, Any]
+    context: typer.Context,
+    options: Mapping[str, tuple[DynFlag[Any], list[str]]],
+    values: Mapping[str, Any],
+    prefix: str | None,
 ) -> Iterator[CheckedValue]:
-    for name, parameter in parameters.items():
-        given = parameter.given(context, values[name])
-        if given is not None:
-            yield given
+    for name, (flag, declarations) in options.items():
+        origin = None if values[name] is None else slot(context, name, variables(flag, prefix))
+        if origin is not None:
+            yield CheckedValue(flag, _parsed(flag, values[name], declarations[0]), origin)
 
 
 def _plain(text: str) -> str:

@@ -57,7 +57,7 @@ class Follower:
     @property
     def missing(self) -> list[str]:
         """The required places that could not be read yet, with the reasons."""
-        unread = (status for status in self.statuses if status.spec.required and not status.values)
+        unread = (status for status in self.statuses if not (status.spec.optional or status.values))
         return [f"{status.spec.title}: {status.error}" for status in unread if status.state == "failing"]
 
     async def run(self) -> None:
@@ -69,7 +69,7 @@ class Follower:
 
     async def _attempt(self) -> None:
         required = self._required and not self.failure  # after a failure, the places have been read before
-        wanted = [Wanted(place, required=required and place.required) for place in self._places]
+        wanted = [Wanted(place, required=required and not place.optional) for place in self._places]
         self._flow = Pipeline(wanted, lambda place: place.watch(self._policy), dict)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._flow.run())

@@ -75,8 +75,8 @@ class Place(Hashable, Protocol):
         ...
 
     @property
-    def required(self) -> bool:
-        """Whether the program cannot start before it was read."""
+    def optional(self) -> bool:
+        """Whether the program can start before it was read."""
         ...
 
     def numbered(self, position: int) -> Place:
@@ -140,11 +140,6 @@ class Directory:
     def names(self) -> Names:
         """How its files become names of flags."""
         return Names(self.prefix, self.namespace)
-
-    @property
-    def required(self) -> bool:
-        """Whether it must exist at the start."""
-        return not self.optional
 
     def numbered(self, position: int) -> Directory:
         """Return a copy with its absolute path and this position."""

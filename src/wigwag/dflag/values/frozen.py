@@ -27,16 +27,8 @@ class FrozenList(list[T]):
 
     __slots__ = ()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:  # for pickle, and for copies
         return list, (list(self),)
-
-    def __copy__(self) -> list[T]:
-        return list(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        from copy import deepcopy
-
-        return [deepcopy(item, memo) for item in self]
 
 
 class FrozenDict(dict[K, T]):
@@ -50,14 +42,6 @@ class FrozenDict(dict[K, T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
-
-    def __copy__(self) -> dict[K, T]:
-        return dict(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[K, Any]:
-        from copy import deepcopy
-
-        return {key: deepcopy(item, memo) for key, item in self.items()}
 
 
 _CHANGES = {

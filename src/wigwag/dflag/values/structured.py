@@ -4,20 +4,25 @@ Each text makes a new value; nothing of the old one stays. Unknown members are i
 flag (`unknown_fields="error"`) or the type itself forbids them (`forbid_unknown_fields`, `extra="forbid"`). A text that
 is not JSON is taken as it is where the type allows a string: UUIDs, dates, times and choices of texts are written with
 or without quotes. pydantic is never imported here: a model brings its own parser.
+
+The hard cases are members. msgspec ignores a member that the type does not have, so with `unknown_fields="error"` the
+data is compared with the type, at all levels. And for a member of a dataclass that is missing, msgspec leaves the
+default in the class, where encoding the instance does not see it; so it is set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
 from itertools import islice
-from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, is_typeddict
+from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar, get_args, get_origin, is_typeddict
 
 import msgspec
 from msgspec import inspect
 
+from wigwag.dflag.naming import did_you_mean
 from wigwag.dflag.values.frozen import freeze
 from wigwag.dflag.values.kinds import ValueKind, wrong
-from wigwag.dflag.values.members import completed, unknown_members
 from wigwag.dflag.values.numerals import shown
 from wigwag.errors import UsageError
 
@@ -39,6 +44,8 @@ _STRINGS: dict[Any, tuple[str, str]] = {
     inspect.DateType: ("date", "a date such as 2026-01-31"),
     inspect.TimeType: ("time", "a time of the day such as 12:30:00"),
 }
+_OBJECTS = (inspect.StructType, inspect.DataclassType, inspect.TypedDictType)
+_ROWS = (inspect.StructType, inspect.NamedTupleType)
 
 
 def json_kind(type: Any = None, *, unknown_fields: Unknown = "ignore") -> ValueKind[Any]:
@@ -95,7 +102,7 @@ def _typed_kind(type: Any, strict: bool) -> ValueKind[Any]:
     plain = is_typeddict(type) or get_origin(type) is not None
 
     def parse(text: str) -> Any:
-        value = completed(_decoded_or_bare(decoder, text, type))
+        value = _completed(_decoded_or_bare(decoder, text, type))
         if strict and not isinstance(value, str):
             _refuse_unknown(info, msgspec.json.decode(text))
         return freeze(value) if plain else value
@@ -115,7 +122,7 @@ def _typed_kind(type: Any, strict: bool) -> ValueKind[Any]:
 
 
 def _refuse_unknown(info: inspect.Type, data: Any) -> None:
-    unknown = list(islice(unknown_members(info, data), _FAULTS))
+    unknown = list(islice(_unknown_members(info, data), _FAULTS))
     if unknown:
         raise ValueError(f"not the JSON that is wanted: {'; '.join(unknown)}")
 
@@ -223,3 +230,75 @@ def _worded(type: Any, name: str, wanted: str, *, choice: bool) -> ValueKind[Any
         raise wrong(value, name)
 
     return ValueKind(name, parse, lambda value: str(msgspec.to_builtins(value)), take)
+
+
+def _unknown_members(info: inspect.Type, data: Any, path: str = "$") -> Iterator[str]:
+    """Yield the members of JSON data that a type does not have.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Retry:
+    ...     attempts: int = 3
+    >>> list(_unknown_members(inspect.type_info(list[Retry]), [{"attempts": 1}, {"atempts": 2}]))
+    ["$[1].atempts is unknown; did you mean 'attempts'?"]
+    """
+    for part in info.types if isinstance(info, inspect.UnionType) else (info,):
+        if isinstance(data, dict) and _is_meant(part, data):
+            yield from _in_object(part, data, path)
+        elif isinstance(data, list):
+            for number, (each, item) in enumerate(zip(_item_types(part, len(data)), data, strict=False)):
+                yield from _unknown_members(each, item, f"{path}[{number}]")
+
+
+def _is_meant(info: inspect.Type, data: dict[str, Any]) -> bool:
+    """Tell whether an object is of a type; the tag tells Structs apart."""
+    tag = info.tag_field if isinstance(info, inspect.StructType) else None
+    return tag is None or not isinstance(info, inspect.StructType) or data.get(tag, info.tag) == info.tag
+
+
+def _in_object(info: inspect.Type, data: dict[str, Any], path: str) -> Iterator[str]:
+    if isinstance(info, inspect.DictType):
+        for name, value in data.items():
+            yield from _unknown_members(info.value_type, value, f"{path}.{name}")
+    elif isinstance(info, _OBJECTS):
+        known = {field.encode_name: field.type for field in info.fields}
+        tag = getattr(info, "tag_field", None)
+        for name, value in data.items():
+            if name in known:
+                yield from _unknown_members(known[name], value, f"{path}.{name}")
+            elif name != tag:
+                yield f"{path}.{name} is unknown{did_you_mean(name, known)}"
+
+
+def _item_types(info: inspect.Type, count: int) -> list[inspect.Type]:
+    if isinstance(info, inspect.CollectionType):
+        return [info.item_type] * count
+    if isinstance(info, inspect.TupleType):
+        return [*info.item_types]
+    return [field.type for field in info.fields] if isinstance(info, _ROWS) else []
+
+
+def _completed(value: Any) -> Any:
+    """Set the members of dataclasses that were left to the class, and return the value."""
+    if _is_record(value):
+        for field in dataclasses.fields(value):
+            if hasattr(value, "__dict__") and field.name not in value.__dict__ and hasattr(value, field.name):
+                object.__setattr__(value, field.name, getattr(value, field.name))
+    for part in _parts(value):
+        _completed(part)
+    return value
+
+
+def _is_record(value: Any) -> TypeGuard[Any]:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from value
+    elif _is_record(value):
+        yield from (getattr(value, field.name, None) for field in dataclasses.fields(value))
+    else:
+        yield from (getattr(value, name) for name in getattr(value, "__struct_fields__", ()))

@@ -130,24 +130,6 @@ def url(*schemes: str) -> Rule[str]:
     return Rule(f"an {' or '.join(schemes) or 'absolute'} URL", lambda value: pattern.fullmatch(value) is not None)
 
 
-class _Each(Rule[Iterable[T]]):
-    """Rules for the items of a value."""
-
-    __slots__ = ("_validators",)
-
-    def __init__(self, validators: Collection[Callable[[T], object]]) -> None:
-        wants = " and ".join(wishes(validators))
-        super().__init__(f"such that each item is {wants}" if wants else "", lambda values: True)
-        self._validators = validators
-
-    def __call__(self, values: Iterable[T]) -> None:
-        for number, value in enumerate(values, 1):
-            try:
-                run(self._validators, value)
-            except ValueError as error:
-                raise ValueError(f"item {number}: {error}") from None
-
-
 def each(*validators: Callable[[T], object]) -> Rule[Iterable[T]]:
     """Accept a list or set each of whose items all of these accept.
 
@@ -158,7 +140,17 @@ def each(*validators: Callable[[T], object]) -> Rule[Iterable[T]]:
     ValueError: item 2: must be from 0 to 9, got 10
     """
     refuse_async(validators)
-    return _Each(validators)
+    wants = " and ".join(wishes(validators))
+
+    def test(values: Iterable[T]) -> bool:
+        for number, value in enumerate(values, 1):
+            try:
+                run(validators, value)
+            except ValueError as error:
+                raise ValueError(f"item {number}: {error}") from None
+        return True
+
+    return Rule(f"such that each item is {wants}" if wants else "", test)
 
 
 def run(validators: Iterable[Callable[[T], object]], value: T) -> None:
