@@ -20,8 +20,7 @@ from tests.real.processes import until
 from wigwag import dflag
 from wigwag.dflag import ConfigMap, Directory
 from wigwag.dflag.cluster.configmap import ConfigMapReader
-from wigwag.dflag.cluster.outside import outside
-from wigwag.dflag.cluster.watch import connect, decode, look
+from wigwag.dflag.cluster.watch import connect, decode, look, outside
 from wigwag.dflag.updating.updater import place_of
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable

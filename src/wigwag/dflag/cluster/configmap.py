@@ -87,7 +87,7 @@ class ConfigMap:
 
     def read(self) -> Contents | Unavailable | None:
         """Return its contents; the caller waits for the API server."""
-        from wigwag.dflag.cluster.outside import outside
+        from wigwag.dflag.cluster.watch import outside
 
         return outside(self.look)
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import MsgspecError
 
 from wigwag.kube.client import Kube
 from wigwag.kube.config.discover import find_cluster
 from wigwag.kube.watch.follow import watch_kube
+from wigwag.loop_thread import LoopThread
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing, first
 from wigwag.sources.kubernetes.objects import decode_config_map
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from msgspec import Raw
 
@@ -77,3 +79,28 @@ async def look(kube: Kube, spec: KubeWatch, patience: float = PATIENCE) -> Item[
     finally:
         kube.close()
     return Unavailable("the watch ended") if item is None else item
+
+
+def outside(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what a coroutine function returns, or raise what it raises. An interrupted caller does not wait for it.
+
+    It has a thread and a loop of its own, whether or not a loop runs in this thread.
+
+    >>> async def answer():
+    ...     return 42
+    >>> outside(answer)
+    42
+    """
+    done: Future[T] = Future()
+
+    async def main() -> None:
+        try:
+            done.set_result(await work())
+        except BaseException as error:  # noqa: BLE001 - is raised in the caller
+            done.set_exception(error)
+
+    thread = LoopThread(main, "dflag reader")
+    try:
+        return done.result()
+    finally:
+        thread.stop(None if done.done() else 0.0)

@@ -42,7 +42,7 @@ def seconds(ttl: Ttl) -> float:
 
 
 class _Timer(threading.Thread):
-    """A thread that waits, calls and ends, unless it is told to wait once more."""
+    """A thread that waits, calls and ends, unless `again` was called."""
 
     def __init__(self, due: float, wait: float, call: Callable[[], None]) -> None:
         super().__init__(name="dflag expiry", daemon=True)
