@@ -48,7 +48,8 @@ class _Change(NamedTuple):
     chosen: Mapping[DynFlag[Any], Held[Any]]
     calls: Calls
     """Events that are not posted yet."""
-    log: Sequence[changelog.LoggedChange]
+    puts: Sequence[Put]
+    before: Snapshot
     broken: Sequence[str]
 
 
@@ -126,7 +127,8 @@ class FlagStore:
             done()
         try:
             if change is not None:
-                changelog.log_changes(change.log, change.broken)
+                changelog.log_changes(change.puts, change.before, change.chosen)
+                changelog.log_broken(change.broken)
         finally:
             if mine != before:
                 self._deliver(mine, wait)
@@ -163,14 +165,13 @@ class FlagStore:
             return None
         chosen = {flag: strongest(values.values(), self._precedence) for flag, values in layers.items()}
         calls = deque((flag.event, _step(flag, held)) for flag, held in chosen.items())
-        log = _logged(puts, chosen, calls) if changelog.enabled() else ()
         before = self.snapshot()
         after = before.replacing(number, {flag.name: held for flag, held in chosen.items()})
         broken = newly_broken(self._checks, before, after)
         if broken and not must:
             raise rejection((flag.name for flag in chosen), broken)
         calls.append((self.event, ValueChange(before, after)))
-        return _Change(after, layers, chosen, calls, log, broken)
+        return _Change(after, layers, chosen, calls, puts, before, broken)
 
     def _apply(self, change: _Change) -> None:
         """Apply a change, or complete one that was interrupted. Nothing in here fails by itself."""
@@ -298,17 +299,6 @@ class FlagStore:
 
 def _step(flag: DynFlag[Any], held: Held[Any]) -> ValueChange:
     return ValueChange(flag.get(), held.value, flag.same(flag.get(), held.value))
-
-
-def _logged(
-    puts: Iterable[Put], chosen: Mapping[DynFlag[Any], Held[Any]], calls: Calls
-) -> list[changelog.LoggedChange]:
-    levels = changelog.levels_of(puts)
-    return [
-        changelog.LoggedChange(flag, flag.held, held, levels[flag])
-        for (flag, held), (_, step) in zip(chosen.items(), calls, strict=True)
-        if not step.equal
-    ]
 
 
 def _layered(puts: Iterable[Put], generation: int, at: float) -> dict[DynFlag[Any], dict[Slot, Held[Any]]]:

@@ -8,8 +8,8 @@ value of a secret flag is never logged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from wigwag.dflag.origin import Origin
 from wigwag.dflag.values.numerals import shown
@@ -17,28 +17,29 @@ from wigwag.dflag.values.numerals import shown
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag, Put
     from wigwag.dflag.origin import Held
+    from wigwag.dflag.snapshot import Snapshot
 
 log = logging.getLogger("wigwag.dflag")
 _SHOWN = 10
 _OWN = (Origin.DEFAULT, Origin.PROGRAM, Origin.TEST, Origin.HTTP)
 
 
-class LoggedChange(NamedTuple):
-    """A flag, and its values before and after."""
+def log_changes(puts: Iterable[Put], before: Snapshot, after: Mapping[DynFlag[Any], Held[Any]]) -> None:
+    """Log the flags whose value has changed; `before` has the old values, `after` the new ones."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    levels = _levels(puts)
+    for level in (logging.INFO, logging.DEBUG):
+        of_level = [(flag, before.held(flag).value, new) for flag, new in after.items() if levels[flag] == level]
+        changes = [(flag, old, new) for flag, old, new in of_level if not flag.same(old, new.value)]
+        for flag, old, new in changes[:_SHOWN]:
+            values = "" if flag.secret else f": {shown(flag.show(old))} -> {shown(flag.show(new.value))}"
+            log.log(level, "flag %r has changed%s (%s)", flag.name, values, new)
+        if len(changes) > _SHOWN:
+            log.log(level, "and %d more flags have changed", len(changes) - _SHOWN)
 
-    flag: DynFlag[Any]
-    old: Held[Any]
-    new: Held[Any]
-    level: int
 
-
-def enabled() -> bool:
-    """Tell whether changes are logged at all."""
-    return log.isEnabledFor(logging.INFO)
-
-
-def levels_of(puts: Iterable[Put]) -> dict[DynFlag[Any], int]:
-    """Return the level at which the change of each flag is logged."""
+def _levels(puts: Iterable[Put]) -> dict[DynFlag[Any], int]:
     levels: dict[DynFlag[Any], int] = {}
     for put in puts:
         expired = put.drop and put.until is not None
@@ -47,14 +48,7 @@ def levels_of(puts: Iterable[Put]) -> dict[DynFlag[Any], int]:
     return levels
 
 
-def log_changes(changes: Sequence[LoggedChange], broken: Sequence[str]) -> None:
-    """Log what has changed, and which checks no longer hold."""
-    for level in (logging.INFO, logging.DEBUG):
-        of_level = [change for change in changes if change.level == level]
-        for flag, old, new, _ in of_level[:_SHOWN]:
-            values = "" if flag.secret else f": {shown(flag.show(old.value))} -> {shown(flag.show(new.value))}"
-            log.log(level, "flag %r has changed%s (%s)", flag.name, values, new)
-        if len(of_level) > _SHOWN:
-            log.log(level, "and %d more flags have changed", len(of_level) - _SHOWN)
-    for fault in broken:
+def log_broken(faults: Iterable[str]) -> None:
+    """Log the checks that no longer hold."""
+    for fault in faults:
         log.error("a value has expired or an override has ended, and now a check is broken: %s", fault)
