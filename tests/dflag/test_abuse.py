@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from tests.dflag.kubelet import Heard, Volume, becomes, until
+from tests.dflag.sets import set_of
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
 from wigwag.dflag import Origin
@@ -115,7 +116,7 @@ def test_ctrl_c_in_a_notifier_is_meant_for_the_program_and_the_others_are_called
     found.on_change(heard, "sync")
     with pytest.raises(KeyboardInterrupt):
         found.set("1")
-    assert (found.get(), heard.steps, found.home.notifier_errors) == (1, [(0, 1)], 0)
+    assert (found.get(), heard.steps, set_of(found).notifier_errors) == (1, [(0, 1)], 0)
     with pytest.raises(KeyboardInterrupt):
         found.set("2")
     assert heard.steps == [(0, 1), (1, 2)]
@@ -244,13 +245,13 @@ def test_a_notifier_that_would_wait_for_itself_is_told_so() -> None:
 
     def waits(old: int, new: int) -> None:
         try:
-            found.home.flush()
+            set_of(found).flush()
         except UsageError as error:
             told.append(str(error))
 
     found.on_change(waits)
     found.set("1")
-    assert found.home.flush(PATIENCE)
+    assert set_of(found).flush(PATIENCE)
     assert told == ["flush() waits for the notifiers, so a notifier that calls it would wait for itself"]
 
 
@@ -267,7 +268,7 @@ def test_where_no_thread_is_to_be_had_notifiers_wait_for_one(
         for number in range(3):
             notifiers.submit(queue, ValueChange(number, number + 1))
         assert not notifiers.flush(0.0)
-    assert caplog.text.count("no thread is to be had") == 1
+    assert caplog.text.count("no thread can be started") == 1
     assert notifiers.flush(PATIENCE)
     assert heard.steps == [(0, 1), (1, 2), (2, 3)]
 
@@ -339,10 +340,10 @@ def test_a_flag_is_never_copied_and_goes_to_no_other_process() -> None:
     settings = {"x": [found]}
     assert copy.deepcopy(settings)["x"][0] is found
     assert copy.copy(found) is found
-    for thing, reason in ((found, "flag 'x' belongs to this process"), (found.home, "the set 'test' belongs")):
+    for thing, reason in ((found, "flag 'x' belongs to this process"), (set_of(found), "the set 'test' belongs")):
         with pytest.raises(TypeError, match=reason):
             pickle.dumps(thing)
-    snapshot = pickle.loads(pickle.dumps(found.home.snapshot()))
+    snapshot = pickle.loads(pickle.dumps(set_of(found).snapshot()))
     assert (dict(snapshot), snapshot.generation) == ({"x": 0}, 0)
 
 

@@ -86,10 +86,8 @@ def test_what_is_wrong_at_the_start_is_raised(tmp_path: Path) -> None:
             async with dflag.watching(flags, tmp_path / "none"):
                 pass
         updater = dflag.Updater(flags, tmp_path / "none")
-        from wigwag.dflag.updating.following import beside
-
         with pytest.raises(StartError, match=r"cannot watch the flags: .*No such file"):
-            async with beside(updater):
+            async with updater.beside():
                 pass
 
     run(main)

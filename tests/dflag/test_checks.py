@@ -114,7 +114,7 @@ def test_what_runs_out_runs_out_and_then_nothing_else_is_refused_for_it(
     example.flags.expire()
     assert example.values() == (20, 10)
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
-        f"a value has run out or an override has ended, and now a check is broken: {WANTS}"
+        f"a value has expired or an override has ended, and now a check is broken: {WANTS}"
     ]
     example.flags["now"].set("62")
     example.low.set("3")

@@ -19,9 +19,9 @@ from tests.agent.upstreams import Upstream
 from tests.real.processes import until
 from wigwag import dflag
 from wigwag.dflag import ConfigMap, Directory
-from wigwag.dflag.cluster.outside import outside
-from wigwag.dflag.cluster.watch import ConfigMapReader, decode, look
-from wigwag.dflag.updating.places import place_of
+from wigwag.dflag.cluster.configmap import ConfigMapReader
+from wigwag.dflag.cluster.watch import connect, decode, look, outside
+from wigwag.dflag.updating.updater import place_of
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
@@ -140,7 +140,7 @@ def test_the_watch_tells_of_an_object_that_cannot_be_read(tmp_path: Path) -> Non
     async def main() -> Any:
         async with await asyncio.start_server(answered, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
-            return await look(ConfigMap(*KEY, kubeconfig=kubeconfig(tmp_path, port)), patience=20.0)
+            return await ConfigMap(*KEY, kubeconfig=kubeconfig(tmp_path, port)).look()
 
     assert asyncio.run(main()) == Unavailable("it cannot be read, and what it held stays: binaryData is not base64")
 
@@ -164,7 +164,7 @@ def kubeconfig(folder: Path, port: int) -> str:
 
 
 def test_a_server_that_never_answers_is_not_waited_for_for_ever(silent: str) -> None:
-    found = asyncio.run(look(ConfigMap(*KEY, kubeconfig=silent), patience=0.05))
+    found = asyncio.run(look(connect(silent), PLACE.watched(), patience=0.05))
     assert isinstance(found, Unavailable)
     assert "the API server has not answered within 0.05 seconds" in found.reason
 

@@ -132,7 +132,7 @@ def test_a_list_is_written_with_commas_if_that_can_be_read(values: list[str], wr
 
 def test_a_list_that_was_meant_to_be_json_says_so() -> None:
     with pytest.raises(
-        ValueError, match=r"it begins as a JSON array does, and is none \(.*\): write a,b,c, or mend it"
+        ValueError, match=r"it begins like a JSON array but is not valid \(.*\): write a,b,c, or correct it"
     ):
         list_kind(STR).parse("[a, b]")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.dflag.kubelet import ORDERS, Heard, Order, Volume, becomes, until
+from tests.dflag.sets import set_of
 from wigwag import dflag
 from wigwag.dflag import Policy
 from wigwag.errors import UsageError
@@ -56,7 +57,7 @@ def test_there_may_be_many_notifiers_and_they_hear_in_order() -> None:
     flag.on_change(second)
     for number in range(1, 200):
         flag.set_value(number)
-    assert flag.home.flush(20.0)
+    assert set_of(flag).flush(20.0)
     assert first.steps == second.steps == [(number - 1, number) for number in range(1, 200)]
 
 
@@ -79,8 +80,8 @@ def test_a_notifier_that_fails_does_not_take_the_process_with_it() -> None:
     flag.on_change(bad, "sync")
     flag.on_change(bad, "thread")
     flag.set("1")
-    assert flag.home.flush(20.0)
-    assert (flag.get(), flag.home.notifier_errors) == (1, 2)
+    assert set_of(flag).flush(20.0)
+    assert (flag.get(), set_of(flag).notifier_errors) == (1, 2)
 
 
 def test_judging_and_swapping_are_one_step() -> None:

@@ -267,7 +267,7 @@ def test_what_a_flag_cannot_take(tmp_path: Path, text: str, reason: str) -> None
 def test_a_number_that_json_cannot_hold_is_refused_where_it_is(tmp_path: Path) -> None:
     example = Example()
     volume = Volume(tmp_path / "conf", {"a.toml": "rate = 1\npolicy = {n = inf}"})
-    with pytest.raises(StartError, match=r"a\.toml#policy: it has a number in it that JSON cannot hold"):
+    with pytest.raises(StartError, match=r"a\.toml#policy: it contains a number that JSON does not have"):
         dflag.setup(example.flags, Directory(str(volume.path), documents=DOCUMENTS))
     assert example.rate.get() == 1
 
@@ -432,7 +432,7 @@ def test_what_stays_because_a_document_was_never_read_is_told(tmp_path: Path) ->
         assert (example.rate.get(), updater.warnings) == (1, 0)
         volume.write({"b.yaml": "{", "version": "y"})
         becomes(example.version, "y")
-        told = "b.yaml: it may set flags that nothing else sets any more, so they stay as they are: rate"
+        told = "b.yaml: it may set flags that nothing else sets any more, so they keep their values: rate"
         assert [str(problem) for problem in updater.problems][1:] == [f"{volume.path}/{told}"]
         assert (example.rate.get(), updater.warnings) == (1, 1)
         volume.write({"b.yaml": "{}", "version": "y"})

@@ -74,7 +74,7 @@ def test_a_value_runs_out_though_a_notifier_of_another_that_did_has_not_returned
 
 
 def alarms() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "dflag alarm"]
+    return [thread for thread in threading.enumerate() if thread.name == "dflag expiry"]
 
 
 def no_thread(self: threading.Thread) -> NoReturn:
@@ -87,7 +87,7 @@ def test_a_value_that_nothing_would_end_is_refused(monkeypatch: pytest.MonkeyPat
     site = Site(flags, access=OPEN)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", no_thread)
-        with pytest.raises(dflag.FlagError, match=r"'x': no thread is to be had .* \(can't start new thread\)"):
+        with pytest.raises(dflag.FlagError, match=r"'x': no thread can be started .* \(can't start new thread\)"):
             flags.assign("x", "2", Origin.HTTP, ttl=60.0)
         assert put(site, "x", 2, ttl=60).status == 422
         assert put(site, "x", 3, "?validate_only=1", ttl=60).status == 200
@@ -127,7 +127,7 @@ def test_where_no_alarm_can_be_set_anew_that_is_said(
         patch.setattr(threading.Thread, "start", no_thread)
         flags.expire()
     assert (x.get(), y.get()) == (1, 2)
-    assert "no thread is to be had to end what runs out" in caplog.text
+    assert "no thread can be started to end values that expire" in caplog.text
     now[0] += 1000.0
     flags.expire()
     assert y.get() == 1

@@ -226,7 +226,7 @@ def test_an_updater_that_fails_later_says_so_and_comes_back(
         volume.write({"rate": "21"})
         until(lambda: updater.problems)
         told = (
-            "the updater of 'test': it has failed, and begins again; the flags stay as they are: "
+            "the updater of 'test': it has failed, and is restarted; the flags keep their values: "
             "ZeroDivisionError: hunter2"
         )
         assert [str(problem) for problem in updater.problems] == [told]

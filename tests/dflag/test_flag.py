@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.dflag.kubelet import Heard
+from tests.dflag.sets import set_of
 from wigwag import dflag
 from wigwag.dflag.traits import Traits
 from wigwag.errors import UsageError
@@ -105,7 +106,7 @@ def test_a_secret_is_never_told() -> None:
     flag.set("7")
     assert "7" not in repr(flag)
     assert "7" not in flag.shown
-    assert "default (secret)" in flag.home.usage()
+    assert "default (secret)" in set_of(flag).usage()
 
 
 def test_a_static_flag_changes_until_the_set_is_frozen() -> None:

@@ -16,8 +16,8 @@ from tests.dflag.kubelet import until
 from tests.pipeline.fakes import run
 from wigwag import dflag
 from wigwag.dflag import Origin
+from wigwag.dflag.flag import Put
 from wigwag.dflag.origin import Slot
-from wigwag.dflag.store import Put
 from wigwag.errors import UsageError
 from wigwag.golang import fnv1a32
 
@@ -81,7 +81,7 @@ def test_precedence_decides_and_not_time(order: list[tuple[Origin, str]]) -> Non
     for origin, text in reversed(ORDER):
         assert (flag.get(), flag.held.origin, str(flag.held)) == (int(text), origin, f"{origin.value} here")
         assert flag.held.at == 7.0
-        flags.drop(flag, Slot(origin, "here"))
+        flags.clear(origin)
     assert (flag.get(), flag.held.origin) == (0, Origin.DEFAULT)
 
 
@@ -120,8 +120,8 @@ def test_a_default_counts_least_though_it_has_no_rank() -> None:
     ("precedence", "told"),
     [
         ((Origin.FILE, Origin.HTTP, Origin.FILE), "'file' is there twice"),
-        ((Origin.FILE, Origin.DEFAULT), "'default' counts less than anything: it is first, or left out"),
-        ((Origin.TEST, Origin.FILE), "'test override' counts more than anything: it is last, or left out"),
+        ((Origin.FILE, Origin.DEFAULT), "'default' always is first: put it there, or leave it out"),
+        ((Origin.TEST, Origin.FILE), "'test override' always is last: put it there, or leave it out"),
         (("file", "HTTP override"), "'file' is no Origin"),
     ],
 )
@@ -360,6 +360,6 @@ def test_the_timer_of_an_override_holds_no_process() -> None:
     flags.assign("x", "2", Origin.HTTP, ttl=3600.0)
     (timer,) = set(threading.enumerate()) - before
     assert timer.daemon
-    flags.drop(flags["x"], Slot(Origin.HTTP))
+    flags.clear(Origin.HTTP)
     flags.expire()
     until(lambda: not timer.is_alive())

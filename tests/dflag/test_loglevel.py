@@ -10,7 +10,7 @@ import pytest
 
 from tests.dflag.kubelet import Volume, becomes
 from wigwag import dflag
-from wigwag.dflag.startup.levels import VERBOSE, audible, level_of, name_of
+from wigwag.dflag.startup.levels import VERBOSE, level_of, name_of, show_log
 from wigwag.errors import UsageError
 
 
@@ -180,12 +180,12 @@ def test_the_last_resort_shows_all_for_a_while_and_is_then_as_it_was(monkeypatch
     last = logging.lastResort
     assert last is not None
     before = last.level, last.formatter
-    with audible():
+    with show_log():
         assert last.level == logging.NOTSET
-        with audible():
+        with show_log():
             assert last.level == logging.NOTSET
         assert last.level == logging.NOTSET
     assert (last.level, last.formatter) == before
     monkeypatch.setattr(logging, "lastResort", None)
-    with audible():
+    with show_log():
         assert logging.lastResort is None

@@ -138,4 +138,4 @@ def test_unknown_fields_is_an_option_of_json_flags() -> None:
         with pytest.raises(UsageError, match="extra='forbid'"):
             flags.json("c", default, unknown_fields="error")
     with pytest.raises(UsageError, match="unknown_fields is 'ignore' or 'error', not 'warn'"):
-        flags.json("d", Retry(), unknown_fields="warn")  # type: ignore[call-overload]
+        flags.json("d", Retry(), unknown_fields="warn")  # type: ignore[arg-type]

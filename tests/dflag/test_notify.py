@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.dflag.kubelet import Heard, until
+from tests.dflag.sets import set_of
 from tests.pipeline.fakes import run, settle
 from wigwag import dflag
 from wigwag.dflag.notifying.notifiers import NotifierPool, NotifierQueue, ValueChange
@@ -29,7 +30,7 @@ def test_every_change_is_told_once_and_in_order(how: Any) -> None:
     found.on_change(heard, how)
     for number in range(1, 501):
         found.set_value(number)
-    assert found.home.flush(PATIENCE)
+    assert set_of(found).flush(PATIENCE)
     assert heard.steps == [(number - 1, number) for number in range(1, 501)]
 
 
@@ -51,7 +52,7 @@ def test_notifiers_of_one_flag_are_called_in_the_order_in_which_they_came() -> N
     for number in range(5):
         found.on_change(noting(number))
     found.set("1")
-    assert found.home.flush(PATIENCE)
+    assert set_of(found).flush(PATIENCE)
     assert order == [0, 1, 2, 3, 4]
 
 
@@ -66,8 +67,8 @@ def test_one_that_raises_is_logged_and_counted_and_called_again(how: Any, caplog
     found.on_change(heard, how)
     found.set("1")
     found.set("2")
-    assert found.home.flush(PATIENCE)
-    assert (subscription.errors, found.home.notifier_errors) == (2, 2)
+    assert set_of(found).flush(PATIENCE)
+    assert (subscription.errors, set_of(found).notifier_errors) == (2, 2)
     assert heard.steps == [(0, 1), (1, 2)]
     assert found.get() == 2
     assert [record.getMessage().rsplit(".", 1)[-1] for record in caplog.records] == ["bad raised ZeroDivisionError"] * 2

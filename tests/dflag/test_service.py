@@ -81,7 +81,7 @@ def test_a_wrong_flag_at_the_start_is_told_and_the_rest_is_taken(
     with dflag.service(flags, parser.parse_args([f"--config-dir={volume.path}"])):
         assert (flags["rate"].get(), flags["name"].get()) == (10, "y")
         (told,) = [record for record in caplog.records if record.levelno == logging.CRITICAL]
-        assert told.getMessage() == f"going on in spite of 1 error: {volume.path}/rate"
+        assert told.getMessage() == f"starting in spite of 1 error: {volume.path}/rate"
         assert caplog.text.count("'many' is not a whole number") == 1
         volume.write({"rate": "50", "name": "y"})
         becomes(flags["rate"], 50)
@@ -120,7 +120,7 @@ def test_the_environment_and_files_are_read_if_asked_for(tmp_path: Path, caplog:
         assert str(flags["rate"].held) == "environment SHOP_RATE"
         assert (flags["rate"].get(), flags["name"].get(), flags["name"].held.origin) == (60, "from a file", Origin.FILE)
     assert "'loud' is not a log level" in caplog.text
-    assert "going on without" in caplog.text
+    assert "starting without" in caplog.text
 
 
 def test_with_a_prefix_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,8 +82,8 @@ def test_a_bad_key_that_is_gone_is_told_too_and_a_crowd_is_counted(
         volume.write({"rate": "30"})
         becomes(rate, 30)
     lines = informed(told, "it is gone", "more")
-    assert lines[0] == f"{volume.path}/unknown00: it is gone, and with it what was wrong"
-    assert (len(lines), lines[-1]) == (11, "and 2 more that are no longer wrong")
+    assert lines[0] == f"{volume.path}/unknown00: it is gone, and the problem with it"
+    assert (len(lines), lines[-1]) == (11, "and 2 more problems are over")
 
 
 def test_a_document_that_can_be_read_again_is_told(tmp_path: Path, told: pytest.LogCaptureFixture) -> None:
@@ -146,8 +146,8 @@ def test_a_static_flag_that_is_to_change_is_told_and_that_it_is_not_any_more(
         becomes(rate, 23)
     lines = [record.getMessage() for record in told.records if "static flag 'size'" in record.getMessage()]
     assert lines == [
-        f"restart required: the static flag 'size' stays as it is, but {volume.path}/size says something else",
-        "no restart required any more: the static flag 'size' is what it is to be",
+        f"restart required: the static flag 'size' stays as it is, but {volume.path}/size has another value",
+        "no restart required any more: the static flag 'size' has the value that is configured",
         f"restart required: the static flag 'size' stays as it is, but {volume.path}/size is gone",
     ]
 

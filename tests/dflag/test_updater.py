@@ -363,7 +363,7 @@ def test_a_place_may_be_of_another_sort_and_mixed_with_directories(tmp_path: Pat
         title: str = "elsewhere"
         names: Names = Names()
         documents: tuple[str, ...] = ()
-        required: bool = True
+        optional: bool = False
 
         def numbered(self, position: int) -> Elsewhere:
             return replace(self, position=position)

@@ -7,9 +7,9 @@
     updater = dflag.setup(flags, "/etc/dflag")
     rate.get()
 
-May live here: flags, what they hold, where their values come from, and the updater. May not: a network stack, nor
-anything that importing this package would load without need; so asyncio comes with the updater, and each name with its
-first use.
+May live here: flags, their values, where those come from, and the updater. May not: a network stack, nor anything that
+importing this package would load without need. So each name is imported on first use, and asyncio when an updater
+starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wigwag.dflag.cluster.configmap import ConfigMap
     from wigwag.dflag.flag import DynFlag
-    from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.flagset import FlagSet, new
     from wigwag.dflag.frontends.arguments import add_to
     from wigwag.dflag.origin import LAST_WRITER, PRECEDENCE, Held, Origin
     from wigwag.dflag.page.server import PageServer
@@ -30,12 +30,10 @@ if TYPE_CHECKING:
     from wigwag.dflag.startup.load import load_environment, load_files, load_texts
     from wigwag.dflag.startup.options import ServiceOptions
     from wigwag.dflag.startup.serving import install, service
-    from wigwag.dflag.unbound import new
-    from wigwag.dflag.updating.begin import setup, watching
+    from wigwag.dflag.updating.health import Problem
     from wigwag.dflag.updating.places import Directory
-    from wigwag.dflag.updating.plan import Problem
     from wigwag.dflag.updating.policy import Policy
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.updater import Updater, setup, watching
     from wigwag.dflag.values.validators import Rule, each, in_range, length, matches, not_blank, one_of, url
     from wigwag.errors import FlagError, StartError, StaticFlagError, UsageError
 
@@ -80,11 +78,10 @@ __all__ = [
     "url",
     "watching",
 ]
-_HOMES = {
-    "wigwag.dflag.updating.begin": "setup watching",
+_MODULES = {
     "wigwag.dflag.cluster.configmap": "ConfigMap",
     "wigwag.dflag.flag": "DynFlag",
-    "wigwag.dflag.flagset": "FlagSet",
+    "wigwag.dflag.flagset": "FlagSet new",
     "wigwag.dflag.frontends.arguments": "add_to",
     "wigwag.dflag.startup.levels": "loglevel loglevels",
     "wigwag.dflag.startup.load": "load_environment load_files load_texts",
@@ -93,22 +90,21 @@ _HOMES = {
     "wigwag.dflag.page.server": "PageServer",
     "wigwag.dflag.page.site": "Access Site",
     "wigwag.dflag.updating.places": "Directory",
-    "wigwag.dflag.updating.plan": "Problem",
+    "wigwag.dflag.updating.health": "Problem",
     "wigwag.dflag.updating.policy": "Policy",
     "wigwag.dflag.startup.serving": "install service",
     "wigwag.dflag.snapshot": "Snapshot",
-    "wigwag.dflag.unbound": "new",
-    "wigwag.dflag.updating.updater": "Updater",
+    "wigwag.dflag.updating.updater": "Updater setup watching",
     "wigwag.dflag.values.validators": "Rule each in_range length matches not_blank one_of url",
     "wigwag.errors": "FlagError StartError StaticFlagError UsageError",
 }
-_FOUND = {name: module for module, names in _HOMES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _FOUND:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_FOUND[name]), name)
+    return getattr(import_module(_MODULE_OF[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
-"""Digests of the names and values of flags, to see at a glance whether two processes have the same.
+"""Digests of the names and values of flags, to compare processes.
 
-Ours puts the length before each part, so that no two sets of flags run together into the same bytes; the value of a
-secret flag goes in as a digest of its own. The original's is FNV-1a of 32 bits over names and values without any
-separation; it is here to be compared with programs that use the original.
+Ours puts the length before each part, so that different flags never become the same bytes; the value of a secret flag
+is hashed first. That of the original is FNV-1a of 32 bits over names and values without separators, for comparison with
+programs that use the original.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _ESCAPED: dict[str, str | int | None] = {
     "\u2028": "\\u2028",
     "\u2029": "\\u2029",
 }
-"""What Go's JSON writes with escapes, to be safe in HTML."""
+"""What Go's JSON escapes, for HTML."""
 
 
 class Digestible(Protocol):
-    """What is looked at: a flag, or what was seen of one at some moment."""
+    """A flag, or its state at some moment."""
 
     @property
     def name(self) -> str: ...

@@ -1,19 +1,18 @@
-"""One flag: a value that everybody reads without a lock, and the path on which it is changed.
+"""One flag: a value that is read without a lock, and the path on which it changes.
 
     text ─▶ input mutator ─▶ parse ─▶ value mutator ─▶ validators ─▶ swap ─▶ notifiers
                               value ──────▲
 
-Whatever is refused on that path leaves the flag as it was. The swap is the business of the flag's set, which puts many
-of them under one generation; a flag that nobody has named yet has a set of its own.
+A value that is rejected on that path leaves the flag as it was. The owner, the flag set, swaps, and makes
+many changes under one generation. A flag without a name has a set of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, Protocol, TypeVar
 
-from wigwag.dflag.notifying.notify import ChangeEvent
+from wigwag.dflag.notifying.notifiers import ChangeEvent
 from wigwag.dflag.origin import HIDDEN, Held, Origin, Slot
 from wigwag.dflag.snapshot import pinned_for
 from wigwag.dflag.values import validators
@@ -22,17 +21,44 @@ from wigwag.errors import FlagError, StaticFlagError, UsageError
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator
+    from contextlib import AbstractContextManager
     from typing import Self
 
-    from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.notifying.notify import How, Subscription
+    from wigwag.dflag.notifying.notifiers import How, NotifierPool, Subscription
     from wigwag.dflag.traits import Traits
     from wigwag.dflag.values.kinds import ValueKind
 
 T = TypeVar("T")
 _DEFAULT = Slot(Origin.DEFAULT)
 _PROGRAM = Slot(Origin.PROGRAM)
+
+
+class Put(NamedTuple):
+    """A change of one slot of a flag: a valid value for it; with `drop`, the slot is emptied."""
+
+    flag: DynFlag[Any]
+    slot: Slot
+    value: Any = None
+    until: float | None = None
+    drop: bool = False
+    part: str = ""
+
+
+class FlagOwner(Protocol):
+    """What a flag needs of its flag set."""
+
+    name: str
+    frozen: bool
+    precedence: Sequence[Origin]
+    notifiers: NotifierPool
+
+    def commit(self, decide: Callable[[], Iterable[Put]]) -> None:
+        """Make changes under one generation; `decide` is called under the lock."""
+
+    def override(self, values: Mapping[str, Any], /) -> AbstractContextManager[None]:
+        """Replace values, by name, until the end of the block."""
+        ...
 
 
 class DynFlag(Generic[T]):
@@ -52,7 +78,7 @@ class DynFlag(Generic[T]):
     __slots__ = (
         "__weakref__",
         "_held",
-        "_home",
+        "_owner",
         "_value",
         "default",
         "event",
@@ -64,40 +90,40 @@ class DynFlag(Generic[T]):
     )
 
     def __init__(
-        self, home: FlagSet, kind: ValueKind[T], default: T, usage: str, traits: Traits[T], name: str = ""
+        self, owner: FlagOwner, kind: ValueKind[T], default: T, usage: str, traits: Traits[T], name: str = ""
     ) -> None:
-        self._home, self.kind, self.usage, self.traits = home, kind, usage, traits
+        self._owner, self.kind, self.usage, self.traits = owner, kind, usage, traits
         self.names: tuple[str, ...] = (name,)
-        self.event = ChangeEvent(name, lambda: self._home.notifiers, self._failed, traits.secret)
+        self.event = ChangeEvent(name, owner.notifiers, traits.secret)
         self.default = self._checked_default(default)
         self._value = self.default
         self._held = Held(self.default, _DEFAULT, 0, 0.0, secret=traits.secret)
         self.layers: Mapping[Slot, Held[T]] = {_DEFAULT: self._held}
-        """All values that it was given, by where they come from; replaced and never changed."""
+        """All values that were set, by slot. The map is replaced, never changed."""
 
     def get(self) -> T:
-        """Return the value of now."""
+        """Return the current value."""
         return self._value
 
     @property
     def value(self) -> T:
-        """The value of now."""
+        """The current value."""
         return self._value
 
     def __call__(self) -> T:
-        """Return the value as of the snapshot that is pinned here, or of now if none is, or if a test overrides it."""
-        pinned = pinned_for(self._home)
+        """Return the value in the pinned snapshot; the current one if none is pinned, or while a test overrides it."""
+        pinned = pinned_for(self._owner)
         held = None if pinned is None else pinned.find(self.names[0])
         return self._value if held is None or self._held.slot.origin is Origin.TEST else held.value
 
     def __bool__(self) -> NoReturn:
-        """Refuse: who writes `if debug:` means `if debug.get():`, and a flag itself would always be true."""
+        """Raise: `if debug:` is meant as `if debug.get():`, and a flag itself would always be true."""
         raise TypeError(f"flag {self.name!r} is neither true nor false: ask for its value with .get()")
 
-    if not TYPE_CHECKING:  # a type checker says so beforehand, as long as it sees no comparison of our own
+    if not TYPE_CHECKING:  # a type checker reports the comparison itself, unless it sees an `__eq__` here
 
         def __eq__(self, other: object) -> bool:
-            """Refuse: `rate == 10` means `rate.get() == 10`, and would be false for ever. Two flags may be compared."""
+            """Raise: `rate == 10` means `rate.get() == 10`, and would always be false. Two flags can be compared."""
             if isinstance(other, DynFlag):
                 return self is other
             raise TypeError(f"flag {self.name!r} is compared, and not its value: ask for that with .get()")
@@ -121,51 +147,56 @@ class DynFlag(Generic[T]):
 
     @property
     def held(self) -> Held[T]:
-        """The value of now, with where it comes from."""
+        """The current value, with its origin."""
         return self._held
 
     @property
     def text(self) -> str:
-        """The value of now as text, which `set` would understand. Of a secret flag it is the secret."""
+        """The current value as text that `set` accepts; secrets included."""
         return self.kind.format(self._value)
 
     @property
     def shown(self) -> str:
-        """The value of now as text for people."""
+        """The current value as text for people."""
         return self.show(self._value)
 
     def show(self, value: T) -> str:
-        """Return a value as text for people: a secret is hidden, and what cannot be written is said to be so."""
+        """Return a value as text for people; secrets are hidden. It never raises."""
         if self.secret:
             return HIDDEN
         try:
             return self.kind.format(value)
-        except Exception as error:  # noqa: BLE001 - a value's own code; showing it must not fail
+        except Exception as error:  # noqa: BLE001 - the value's own code
             return f"(cannot be shown: {type(error).__name__})"
 
     def set(self, text: str) -> None:
-        """Read a value from text, and swap it in; `FlagError` if it is refused."""
-        self._home.put(self, text, _PROGRAM)
+        """Parse a text and swap the value in; `FlagError` if it is rejected."""
+        self._put(_PROGRAM, lambda: self.parse(text))
 
     def set_value(self, value: T) -> None:
-        """Swap in a value; `FlagError` if it is refused."""
-        self._home.put_value(self, value, _PROGRAM)
-
-    def reset(self) -> None:
-        """Forget what the program has set, and uncover what lies beneath."""
-        if _PROGRAM in self.layers:
-            self.refuse_if_static(self._home.frozen)
-        self._home.drop(self, _PROGRAM)
+        """Swap in a value; `FlagError` if it is rejected."""
+        self._put(_PROGRAM, lambda: self.admit(value))
 
     def set_default(self, value: T) -> None:
-        """Change the default, and with it the value if nothing else has given it one."""
-        self._home.put_value(self, value, _DEFAULT)
+        """Change the default, and with it the value if nothing else has set one."""
+        self._put(_DEFAULT, lambda: self.admit(value))
 
-    @contextmanager
-    def override(self, value: T) -> Iterator[None]:
-        """Hold another value for the length of a test, whatever else happens."""
-        with self._home.overriding([(self, value)]):
-            yield
+    def _put(self, slot: Slot, read: Callable[[], T]) -> None:
+        def decide() -> list[Put]:
+            self.refuse_if_static()
+            return [Put(self, slot, read())]
+
+        self._owner.commit(decide)
+
+    def reset(self) -> None:
+        """Drop the value that the program has set; the next one in precedence applies again."""
+        if _PROGRAM in self.layers:
+            self.refuse_if_static()
+        self._owner.commit(lambda: [Put(self, _PROGRAM, drop=True)])
+
+    def override(self, value: T) -> AbstractContextManager[None]:
+        """Replace the value for the length of a test, whatever else happens; also of a static flag."""
+        return self._owner.override({self.name: value})
 
     def on_change(
         self,
@@ -175,95 +206,105 @@ class DynFlag(Generic[T]):
         *,
         always: bool = False,
     ) -> Subscription:
-        """Have a function called with the old and the new value of each change; see `notify` for `how`.
+        """Call a function with the old and the new value of each change; see `notifiers` for `how`.
 
         With `always`, also when it is set to a value that equals the old one.
         """
         return self.event.add(callback, how, loop, always)
 
-    def changes(self) -> AsyncIterator[T]:
-        """Yield the value of now, and then each that follows; one that comes too fast for the reader may be skipped."""
-        from wigwag.dflag.notifying.waiting import changes
+    async def changes(self) -> AsyncGenerator[T, None]:
+        """Yield the current value, then the newest after each change; a slow reader may skip values."""
+        from asyncio import Event  # a program without an event loop does not load asyncio
 
-        return changes(self)
+        changed = Event()
+
+        async def wake(old: T, new: T) -> None:
+            changed.set()
+
+        with self.on_change(wake):
+            while True:
+                yield self.get()
+                await changed.wait()
+                changed.clear()
 
     async def wait_for(self, wanted: Callable[[T], bool]) -> T:
-        """Wait until it holds a value of which this is true, and return that."""
-        from wigwag.dflag.notifying.waiting import wait_for
+        """Wait for a value of which `wanted` is true, and return it."""
+        from contextlib import aclosing
 
-        return await wait_for(self, wanted)
+        async with aclosing(self.changes()) as values:
+            async for value in values:
+                if wanted(value):
+                    return value
+        raise AssertionError("the changes of a flag never end")
 
     def parse(self, content: str | bytes) -> T:
-        """Read a value as `set` does, without swapping it in."""
+        """Parse and validate a text as `set` does, without swapping the value in."""
         if not isinstance(content, str | bytes):
-            raise FlagError(self.name, self._no_text(content))
+            raise FlagError(self.name, self._not_text(content))
         return self._guarded(lambda: self._read(content))
 
     def compose(self, parts: list[Any] | dict[str, Any]) -> T:
-        """Read a value from a list or map of texts, without swapping it in."""
-        return self._guarded(lambda: self._judged(self.kind.composed(parts)))
+        """Parse and validate a list or map of texts, without swapping the value in."""
+        return self._guarded(lambda: self._validated(self.kind.composed(parts)))
 
     def admit(self, value: T) -> T:
-        """Judge a value as `set_value` does, without swapping it in."""
-        return self._guarded(lambda: self._judged(self.kind.take(value)))
+        """Validate a value as `set_value` does, without swapping it in."""
+        return self._guarded(lambda: self._validated(self.kind.take(value)))
 
-    def refuse_if_static(self, frozen: bool) -> None:
-        """Raise if the time for changes is over for this flag."""
-        if frozen and not self.dynamic:
+    def refuse_if_static(self) -> None:
+        """Raise if the flag is static and its set is frozen."""
+        if self._owner.frozen and not self.dynamic:
             raise StaticFlagError(self.name, "it is static: it changes only before start(); restart the program")
 
-    def bind(self, home: FlagSet, names: Sequence[str]) -> None:
-        """Belong to a set, under more names. For the use of the set."""
+    def bind(self, owner: FlagOwner, names: Sequence[str]) -> None:
+        """Move to a flag set, under more names. Called by the flag set."""
         self.names = (*filter(None, self.names), *names)
-        self._home, self.event.name = home, self.name
+        self._owner, self.event.name, self.event.notifiers = owner, self.name, owner.notifiers
 
     @property
-    def home(self) -> FlagSet:
-        """The set that it belongs to."""
-        return self._home
+    def owner(self) -> FlagOwner:
+        """The flag set that it belongs to."""
+        return self._owner
 
     def become(self, layers: Mapping[Slot, Held[T]], held: Held[T]) -> None:
-        """Hold another value. For the use of the set, under its lock."""
+        """Swap in a value. Called by the flag set, under its lock."""
         self.layers, self._held, self._value = layers, held, held.value
         self.default = layers[_DEFAULT].value
 
     def same(self, old: T, new: T) -> bool:
-        """Tell whether two values are equal, so that going from one to the other is no change."""
+        """Tell whether two values are equal, so that setting one after the other is no change."""
         if old is new:
             return True
         try:
             if self.kind.is_json or (holds_nan(old) and holds_nan(new)):
                 return self.kind.format(old) == self.kind.format(new)
             return bool(old == new)
-        except Exception:  # noqa: BLE001 - a value's own code; what cannot be compared has changed
+        except Exception:  # noqa: BLE001 - the value's own code; what cannot be compared counts as changed
             return False
 
-    def _no_text(self, value: object) -> str:
-        told = "…" if self.secret else repr(value)[:60]
-        return f"set() takes text, got {type(value).__name__}: use set_value({told})"
-
-    def _failed(self) -> None:
-        self._home.count_fault()
+    def _not_text(self, value: object) -> str:
+        shown = "…" if self.secret else repr(value)[:60]
+        return f"set() takes text, got {type(value).__name__}: use set_value({shown})"
 
     def _read(self, content: str | bytes) -> T:
         if isinstance(content, bytes):
             if self.kind.raw is not None:
-                return self._judged(self.kind.raw(content))
+                return self._validated(self.kind.raw(content))
             content = _decoded(content)
         mutate = self.traits.input_mutator
-        return self._judged(self.kind.parse(content if mutate is None else mutate(content)))
+        return self._validated(self.kind.parse(content if mutate is None else mutate(content)))
 
-    def _judged(self, value: T) -> T:
+    def _validated(self, value: T) -> T:
         if self.traits.mutator is not None:
             value = self.kind.take(self.traits.mutator(value))
         validators.run(self.traits.validators, value)
         return value
 
     def _guarded(self, task: Callable[[], T]) -> T:
-        """Turn whatever a kind, a mutator or a validator raises into the one error; it never tells a secret."""
+        """Turn what a kind, a mutator or a validator raises into `FlagError`, without text for a secret flag."""
         try:
             return task()
-        except (Exception, SystemExit) as error:  # they are the user's functions; a bad value is no more than that
+        except (Exception, SystemExit) as error:  # the user's functions: a bad value must not end the program
             if self.secret:
                 raise FlagError(self.name, f"not a {self.kind.name} that is accepted (secret, so not shown)") from None
             if isinstance(error, ValueError | TypeError):
@@ -280,7 +321,7 @@ class DynFlag(Generic[T]):
             raise UsageError(f"flag {self.name!r}: the default is refused: {error.reason}") from error.__cause__
 
     def __copy__(self) -> Self:
-        """There is one of it: a copy would never hear of a change."""
+        """Return itself: a copy would never change."""
         return self
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:

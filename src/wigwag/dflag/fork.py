@@ -1,18 +1,17 @@
 """What happens to flags when the process forks, as gunicorn and uWSGI do to make their workers.
 
-Of a fork, only the thread that called it lives on in the child, and locks stay as they were at that moment. So before
-a fork the watcher threads are stopped and the flag sets are locked; after it, both sides go on: the parent as before,
-the child with locks and threads of its own. A notifier that was being called meanwhile is called again in the child,
-for nobody knows how far it came; unless it is the one that forked.
+In the child of a fork only the calling thread exists, and locks stay as they were. So before a fork the watcher threads
+are stopped and the flag sets are locked; after it, both sides go on: the parent as before, the child with new locks and
+threads. A notifier that another thread was calling is called again in the child, because nobody knows how far it got.
 
-The hard case is a fork that Python is not told of: uWSGI makes its own, in C. Then nothing came to rest before it. The
-child finds out by its process number: uWSGI calls a hook of ours in each worker, and elsewhere whoever changes a flag
-or asks an updater looks (`catch_up`). Reading a flag does not: that stays one attribute. And if a thread of uWSGI's
-master has or wants the interpreter's lock at that moment, the worker waits for it for ever; so we have no threads there
-(`deferred`), and begin in each worker.
+The hard case is a fork that Python does not know of: uWSGI forks in C. Then nothing was stopped before it. The child is
+recognised by its process id: uWSGI calls our hook in each worker, and elsewhere a change of a flag, or a question to an
+updater, compares the ids (`catch_up`). Reading a flag does not: that stays one attribute. And if a thread of uWSGI's
+master has or wants the interpreter lock during the fork, the worker waits for it for ever; so there are no threads in
+the master (`deferred`), and each worker starts its own.
 
-`os.register_at_fork` cannot be undone, hence one hook for all, and the only list in this package that belongs to
-nobody; it keeps nothing alive.
+`os.register_at_fork` cannot be undone, hence one hook for all, and the only global list in this package; its references
+are weak.
 """
 
 from __future__ import annotations
@@ -27,68 +26,68 @@ from weakref import WeakSet
 
 log = logging.getLogger("wigwag.dflag")
 _UWSGI_HOOK = "post_fork_hook"
-_UWSGI_TELLS = "py-call-uwsgi-fork-hooks"
-"""The option with which it tells Python of its forks."""
+_UWSGI_HOOKS = "py-call-uwsgi-fork-hooks"
+"""The option with which uWSGI runs the fork hooks of Python."""
 
 
 class Forkable(Protocol):
-    """Something that must know of a fork. Lower ones are the first to go on, and the last to stop."""
+    """Something that a fork affects. The lowest `fork_order` is the last to stop, and the first to go on."""
 
     fork_order: int
 
     def before_fork(self) -> None:
-        """Come to rest. It is not called before a fork that Python is not told of."""
+        """Stop. Not called before a fork that Python does not know of."""
 
     def after_fork_in_parent(self) -> None:
         """Go on as before."""
 
     def after_fork_in_child(self) -> None:
-        """Have locks of one's own in a new process, without the threads that there were."""
+        """Replace locks, and forget threads, which only exist in the parent."""
 
     def go_on_in_child(self) -> None:
-        """Go on there, now that everybody has locks of his own."""
+        """Go on in the child, when all have replaced their locks."""
 
 
 class Forks:
-    """Who must know of a fork, and which process it was that they know of."""
+    """What a fork affects, and the process in which it was last prepared."""
 
     def __init__(self) -> None:
         self._known: WeakSet[Forkable] = WeakSet()
         self._lock = RLock()
-        self._process = self._beginning = os.getpid()
-        self._beginnings: dict[int, RLock] = {}
+        self._process = self._started = os.getpid()
+        self._start_locks: dict[int, RLock] = {}
 
     def remember(self, one: Forkable) -> None:
-        """Have something told of forks for as long as it lives."""
+        """Add something, for as long as it exists."""
         self.catch_up()
         with self._lock:
             self._known.add(one)
         _hook_uwsgi(self.catch_up)
 
     def catch_up(self) -> None:
-        """Go on as a child does, if this is one and nobody has said so."""
+        """Go on as a child, if this is one and no hook was called."""
         if self._process != os.getpid():
             self.in_child()
 
     def before(self) -> None:
-        """Have everybody come to rest."""
+        """Stop all."""
         self._lock.acquire()
         for one in reversed(self._ordered()):
             _attempt(one.before_fork)
 
     def in_parent(self) -> None:
-        """Have everybody go on."""
+        """Let all go on."""
         for one in self._ordered():
             _attempt(one.after_fork_in_parent)
         self._lock.release()
 
     def in_child(self) -> None:
-        """Have everybody go on in a new process; once in each, though several threads find out."""
+        """Let all go on in a child; once, also if several threads call this."""
         here = os.getpid()
-        with self._beginnings.setdefault(here, RLock()):  # `_lock` may be held by a thread that is not here
-            if self._beginning == here:
+        with self._start_locks.setdefault(here, RLock()):  # `_lock` may be held by a thread of the parent
+            if self._started == here:
                 return
-            self._beginning, self._lock = here, RLock()
+            self._started, self._lock = here, RLock()
             known = self._ordered()
             for one in known:
                 _attempt(one.after_fork_in_child)
@@ -101,37 +100,33 @@ class Forks:
 
 
 def _attempt(task: Callable[[], None]) -> None:
-    """One that fails must not keep the others from going on."""
+    """Call something; a failure must not keep the others from going on."""
     try:
         task()
     except Exception:
-        log.exception("a fork could not be dealt with: %s", task.__qualname__)
-
-
-class _Hook:
-    """Called by uWSGI in each new worker; whatever was to be called before still is."""
-
-    def __init__(self, call: Callable[[], None], before: Callable[[], object] | None) -> None:
-        self._call, self._before = call, before
-
-    def __call__(self) -> None:
-        self._call()
-        if self._before is not None:
-            self._before()
+        log.exception("%s failed at a fork", task.__qualname__)
 
 
 def deferred() -> bool:
-    """Tell whether this is the master of uWSGI, which makes workers and does nothing else, and does not tell of it."""
+    """Tell whether this is a master of uWSGI, which only makes workers, by forks that Python does not know of."""
     uwsgi = sys.modules.get("uwsgi")
-    return uwsgi is not None and uwsgi.masterpid() == os.getpid() and _UWSGI_TELLS not in uwsgi.opt
+    return uwsgi is not None and uwsgi.masterpid() == os.getpid() and _UWSGI_HOOKS not in uwsgi.opt
 
 
 def _hook_uwsgi(call: Callable[[], None]) -> None:
-    """Within uWSGI there is a module of that name from the start; nowhere else, so nothing is imported for it."""
+    """Have uWSGI call us in each new worker, before its previous hook. Within uWSGI its module is always loaded."""
     uwsgi = sys.modules.get("uwsgi")
-    before = getattr(uwsgi, _UWSGI_HOOK, None)
-    if uwsgi is not None and not isinstance(before, _Hook):
-        setattr(uwsgi, _UWSGI_HOOK, _Hook(call, before))
+    previous: Callable[[], object] | None = getattr(uwsgi, _UWSGI_HOOK, None)
+    if uwsgi is None or getattr(previous, "calls_wigwag", False):
+        return
+
+    def hook() -> None:
+        call()
+        if previous is not None:
+            previous()
+
+    hook.calls_wigwag = True  # type: ignore[attr-defined]
+    setattr(uwsgi, _UWSGI_HOOK, hook)
 
 
 _forks = Forks()

@@ -1,4 +1,4 @@
-"""What a flag may be called, and the names that follow from it."""
+"""Names of flags, and the names that follow from them: of files, options and variables."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ PATH_SUFFIX = "_path"
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that no file or option could have.
+    """Raise if no file or option could have this name.
 
     >>> check_name("a=b")
     Traceback (most recent call last):
     wigwag.errors.UsageError: 'a=b' cannot be the name of a flag: it has a '=' in it
     """
-    found = _BAD.search(name)
-    if found is not None:
-        raise UsageError(f"{name!r} cannot be the name of a flag: it has a {found[0]!r} in it")
+    bad = _BAD.search(name)
+    if bad is not None:
+        raise UsageError(f"{name!r} cannot be the name of a flag: it has a {bad[0]!r} in it")
     if not name or name.startswith(("-", "..")) or len(name) > _LONGEST:
         raise UsageError(
             f"{name[:_LONGEST]!r} cannot be the name of a flag: it takes 1 to {_LONGEST} characters, "
@@ -36,7 +36,7 @@ def path_name(name: str) -> str:
 
 
 def variable(name: str, prefix: str = "") -> str:
-    """Return the name of the variable of the environment that belongs to a flag.
+    """Return the environment variable of a flag.
 
     >>> variable("db.pool-size", "app_")
     'APP_DB_POOL_SIZE'

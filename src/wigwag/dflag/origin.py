@@ -1,9 +1,9 @@
-"""Where a value comes from, and which of several values counts.
+"""Where a value comes from, and which of several values applies.
 
-A flag keeps one value for each place that has given it one: its default, a file, a variable of the environment, each
-mounted directory, the command line, the program, an override. Which of them counts is decided by precedence and not by
-time, so a value that goes (a key removed from a ConfigMap, an override that runs out) uncovers the one beneath it.
-The original has the last writer win; that order is to be had, too.
+A flag keeps one value for each slot that was set: its default, a file, an environment variable, each mounted directory,
+the command line, the program, an override. Precedence decides which of them applies, not time. So when a value goes (a
+key is removed from a ConfigMap, an override expires), the next one applies again. In the original the last writer wins;
+that order is available, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ HIDDEN = "(secret)"
 
 
 class Origin(Enum):
-    """The sort of place that a value comes from.
+    """Where a value can come from.
 
     >>> Origin.CONFIGMAP.value
     'ConfigMap'
@@ -48,44 +48,44 @@ PRECEDENCE = (
 )
 """From the weakest to the strongest."""
 LAST_WRITER = (Origin.DEFAULT,)
-"""As the original has it: whatever was set last counts, whoever set it. Tests still come last."""
+"""As in the original: the value that was set last applies. Overrides of tests are still the strongest."""
 
 
 class Slot(NamedTuple):
-    """One place that may give a flag a value; it has at most one value for it."""
+    """A source of values: a flag has at most one value for each."""
 
     origin: Origin
     place: str = ""
     """Which file, variable or directory."""
     position: int = 0
-    """Among places of the same origin, the higher counts."""
+    """Among slots of the same origin, the highest wins."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Held(Generic[T]):
-    """A value, and where it comes from."""
+    """A value, and its origin."""
 
     value: T
     slot: Slot
     generation: int
-    """The generation of the flag set that brought it."""
+    """The generation of the flag set in which it was set."""
     at: float
-    """When it came, in seconds since 1970."""
+    """When it was set, in seconds since 1970."""
     until: float | None = None
-    """When it runs out, on the monotonic clock."""
+    """When it expires, on the monotonic clock."""
     part: str = ""
-    """Where in its place it stands, if that holds more than one value: `app.yaml#db.size`."""
+    """Which value it is, in a place with more than one: `app.yaml#db.size`."""
     secret: bool = False
-    """Whether it must not be shown."""
+    """Whether it is hidden."""
 
     @property
     def origin(self) -> Origin:
-        """The sort of place it comes from."""
+        """Where it comes from."""
         return self.slot.origin
 
     @property
     def place(self) -> str:
-        """Which file, variable or directory it comes from; of a value in a document of many, which one there.
+        """The file, variable or directory it comes from, with the key in a document of many values.
 
         >>> Held(3, Slot(Origin.CONFIGMAP, "/etc/dflag"), 1, 0.0, part="app.yaml#db.size").place
         '/etc/dflag/app.yaml#db.size'
@@ -102,51 +102,38 @@ class Held(Generic[T]):
 
 
 def ranked(precedence: Sequence[Origin]) -> tuple[Origin, ...]:
-    """Return an order of origins, from the weakest to the strongest, if it is one.
+    """Return an order of origins, from the weakest to the strongest; `UsageError` if it is not one.
 
     >>> ranked([Origin.FILE, Origin.FILE])
     Traceback (most recent call last):
     wigwag.errors.UsageError: precedence: 'file' is there twice
     """
-    found = tuple(precedence)
-    for place, origin in enumerate(found):
-        if fault := _misplaced(origin, place, found):
-            raise UsageError(f"precedence: {fault}")
-    return found
-
-
-def _misplaced(origin: object, place: int, order: Sequence[Origin]) -> str | None:
-    if not isinstance(origin, Origin):
-        return f"{origin!r} is no Origin"
-    if origin in order[:place]:
-        return f"{origin.value!r} is there twice"
-    if origin is Origin.DEFAULT and place > 0:
-        return f"{origin.value!r} counts less than anything: it is first, or left out"
-    if origin is Origin.TEST and place < len(order) - 1:
-        return f"{origin.value!r} counts more than anything: it is last, or left out"
-    return None
+    order = tuple(precedence)
+    for position, origin in enumerate(order):
+        if not isinstance(origin, Origin):
+            raise UsageError(f"precedence: {origin!r} is no Origin")
+        if origin in order[:position]:
+            raise UsageError(f"precedence: {origin.value!r} is there twice")
+    for origin, wanted, rank in ((Origin.DEFAULT, 0, "first"), (Origin.TEST, len(order) - 1, "last")):
+        if origin in order and order.index(origin) != wanted:
+            raise UsageError(f"precedence: {origin.value!r} always is {rank}: put it there, or leave it out")
+    return order
 
 
 def strongest(held: Iterable[Held[T]], precedence: Sequence[Origin]) -> Held[T]:
-    """Return the value that counts; the one that came last, among those whose origin has no rank.
+    """Return the value that applies; the last one, among those whose origin has no rank.
 
-    A default counts least and what a test holds most, whether they have a rank or not.
+    A default is the weakest and the override of a test the strongest, whether they have a rank or not.
 
     >>> low, high = Held(1, Slot(Origin.DEFAULT), 0, 0.0), Held(2, Slot(Origin.FILE, "a"), 1, 0.0)
     >>> strongest([high, low], PRECEDENCE).value
     2
     """
-    ranks = {origin: rank for rank, origin in enumerate(precedence)}
-    unranked = len(ranks)
+    unranked = len(precedence)
+    ranks = {origin: rank for rank, origin in enumerate(precedence)} | {Origin.DEFAULT: -1, Origin.TEST: unranked + 1}
 
     def strength(one: Held[T]) -> tuple[int, int, int]:
-        origin = one.slot.origin
-        if origin is Origin.DEFAULT:
-            return -1, one.slot.position, one.generation
-        if origin is Origin.TEST:
-            return unranked + 1, one.slot.position, one.generation
-        if origin in ranks:
-            return ranks[origin], one.slot.position, one.generation
-        return unranked, one.generation, one.slot.position
+        rank, position, generation = ranks.get(one.slot.origin, unranked), one.slot.position, one.generation
+        return (unranked, generation, position) if rank == unranked else (rank, position, generation)
 
     return max(held, key=strength)

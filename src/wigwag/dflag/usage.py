@@ -1,4 +1,4 @@
-"""The help text about flags. It never fails: what cannot be shown is said to be so."""
+"""The help text about flags. It never raises."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def _paragraph(flag: AnyFlag) -> str:
 
 
 def shown_wishes(flag: AnyFlag) -> list[str]:
-    """Return what the validators of a flag want; not of a secret one, for a list of all that it may be tells it."""
+    """Return what the validators of a flag accept; not of a secret one, which a list of choices would give away."""
     return [] if flag.secret else wishes(flag.traits.validators)
 
 
 def shown_default(flag: AnyFlag) -> str:
-    """Return the default as text for people; of a long one, that it is long."""
+    """Return the default as text for people; a long one is cut."""
     text = flag.show(flag.default)
     return text if len(text) <= _LONGEST else "{ ... truncated ... }" if flag.kind.is_json else text[:_LONGEST] + "…"

@@ -1,5 +1,5 @@
-"""ConfigMaps as the API server has them, without waiting for the kubelet to bring them.
+"""ConfigMaps read from the API server, without waiting for the kubelet to mount them.
 
-The one part of dynamic flags that knows Kubernetes and the network; it is imported when such a place is named. May live
-here: what the object is to a flag set. May not: how the API server is asked and followed, which is `wigwag.kube`.
+The one part of dynamic flags that knows Kubernetes and the network; it is imported when such a place is used. May live
+here: what the object means for a flag set. May not: how the API server is watched, which is `wigwag.kube`.
 """

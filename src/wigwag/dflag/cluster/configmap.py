@@ -1,30 +1,39 @@
-"""A ConfigMap of the API server as a place that flags are read from.
+"""A ConfigMap of the API server as a place to read flags from.
 
-It means what a mounted volume of it means. Keys are files, `binaryData` is taken as it is, and one that begins with a
-dot is hidden. When the object is deleted, what it held stays and that is a problem, because a kubelet leaves the volume
-as it is; but if it is `optional`, a kubelet empties the volume, and so its keys are gone here, too.
+It means what a mounted volume of it means. Keys are files, `binaryData` is taken as bytes, and a key that begins with a
+dot is hidden. When the object is deleted, its values stay and that is a problem, because a kubelet leaves the volume as
+it is. If it is `optional`, a kubelet empties the volume, so its keys are gone here, too.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from wigwag.dflag.updating.contents import MOST_KEYS
 from wigwag.dflag.updating.places import Names, check_documents
+from wigwag.errors import WigwagError
 from wigwag.kube.kinds import CONFIG_MAP, check_name
 from wigwag.kube.watch.spec import KubeWatch
+from wigwag.pipeline.spec import Unavailable, Unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
+    from wigwag.dflag.cluster.watch import Decoded
     from wigwag.dflag.updating.contents import Contents
     from wigwag.dflag.updating.policy import Policy
-    from wigwag.pipeline.spec import Unavailable, Unchanged
+    from wigwag.kube.watch.decode import Key
+    from wigwag.kube.watch.reflector import Item
+
+log = logging.getLogger("wigwag.dflag")
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigMap:
-    """A ConfigMap that flags are read from, as the API server has it.
+    """A ConfigMap of the API server, as a place to read flags from.
 
     >>> ConfigMap("shop", "flags", flag_namespace="db.").names.flag("size")
     'db.size'
@@ -36,22 +45,22 @@ class ConfigMap:
     """The namespace that it is in."""
     name: str
     prefix: str = ""
-    """Only keys that begin so are read; the flag's name is what follows."""
+    """Only keys with this prefix are read; the name of the flag is the rest."""
     flag_namespace: str = ""
-    """What is put before a key to make the name of a flag."""
+    """Put before a key to make the name of a flag."""
     optional: bool = False
-    """Whether there need not be such an object: then none is as good as one without keys. A program then also starts
-    with its defaults while the API server does not answer, and goes on asking."""
+    """Whether the object may be missing: that is the same as one without keys. The program then also starts, with its
+    defaults, while the API server does not answer; the watch goes on trying."""
     documents: tuple[str, ...] = ()
-    """The keys that hold many flags each, by name or pattern; see `Directory.documents`."""
+    """The keys that contain many flags each, by name or pattern; see `Directory.documents`."""
     most: int = 16 << 20
     """The largest size of all keys together, in bytes. An API server takes 1 MiB."""
     kubeconfig: str = ""
-    """The file that tells how to ask the API server; empty: KUBECONFIG, the pod that this is, or ~/.kube/config."""
+    """The kubeconfig file; empty: KUBECONFIG, the service account of the pod, or ~/.kube/config."""
     context: str = ""
     """The context in it; empty: the current one."""
     position: int = 0
-    """Where it stands among several; the updater numbers them."""
+    """Its position among several places, set by the updater; the last wins."""
 
     def __post_init__(self) -> None:
         check_name(self.namespace)
@@ -60,7 +69,7 @@ class ConfigMap:
 
     @property
     def title(self) -> str:
-        """The text that names it."""
+        """`configmap/NAMESPACE/NAME`."""
         return f"configmap/{self.namespace}/{self.name}"
 
     @property
@@ -68,40 +77,81 @@ class ConfigMap:
         """How its keys name flags."""
         return Names(self.prefix, self.flag_namespace)
 
-    @property
-    def required(self) -> bool:
-        """Whether the API server must have answered at the start; otherwise it is asked again in the background."""
-        return not self.optional
-
     def watched(self) -> KubeWatch:
         """Return what is watched: the one object, so that a Role with its name is enough."""
         return KubeWatch(CONFIG_MAP, self.namespace, self.name)
 
     def numbered(self, position: int) -> ConfigMap:
-        """Return the same at a position."""
+        """Return a copy with this position."""
         return replace(self, position=position)
 
     def read(self) -> Contents | Unavailable | None:
-        """Return what it holds; the caller waits for the API server."""
-        from wigwag.dflag.cluster.outside import outside
+        """Return its contents; the caller waits for the API server."""
+        from wigwag.dflag.cluster.watch import outside
 
         return outside(self.look)
 
     async def look(self) -> Contents | Unavailable | None:
-        """Return what it holds, or why that cannot be known; None if the server has not told, and need not have."""
-        from wigwag.dflag.cluster.watch import look
+        """Return its contents, or why there are none; None if it is optional and the server does not answer."""
+        from wigwag.dflag.cluster.watch import connect, look
 
-        return await look(self)
+        try:
+            kube = connect(self.kubeconfig, self.context)
+        except WigwagError as error:
+            return Unavailable(str(error))
+        item = await look(kube, self.watched())
+        if isinstance(item, Unavailable) and self.optional:
+            log.warning("%s: %s; it is optional: flags keep their defaults until it can be read", self, item.reason)
+            return None
+        contents = ConfigMapReader(self)(item)
+        return None if isinstance(contents, Unchanged) else contents
 
     def watch(self, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
-        """Yield what it holds whenever that changes; nothing of the policy is about that."""
-        from wigwag.dflag.cluster.watch import watch
+        """Yield its contents whenever they change; the policy does not matter here."""
+        from wigwag.dflag.cluster.watch import connect, watch
 
-        return watch(self)
+        return watch(self.watched(), ConfigMapReader(self), partial(connect, self.kubeconfig, self.context))
 
     def unchanging(self) -> list[str]:
-        """Return nothing: whatever the API server has can change."""
+        """Return nothing: every key can change."""
         return []
 
     def __str__(self) -> str:
         return self.title
+
+
+class ConfigMapReader:
+    """Decides what each item of a watch means; remembers whether the object ever existed."""
+
+    def __init__(self, place: ConfigMap) -> None:
+        self._place, self._seen = place, False
+        self._fault: Unavailable | None = None
+
+    def __call__(self, item: Item[Decoded]) -> Contents | Unavailable | Unchanged:
+        """Return what an item means. While the object is missing, `Unchanged` means that it is still missing."""
+        if isinstance(item, Unavailable):
+            return item
+        if isinstance(item, Unchanged):
+            return self._fault or item
+        contents = self._contents(item)
+        self._fault = contents if isinstance(contents, Unavailable) else None
+        return contents
+
+    def _contents(self, objects: Mapping[Key, Decoded]) -> Contents | Unavailable:
+        place = self._place
+        decoded = objects.get((place.namespace, place.name))
+        if decoded is None:
+            return {} if place.optional else self._missing()
+        self._seen = True
+        if isinstance(decoded, Unavailable):
+            return Unavailable(f"it cannot be read, and what it held stays: {decoded.reason}")
+        visible = {key: content for key, content in decoded.items() if not key.startswith(".")}
+        if sum(map(len, visible.values())) > place.most or len(visible) > MOST_KEYS:
+            return Unavailable(f"{place} is larger than the limit of {place.most} bytes or {MOST_KEYS} keys")
+        return visible
+
+    def _missing(self) -> Unavailable:
+        what = f"ConfigMap {self._place.name} in the namespace {self._place.namespace}"
+        if self._seen:
+            return Unavailable(f"there is no {what} any more; what it held stays until it is back")
+        return Unavailable(f"there is no {what}; create it, check the name, or call it optional")

@@ -1,64 +1,48 @@
-"""Following a ConfigMap at the API server: what the object means, whenever something is heard of it.
+"""Following one ConfigMap at the API server.
 
-The watch is `wigwag.kube`'s: it begins with what is there, goes on from its version, and retries by itself. Here is
-decided what an object that is missing, too large or unreadable comes to. A single look is the beginning of a watch, so
-there is one way to ask, and one to be refused.
+The watch is `wigwag.kube`'s: it starts with the current object, goes on from its version, and retries by itself. A
+single look is the start of a watch, so there is one way to ask, and one set of errors.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from typing import TYPE_CHECKING, TypeAlias
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import MsgspecError
 
-from wigwag.dflag.updating.contents import MOST_KEYS
-from wigwag.errors import WigwagError
 from wigwag.kube.client import Kube
 from wigwag.kube.config.discover import find_cluster
 from wigwag.kube.watch.follow import watch_kube
-from wigwag.pipeline.spec import Unavailable, Unchanged
+from wigwag.loop_thread import LoopThread
+from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing, first
 from wigwag.sources.kubernetes.objects import decode_config_map
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine
 
     from msgspec import Raw
 
-    from wigwag.dflag.cluster.configmap import ConfigMap
-    from wigwag.dflag.updating.contents import Contents
-    from wigwag.kube.watch.decode import Key
     from wigwag.kube.watch.reflector import Item
+    from wigwag.kube.watch.spec import KubeWatch
 
-    Held: TypeAlias = dict[str, bytes] | Unavailable
-log = logging.getLogger("wigwag.dflag")
+T = TypeVar("T")
+Decoded: TypeAlias = dict[str, bytes] | Unavailable
+"""The keys of a ConfigMap, or why they cannot be decoded."""
 PATIENCE = 45.0
-"""The seconds that a single look may take: more than the API server gets for the beginning of an answer."""
+"""Seconds that a single look may take: more than the API server gets for the first bytes of a response."""
 
 
-def connect(place: ConfigMap) -> Kube:
-    """Make a client of the API server that a place, KUBECONFIG or the pod names; `UsageError` if there is none."""
-    return Kube(find_cluster(os.environ, place.kubeconfig, place.context))
+def connect(kubeconfig: str = "", context: str = "") -> Kube:
+    """Return a client of the API server that a kubeconfig, KUBECONFIG or the pod names; `UsageError` if none does."""
+    return Kube(find_cluster(os.environ, kubeconfig, context))
 
 
-async def watch(
-    place: ConfigMap, connect: Callable[[ConfigMap], Kube] = connect
-) -> AsyncIterator[Contents | Unavailable | Unchanged]:
-    """Yield what a ConfigMap holds whenever that changes, that it has not, or why that cannot be told at present."""
-    judge, kube = ConfigMapReader(place), connect(place)
-    try:
-        async with closing(watch_kube(kube, place.watched(), decode)) as items:
-            async for item in items:
-                yield judge(item)
-    finally:
-        kube.close()
-
-
-def decode(raw: Raw) -> Held:
-    """Return what an object holds, or why that cannot be known. A watch would log that, and nobody else would know.
+def decode(raw: Raw) -> Decoded:
+    """Decode an object. A fault is a value, because the watch would only log an exception.
 
     >>> from msgspec import Raw
     >>> decode(Raw(b'{"binaryData": {"a": "?"}}'))
@@ -70,66 +54,53 @@ def decode(raw: Raw) -> Held:
         return Unavailable(str(error) if isinstance(error, MsgspecError) else type(error).__name__)
 
 
-async def look(place: ConfigMap, patience: float = PATIENCE) -> Contents | Unavailable | None:
-    """Return what a ConfigMap holds now, or why that cannot be known.
-
-    If it is optional, a server that does not answer is no reason not to start: None, and the watch goes on asking.
-    """
+async def watch(
+    spec: KubeWatch, read: Callable[[Item[Decoded]], T], connect: Callable[[], Kube] = connect
+) -> AsyncIterator[T]:
+    """Yield what `read` makes of each item of a watch."""
+    kube = connect()
     try:
-        kube = connect(place)
-    except WigwagError as error:
-        return Unavailable(str(error))
+        async with closing(watch_kube(kube, spec, decode)) as items:
+            async for item in items:
+                yield read(item)
+    finally:
+        kube.close()
+
+
+async def look(kube: Kube, spec: KubeWatch, patience: float = PATIENCE) -> Item[Decoded]:
+    """Return the first item of a watch, and close the client."""
     try:
         async with asyncio.timeout(patience):
-            found = await first(watch_kube(kube, place.watched(), decode))
+            item = await first(watch_kube(kube, spec, decode))
     except TimeoutError:
-        found = Unavailable(
+        return Unavailable(
             f"the API server has not answered within {patience:g} seconds; see whether it can be reached"
         )
     finally:
         kube.close()
-    if not isinstance(found, Unavailable | None):
-        heard = ConfigMapReader(place)(found)
-        return None if isinstance(heard, Unchanged) else heard
-    trouble = found or Unavailable("the watch ended")
-    if not place.optional:
-        return trouble
-    log.warning("%s: %s; it is optional: flags keep their defaults until it can be read", place, trouble.reason)
-    return None
+    return Unavailable("the watch ended") if item is None else item
 
 
-class ConfigMapReader:
-    """Decides what is heard of an object means; remembers whether there was one."""
+def outside(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Return what a coroutine function returns, or raise what it raises. An interrupted caller does not wait for it.
 
-    def __init__(self, place: ConfigMap) -> None:
-        self._place, self._seen = place, False
-        self._trouble: Unavailable | None = None
+    It has a thread and a loop of its own, whether or not a loop runs in this thread.
 
-    def __call__(self, item: Item[Held]) -> Contents | Unavailable | Unchanged:
-        """Return what it comes to. What is missing stays missing, though all else is well again."""
-        if isinstance(item, Unavailable):
-            return item
-        if isinstance(item, Unchanged):
-            return self._trouble or item
-        found = self._contents(item)
-        self._trouble = found if isinstance(found, Unavailable) else None
-        return found
+    >>> async def answer():
+    ...     return 42
+    >>> outside(answer)
+    42
+    """
+    done: Future[T] = Future()
 
-    def _contents(self, objects: Mapping[Key, Held]) -> Contents | Unavailable:
-        place = self._place
-        held = objects.get((place.namespace, place.name))
-        if held is None:
-            return {} if place.optional else self._missing()
-        self._seen = True
-        if isinstance(held, Unavailable):
-            return Unavailable(f"it cannot be read, and what it held stays: {held.reason}")
-        visible = {key: content for key, content in held.items() if not key.startswith(".")}
-        if sum(map(len, visible.values())) > place.most or len(visible) > MOST_KEYS:
-            return Unavailable(f"{place} is larger than the limit of {place.most} bytes or {MOST_KEYS} keys")
-        return visible
+    async def main() -> None:
+        try:
+            done.set_result(await work())
+        except BaseException as error:  # noqa: BLE001 - is raised in the caller
+            done.set_exception(error)
 
-    def _missing(self) -> Unavailable:
-        what = f"ConfigMap {self._place.name} in the namespace {self._place.namespace}"
-        if self._seen:
-            return Unavailable(f"there is no {what} any more; what it held stays until it is back")
-        return Unavailable(f"there is no {what}; create it, check the name, or call it optional")
+    thread = LoopThread(main, "dflag reader")
+    try:
+        return done.result()
+    finally:
+        thread.stop(None if done.done() else 0.0)

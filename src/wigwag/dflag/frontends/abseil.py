@@ -3,12 +3,12 @@
     define(flags)                   our flags are flags of absl, too: --rate=5, --nodry_run, --flagfile, FLAGS.rate
     rate = dynamic(flags, _RATE)    a flag of absl is one of ours, too: a ConfigMap changes it, and with it FLAGS.rate
 
-Either way there is one value, and both sides see it. absl sets a flag as soon as it has read it, so here a command line
-is not one generation. Its validators are asked before a value is taken; one about several flags is asked with the
-others as they are, so two keys of a ConfigMap that fit only together are refused.
+Either way there is one value, and both sides see it. absl sets a flag as soon as it has parsed it, so here a command
+line is not one generation. Its validators are called before a value is set. One over several flags is called with the
+current values of the others, so two keys of a ConfigMap that are only valid together are rejected.
 
-absl adds to its lists, and so may whoever reads them there: it is handed copies, and ours cannot be changed. Secrets
-are in none of its help texts, and not in what it writes for `--flagfile`.
+absl appends to its lists, and so may its users: they get copies, and ours are immutable. Secrets are in none of its
+help texts, and not in the output for `--flagfile`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-from wigwag.dflag.frontends.given import COMMAND_LINE, CheckedValue, judged, needs, put, told
+from wigwag.dflag.flag import Put
+from wigwag.dflag.frontends.given import COMMAND_LINE, CheckedValue, needs, parsed, put
 from wigwag.dflag.frontends.spelling import help_text, is_switch
 from wigwag.dflag.origin import HIDDEN, Origin, Slot, strongest
 from wigwag.dflag.traits import one_or_many
@@ -32,14 +33,14 @@ except ModuleNotFoundError as error:
     raise needs("absl-py", "absl") from error
 
 if TYPE_CHECKING:
-    from wigwag.dflag.define import FlagOptions
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.traits import FlagOptions
 
 T = TypeVar("T")
 _PROGRAM = Slot(Origin.PROGRAM)
 _TEXTS = list_kind(STR)
-absl.disclaim_key_flags()  # what is defined here is of the module that asked for it, and in its --help
+absl.disclaim_key_flags()  # flags defined here belong to the calling module, and appear in its --help
 
 
 def define(flags: FlagSet, values: absl.FlagValues = absl.FLAGS) -> None:
@@ -62,28 +63,24 @@ def define(flags: FlagSet, values: absl.FlagValues = absl.FLAGS) -> None:
 
 
 class _Parser(absl.ArgumentParser[Any]):
-    """What absl asks whether a text is good."""
+    """Parses a text for absl."""
 
     def __init__(self, flag: DynFlag[Any], name: str) -> None:
         self._flag, self._name = flag, name
 
     def parse(self, argument: Any) -> Any:
-        """Return the value that a text means; what is no text is a value already."""
+        """Return the value of a text; anything else is a value already."""
         try:
-            return judged(self._flag, argument) if isinstance(argument, str) else self._flag.admit(argument)
+            return parsed(self._flag, argument) if isinstance(argument, str) else self._flag.admit(argument)
         except FlagError as error:
-            raise absl.IllegalFlagValueError(f"flag --{self._name}: {_reason(self._flag, argument, error)}") from None
+            raise absl.IllegalFlagValueError(f"flag --{self._name}: {error.reason}") from None
 
     def flag_type(self) -> str:
         return self._flag.kind.name
 
 
-def _reason(flag: DynFlag[Any], argument: Any, error: FlagError) -> str:
-    return told(flag, argument, error) if isinstance(argument, str) else error.reason
-
-
 class _Serializer(absl.ArgumentSerializer[Any]):
-    """How absl writes a value; a secret is not written."""
+    """Formats a value for absl; secrets are hidden."""
 
     def __init__(self, flag: DynFlag[Any]) -> None:
         self._flag = flag
@@ -93,12 +90,12 @@ class _Serializer(absl.ArgumentSerializer[Any]):
 
 
 class _Shown(absl.Flag[Any]):
-    """A flag of ours, as absl sees it. It holds nothing itself."""
+    """A flag of ours, as absl sees it. It has no value of its own."""
 
     def __init__(self, flag: DynFlag[Any], name: str) -> None:
         self._flag = flag
         super().__init__(
-            _Parser(flag=flag, name=name),  # by keyword: absl keeps for ever the parsers that it can find again
+            _Parser(flag=flag, name=name),  # by keyword: absl caches parsers with positional arguments for ever
             _Serializer(flag),
             name,
             None,
@@ -106,18 +103,18 @@ class _Shown(absl.Flag[Any]):
             boolean=is_switch(flag),
         )
         if flag.secret:
-            _hush(self)
+            _hide(self)
 
     @property
     def value(self) -> Any:
-        """The value of now."""
+        """The current value."""
         return self._flag.get()
 
     @value.setter
     def value(self, value: Any) -> None:
-        """Take what the program sets. What it would be anyhow is absl taking a value back that it could not keep."""
+        """Set what the program assigns. A value that would apply anyway is absl undoing an assignment that failed."""
         beneath = {slot: held for slot, held in self._flag.layers.items() if slot != _PROGRAM}
-        held = strongest(beneath.values(), self._flag.home.precedence)
+        held = strongest(beneath.values(), self._flag.owner.precedence)
         if value is None or self._flag.same(held.value, value):
             self._flag.reset()
         else:
@@ -125,7 +122,7 @@ class _Shown(absl.Flag[Any]):
 
     @property
     def default(self) -> Any:
-        """The default of now."""
+        """The current default."""
         return self._flag.default
 
     @default.setter
@@ -134,13 +131,13 @@ class _Shown(absl.Flag[Any]):
             self._flag.set_default(value)
 
     def parse(self, argument: Any) -> None:
-        """Take what a command line gives."""
+        """Set the value of a command line."""
         put([CheckedValue(self._flag, self.parser.parse(argument))])
         self.present += 1
 
     def unparse(self) -> None:
-        """Forget what the command line has given."""
-        self._flag.home.drop(self._flag, COMMAND_LINE)
+        """Drop the value of the command line."""
+        self._flag.owner.commit(lambda: [Put(self._flag, COMMAND_LINE, drop=True)])
         super().unparse()
 
 
@@ -150,7 +147,7 @@ def dynamic(
     values: absl.FlagValues = absl.FLAGS,
     **options: Unpack[FlagOptions[T]],
 ) -> DynFlag[T]:
-    """Make a flag of absl one of ours, too; whoever changes it, both sides see it.
+    """Make a flag of absl one of ours, too; a change on either side is seen on both.
 
     >>> from wigwag import dflag
     >>> flags, values = dflag.FlagSet("example"), absl.FlagValues()
@@ -165,46 +162,46 @@ def dynamic(
     theirs = values[holder.name]
     default: Any = _frozen(theirs.default)
     bridge = _Bridge(theirs, values, default)
-    judges = [bridge.judge, *one_or_many(options.pop("validators", ()))]
-    ours: DynFlag[T] = flags.define(holder.name, _kind(theirs), default, theirs.help, {**options, "validators": judges})
+    checks = [bridge.check, *one_or_many(options.pop("validators", ()))]
+    ours: DynFlag[T] = flags.define(holder.name, _kind(theirs), default, theirs.help, {**options, "validators": checks})
     bridge.join(ours)
     if ours.secret:
-        _hush(theirs)
+        _hide(theirs)
     return ours
 
 
 class _Bridge:
-    """Between a flag of absl and its twin here."""
+    """Keeps a flag of absl and ours equal."""
 
     def __init__(self, theirs: absl.Flag[Any], values: absl.FlagValues, default: Any) -> None:
         self._theirs, self._values, self._default, self._read = theirs, values, default, 0
 
-    def judge(self, value: Any) -> None:
-        """Refuse what the validators of absl refuse; the default is theirs to judge, when a line is read."""
+    def check(self, value: Any) -> None:
+        """Raise if a validator of absl rejects a value; absl itself checks the default, when it parses a line."""
         if value is self._default or value is self._theirs.default:
             return
         for validator in self._theirs.validators:
-            if validator.checker != self.hear:
-                _ask(validator, self._values, self._theirs.name, value)
+            if validator.checker != self.copy_from_absl:
+                _call(validator, self._values, self._theirs.name, value)
 
     def join(self, ours: DynFlag[Any]) -> None:
-        """Have each side hear of the other; absl tells its validators, and nobody else, what was set."""
+        """Connect both sides. absl has no notifiers, but it calls validators with each value."""
         self._ours = ours
         if not self._theirs.using_default_value:
-            self.hear(self._theirs.value)
-        ours.on_change(self._tell, "sync")
-        absl.register_validator(self._theirs.name, self.hear, flag_values=self._values)  # type: ignore[no-untyped-call, unused-ignore]
+            self.copy_from_absl(self._theirs.value)
+        ours.on_change(self._copy_to_absl, "sync")
+        absl.register_validator(self._theirs.name, self.copy_from_absl, flag_values=self._values)  # type: ignore[no-untyped-call, unused-ignore]
 
-    def _tell(self, old: Any, new: Any) -> None:
+    def _copy_to_absl(self, old: Any, new: Any) -> None:
         self._theirs.value = _thawed(new)
 
-    def hear(self, value: Any) -> bool:
-        """Take what absl has been given, by a command line or by the program; if it is refused, so it is there."""
+    def copy_from_absl(self, value: Any) -> bool:
+        """Set our flag to a value of absl; `ValidationError` if it is rejected."""
         slot = COMMAND_LINE if self._theirs.present > self._read else _PROGRAM
         self._read = self._theirs.present
         if not self._ours.same(self._ours.get(), value):
             try:
-                self._ours.refuse_if_static(self._ours.home.frozen)
+                self._ours.refuse_if_static()
                 put([CheckedValue(self._ours, self._ours.admit(value), slot)])
             except FlagError as error:
                 raise absl.ValidationError(error.reason) from None
@@ -212,12 +209,12 @@ class _Bridge:
         return True
 
 
-def _ask(validator: Any, values: absl.FlagValues, name: str, value: Any) -> None:
-    """Ask a validator about a value that the flag does not have yet."""
+def _call(validator: Any, values: absl.FlagValues, name: str, value: Any) -> None:
+    """Call a validator with a value that the flag does not have yet."""
     names = validator.get_flags_names()
-    asked = {each: value if each == name else values[each].value for each in names}
+    values_by_name = {each: value if each == name else values[each].value for each in names}
     try:
-        good = validator.checker(asked if hasattr(validator, "flag_names") else value)
+        good = validator.checker(values_by_name if hasattr(validator, "flag_names") else value)
     except absl.ValidationError as error:
         raise ValueError(str(error)) from None
     if not good:
@@ -225,7 +222,7 @@ def _ask(validator: Any, values: absl.FlagValues, name: str, value: Any) -> None
 
 
 def _kind(flag: absl.Flag[Any]) -> ValueKind[Any]:
-    """Return the kind of what an absl flag holds; it may be None, which is no text."""
+    """Return the kind of an absl flag; its value may be None, which has no text."""
     parse, write, name = flag.parser.parse, _writer(flag), flag.parser.flag_type()
     if isinstance(flag, absl.MultiFlag):
         return ValueKind(
@@ -254,26 +251,26 @@ def _frozen(value: Any) -> Any:
 
 
 def _thawed(value: Any) -> Any:
-    """Return what was frozen as what it was before: a copy, for whoever may change it."""
+    """Return a mutable copy."""
     if isinstance(value, FrozenList):
         return [_thawed(item) for item in value]
     return {key: _thawed(item) for key, item in value.items()} if isinstance(value, FrozenDict) else value
 
 
-def _hush(flag: Any) -> None:
-    """Have a flag of absl tell its value in no help, and in no file of flags."""
+def _hide(flag: Any) -> None:
+    """Keep the value of a secret flag out of absl's help and flag files."""
     described = flag._create_xml_dom_element
 
-    def element(doc: Any, *more: Any, **others: Any) -> Any:
-        found = described(doc, *more, **others)
-        for child in found.childNodes:
+    def hiding(doc: Any, *more: Any, **others: Any) -> Any:
+        element = described(doc, *more, **others)
+        for child in element.childNodes:
             if child.nodeName in ("default", "current"):
                 while child.hasChildNodes():
                     child.removeChild(child.firstChild)
                 child.appendChild(doc.createTextNode(HIDDEN))
-        return found
+        return element
 
-    flag._create_xml_dom_element = element
+    flag._create_xml_dom_element = hiding
     flag._get_parsed_value_as_string = lambda value: None if value is None else repr(HIDDEN)
     flag.default_as_str = flag._get_parsed_value_as_string(flag.default)
     flag.serialize = lambda: f"# --{flag.name} is secret, and left out"

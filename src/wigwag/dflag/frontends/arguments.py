@@ -3,14 +3,14 @@
     dflag.add_to(parser, flags)
     parser.parse_args()
 
-The values go into the flags and not into the namespace, which would keep those of the start for ever. They go there
-when the whole line has been read, that of subcommands included, so a mistake anywhere changes nothing.
+The values go into the flags, not into the namespace, which would keep those of the start for ever. They are set when
+the whole line has been parsed, with its subcommands, so a mistake anywhere changes nothing.
 
-Three things argparse cannot do by itself: a second spelling breaks its abbreviations, an option without a value
-refuses `--x=false`, and `-long` is a row of short options to it. So each word that is the exact name of a flag is
-spelled anew, whichever way it was spelled, where a parser asks itself which of its options a word is. That is the only
-place where it is known whose the word is: it may be from a file (`@file`), or one of a subcommand, or belong to a
-command that the rest of the line is handed on to.
+argparse cannot do three things by itself: a second spelling breaks its abbreviations, an option without a value rejects
+`--x=false`, and `-long` means several short options. So each word that is the exact name of a flag is replaced with its
+canonical spelling, in the method in which a parser looks up the option of a word. Only there it is known which parser
+the word belongs to: it may be from a file (`@file`), or of a subcommand, or of a command that gets the rest of the
+line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from wigwag.dflag.frontends.given import CheckedValue, judged, put, told
+from wigwag.dflag.frontends.given import CheckedValue, parsed, put
 from wigwag.dflag.frontends.spelling import FlagSpelling, help_text, is_switch, placeholder, spelled
 from wigwag.errors import FlagError, UsageError
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
 
 _VALUED = "--:"
-"""Before the name of a truth: the option that takes a value for it. It begins like nothing that anybody types."""
+"""Prefix of the hidden option that takes a value for a bool. Nobody types an option that begins like this."""
 _RECOGNISING = "_parse_optional"
-"""What a parser calls to find its option for a word. It is argparse's own affair, but nothing else will do."""
+"""The method in which a parser finds the option of a word. It is private to argparse, but there is no other hook."""
 _PARSING = ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args")
 _line: ContextVar[list[CheckedValue] | None] = ContextVar("wigwag.dflag.line", default=None)
-"""What the line that is being read has given so far."""
+"""The values of the line that is being parsed."""
 
 
 def add_to(parser: argparse.ArgumentParser, flags: FlagSet) -> None:
-    """Add an option for each flag to a parser; what is given there is of the command line.
+    """Add an option for each flag to a parser; the origin of the values is the command line.
 
-    Both `--my-flag` and `--my_flag` are understood, and so are `-my_flag` and `-my_flag=3`, as Go has them. A truth is
+    Both `--my-flag` and `--my_flag` are accepted, and so are `-my_flag` and `-my_flag=3`, as in Go. A bool is
     `--x` or `--no-x`, or `--x=false`. Flags that are defined later have no option.
 
     >>> import argparse
@@ -68,7 +68,7 @@ def add_to(parser: argparse.ArgumentParser, flags: FlagSet) -> None:
 
 
 def teach(parser: argparse.ArgumentParser, words: Mapping[str, tuple[str, str]]) -> None:
-    """Have a parser understand options however they are spelled; see `respelled`."""
+    """Make a parser accept options in all spellings; see `respelled`."""
     recognise: Callable[[str], Any] = getattr(parser, _RECOGNISING)
 
     def recognise_all(word: str) -> Any:
@@ -103,18 +103,18 @@ class _Value(argparse.Action):
 
     def give(self, text: str) -> None:
         try:
-            given = CheckedValue(self.flag, judged(self.flag, text))
+            given = CheckedValue(self.flag, parsed(self.flag, text))
         except FlagError as error:
-            raise argparse.ArgumentError(self.shown, told(self.flag, text, error)) from None
+            raise argparse.ArgumentError(self.shown, error.reason) from None
         line = _line.get()
-        if line is None:  # the option was copied into a parser that knows nothing of flags, by `parents=`
+        if line is None:  # the option was copied into another parser, by `parents=`
             put([given])
         else:
             line.append(given)
 
 
 class _Switch(_Value):
-    """An option without a value for a truth."""
+    """An option without a value, for a bool."""
 
     def __init__(self, *names: Any, off: Sequence[str], **options: Any) -> None:
         super().__init__(*names, **options)
@@ -142,7 +142,7 @@ def _words(options: Sequence[FlagSpelling]) -> dict[str, tuple[str, str]]:
 
 
 def respelled(word: str, words: Mapping[str, tuple[str, str]]) -> str:
-    """Spell a word anew if it is the exact name of a flag.
+    """Return the canonical spelling of a word that is the exact name of a flag; other words as they are.
 
     >>> words = {"my_flag": ("--my-flag", "--my-flag"), "dry": ("--dry", "--:dry")}
     >>> [respelled(word, words) for word in ("-my_flag", "3", "--dry=no", "--dry", "-d", "dry")]
@@ -157,7 +157,7 @@ def respelled(word: str, words: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _taking(parse: Callable[..., Any], refuse: Callable[[str], NoReturn]) -> Callable[..., Any]:
-    """Have a parser put in place what flags were given when it is done."""
+    """Make a parser set the flags when it is done."""
 
     @wraps(parse)
     def parsing(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
@@ -172,7 +172,7 @@ def _taking(parse: Callable[..., Any], refuse: Callable[[str], NoReturn]) -> Cal
 
 @contextmanager
 def _collecting() -> Iterator[None]:
-    """Collect what flags are given; a parser within another leaves it to the outer one to put it in place."""
+    """Collect the values of flags; only the outermost parser sets them."""
     if _line.get() is not None:
         yield
         return

@@ -5,9 +5,9 @@
     def main(options: dflag.ServiceOptions) -> None:
         with dflag.service(flags, options): ...
 
-The values go into the flags, and into no parameter of the function: that would keep the value of the start for ever.
-Every option reports when click is done with it, given or not, in an order of click's own; the last of them puts all in
-place. click knows where a value comes from: the command line, a variable, or its map of defaults, a file in our terms.
+The values go into the flags, not into parameters of the function, which would keep the values of the start for ever.
+click calls back for every option, given or not, in an order of its own; the last callback sets all flags. click knows
+where a value comes from: the command line, a variable, or its map of defaults, which counts as a file.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from wigwag.dflag.frontends.clicklike import declared, slot, variables
-from wigwag.dflag.frontends.given import CheckedValue, judged, needs, put, told
-from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
+from wigwag.dflag.frontends.given import CheckedValue, needs, parsed, put, slot
+from wigwag.dflag.frontends.spelling import (
+    declared,
+    help_text,
+    identifier,
+    is_switch,
+    other,
+    placeholder,
+    spelled,
+    variables,
+)
 from wigwag.dflag.startup.levels import loglevel
 from wigwag.dflag.startup.options import OPTIONS, given
-from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError
 from wigwag.options import HIGHEST_PORT, boolean, port_number, words
 
@@ -34,23 +41,23 @@ if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
 
 Declared: TypeAlias = tuple[list[str], dict[str, Any]]
-"""What an option is called, and all else about it."""
+"""The declarations of an option, and its attributes."""
 F = TypeVar("F", bound="Callable[..., Any] | click.Command")
 
 
 class FlagType(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
-    """What a flag accepts, as click asks for it: the text is returned if the flag takes it."""
+    """The type of an option: it returns the text if the flag accepts it."""
 
     def __init__(self, flag: DynFlag[Any]) -> None:
         self.flag, self.name = flag, flag.kind.name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text for a value; one that is no text is from a map of defaults."""
+        """Return the text of a value; one that is not a text is from a map of defaults."""
         text = value if isinstance(value, str) else _written(self.flag, value)
         try:
-            judged(self.flag, text)
+            parsed(self.flag, text)
         except FlagError as error:
-            self.fail(told(self.flag, text, error), param, ctx)
+            self.fail(error.reason, param, ctx)
         return text
 
 
@@ -62,7 +69,7 @@ def _written(flag: DynFlag[Any], value: Any) -> str:
 
 
 def params(flags: FlagSet, prefix: str | None = None, service: str | None = None) -> list[click.Parameter]:
-    """Return an option for each flag, for `click.Command(params=…)`; with a prefix, variables are read, too.
+    """Return an option for each flag, for `click.Command(params=…)`; with a prefix, also from variables.
 
     With `service`, there are `--loglevel` and `--config-…`, and the parameter of that name is a `ServiceOptions`.
 
@@ -91,26 +98,26 @@ def _all(flags: FlagSet, prefix: str | None, service: str | None) -> list[Declar
     if service is None:
         return [*_options(flags, prefix)]
     loglevel(flags)
-    return [*_options(flags, prefix), *_asking(service)]
+    return [*_options(flags, prefix), *_service_options(service)]
 
 
-def _asking(service: str) -> Iterator[Declared]:
-    """Return the options that ask for a service."""
+def _service_options(service: str) -> Iterator[Declared]:
+    """Return the options of `dflag.service`."""
     shapes: dict[Any, dict[str, Any]] = {
         words: {"multiple": True},
         port_number: {"type": click.IntRange(0, HIGHEST_PORT)},
         boolean: {"is_flag": True},
     }
-    asking = _Asking(service)
+    callback = _ServiceCallback(service)
     for option in OPTIONS:
-        common = {"help": option.setting.help, "expose_value": False, "callback": asking, "default": None}
+        common = {"help": option.setting.help, "expose_value": False, "callback": callback, "default": None}
         metavar = {} if option.switch else {"metavar": option.setting.metavar}
         shape = shapes.get(option.setting.convert, {})
         yield [option.name, option.long, other(option.long)], common | metavar | shape
 
 
-class _Asking:
-    """What click calls for each option that asks for a service; the last of them makes the parameter."""
+class _ServiceCallback:
+    """The callback of the options of `dflag.service`; the last call makes the parameter."""
 
     def __init__(self, service: str) -> None:
         self._service, self._key = service, f"{__name__}.{id(self)}"
@@ -127,9 +134,9 @@ def _options(flags: FlagSet, prefix: str | None) -> Iterator[Declared]:
     names: dict[str, DynFlag[Any]] = {}
     for option in options:
         names[identifier(option.flag.name, names)] = option.flag
-    taking = _Taking(names, prefix)
+    callback = _FlagsCallback(names, prefix)
     for (name, flag), declarations in zip(names.items(), declared(options), strict=True):
-        yield [name, *declarations], _attributes(flag, prefix) | {"callback": taking}
+        yield [name, *declarations], _attributes(flag, prefix) | {"callback": callback}
 
 
 def _attributes(flag: DynFlag[Any], prefix: str | None) -> dict[str, Any]:
@@ -140,14 +147,14 @@ def _attributes(flag: DynFlag[Any], prefix: str | None) -> dict[str, Any]:
     return common | shape
 
 
-class _Taking:
-    """What click calls for each option; it is one object for all of them."""
+class _FlagsCallback:
+    """The callback of all options of flags; the last call sets the flags."""
 
     def __init__(self, flags: dict[str, DynFlag[Any]], prefix: str | None) -> None:
         self._flags, self._prefix, self._key = flags, prefix, f"{__name__}.{id(self)}"
 
     def __call__(self, ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        if ctx.resilient_parsing:  # a shell wants to know how a word may end
+        if ctx.resilient_parsing:  # for the completion of a shell
             return
         name = param.name or ""
         given: dict[str, CheckedValue | None] = ctx.meta.setdefault(self._key, {})
@@ -160,11 +167,8 @@ class _Taking:
                 raise click.UsageError(str(error), ctx) from None
 
     def _given(self, ctx: click.Context, param: click.Parameter, flag: DynFlag[Any], value: Any) -> CheckedValue | None:
-        found = slot(ctx, param.name or "", variables(flag, self._prefix))
-        if found is None:
-            return None
-        text = format_bool(value) if isinstance(value, bool) else value
+        origin = slot(ctx, param.name or "", variables(flag, self._prefix))
         try:
-            return CheckedValue(flag, judged(flag, text), found)
+            return None if origin is None else CheckedValue(flag, parsed(flag, value), origin)
         except FlagError as error:
-            raise click.BadParameter(told(flag, text, error), ctx, param) from None
+            raise click.BadParameter(error.reason, ctx, param) from None

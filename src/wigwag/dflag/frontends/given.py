@@ -1,62 +1,84 @@
-"""What a command line gives to flags: judged while it is read, and put in place when all of it is good.
+"""The values that a command line gives to flags: checked while it is parsed, and set when all of them are good.
 
-So a line with a mistake in it changes nothing, and the others take effect together, as one generation.
+So a line with a mistake changes nothing, and the values of a good one take effect together, as one generation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+import os
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.store import Put
-from wigwag.dflag.values.numerals import shown
+from wigwag.dflag.values.numerals import format_bool, shown
+from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
-    from wigwag.dflag.flag import DynFlag
-    from wigwag.dflag.flagset import FlagSet
-    from wigwag.errors import FlagError
+    from wigwag.dflag.flag import DynFlag, FlagOwner
 
 COMMAND_LINE = Slot(Origin.COMMAND_LINE)
 
 
 class CheckedValue(NamedTuple):
-    """A value that was judged, for a flag."""
+    """A valid value for a flag."""
 
     flag: DynFlag[Any]
     value: Any
     slot: Slot = COMMAND_LINE
 
 
-def judged(flag: DynFlag[Any], text: str) -> Any:
-    """Return the value that a text means for a flag; `FlagError` if it is refused."""
-    flag.refuse_if_static(flag.home.frozen)
-    return flag.parse(text)
-
-
-def told(flag: DynFlag[Any], text: str, error: FlagError) -> str:
-    """Return in one line why a text was refused; the text is in it, unless it is secret.
+def parsed(flag: DynFlag[Any], text: str | bool) -> Any:
+    """Parse a text, or the truth of a switch. The reason of a `FlagError` has one line, with the text unless secret.
 
     >>> from wigwag import dflag
     >>> even = dflag.FlagSet("example").int("even", 0, validators=[lambda number: number % 2 == 0])
-    >>> told(even, "3", dflag.FlagError("even", "must be even"))
-    "'3': must be even"
+    >>> parsed(even, "3")
+    Traceback (most recent call last):
+    wigwag.errors.FlagError: flag 'even': '3': refused by <lambda>
     """
-    reason = " ".join(error.reason.split())
-    return reason if flag.secret or text in reason else f"{shown(text)}: {reason}"
+    text = format_bool(text) if isinstance(text, bool) else text
+    try:
+        flag.refuse_if_static()
+        return flag.parse(text)
+    except FlagError as error:
+        reason = " ".join(error.reason.split())
+        reason = reason if flag.secret or text in reason else f"{shown(text)}: {reason}"
+        raise FlagError(flag.name, reason) from None
 
 
 def put(given: Iterable[CheckedValue]) -> None:
-    """Give the flags their values, all of a set under one generation; of several for one flag, the last."""
-    chosen: dict[FlagSet, dict[tuple[DynFlag[Any], Slot], Put]] = {}
+    """Set flags, all of a flag set under one generation; the last value for a flag wins."""
+    chosen: dict[FlagOwner, dict[tuple[DynFlag[Any], Slot], Put]] = {}
     for flag, value, slot in given:
-        chosen.setdefault(flag.home, {})[flag, slot] = Put(flag, slot, value)
+        chosen.setdefault(flag.owner, {})[flag, slot] = Put(flag, slot, value)
     for flags, puts in chosen.items():
         flags.commit(puts.values)
 
 
+class Context(Protocol):
+    """A context of click, or of typer, which has a copy of click's classes."""
+
+    auto_envvar_prefix: str | None
+
+    def get_parameter_source(self, name: str, /) -> Any:
+        """Return a member of an enumeration, or nothing."""
+        ...
+
+
+def slot(context: Context, name: str, variables: Sequence[str] | None) -> Slot | None:
+    """Return where click or typer has the value of a parameter from; None if it is the default."""
+    source = getattr(context.get_parameter_source(name), "name", "")
+    if source in ("COMMANDLINE", "PROMPT"):
+        return COMMAND_LINE
+    if source == "ENVIRONMENT":
+        used = (each for each in variables or () if os.environ.get(each))
+        return Slot(Origin.ENVIRONMENT, next(used, f"{context.auto_envvar_prefix}_{name.upper()}"))
+    return Slot(Origin.FILE, "default_map") if source == "DEFAULT_MAP" else None
+
+
 def needs(package: str, extra: str) -> ModuleNotFoundError:
-    """Return the error for a package that is not there.
+    """Return the error for a package that is not installed.
 
     >>> print(needs("click", "click"))
     flags as options of click need the package 'click': install wigwag[click]

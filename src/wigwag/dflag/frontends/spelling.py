@@ -1,15 +1,16 @@
-"""What a flag is called on a command line, and what a help text says of it.
+"""The options of a flag on a command line, and its help text.
 
-A flag `my_flag` is the option `--my-flag`. Python spells options with dashes and Go programs spell flags with
-underscores, so both are understood; where two flags differ in nothing else, each keeps the name that it has.
+A flag `my_flag` is the option `--my-flag`. Python programs use dashes in options and Go programs underscores, so both
+are accepted; if two flags differ in nothing else, each keeps its own name.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wigwag.dflag.naming import variable
 from wigwag.dflag.usage import shown_default, shown_wishes
 from wigwag.dflag.values import kinds
 
@@ -21,13 +22,13 @@ _WIDEST = 40
 
 
 class FlagSpelling(NamedTuple):
-    """A flag, and the options for it."""
+    """A flag, and its options."""
 
     flag: DynFlag[Any]
     on: tuple[str, ...]
     """One option for each of its names."""
     off: tuple[str, ...]
-    """Of a truth, those that say no."""
+    """Those that set a bool to false."""
 
 
 def spelled(flags: FlagSet) -> list[FlagSpelling]:
@@ -57,12 +58,12 @@ def _spelled(flag: DynFlag[Any], names: Mapping[str, str]) -> FlagSpelling:
 
 
 def is_switch(flag: DynFlag[Any]) -> bool:
-    """Tell whether a flag is a truth, which needs no value on a command line."""
+    """Tell whether a flag is a bool, which needs no value on a command line."""
     return flag.kind is kinds.BOOL
 
 
 def other(option: str) -> str:
-    """Return an option as the other half of the world spells it.
+    """Return an option with underscores instead of dashes.
 
     >>> other("--db.pool-size")
     '--db.pool_size'
@@ -72,20 +73,47 @@ def other(option: str) -> str:
 
 
 def identifier(name: str, taken: Collection[str] = ()) -> str:
-    """Return a name for a parameter of a function; not one that is taken.
+    """Return a name for a parameter of a function that is not taken.
 
     >>> identifier("db.pool-size"), identifier("2x"), identifier("a.b", ["a_b"])
     ('db_pool_size', 'flag_2x', 'a_b_')
     """
-    found = re.sub(r"\W", "_", name.lower())
-    found = found if found.isidentifier() else f"flag_{found}"
-    while found in taken:
-        found += "_"
-    return found
+    result = re.sub(r"\W", "_", name.lower())
+    result = result if result.isidentifier() else f"flag_{result}"
+    while result in taken:
+        result += "_"
+    return result
+
+
+def declared(options: Sequence[FlagSpelling]) -> list[list[str]]:
+    """Return the declarations of each option for click and typer: both spellings, and those for false.
+
+    >>> from wigwag import dflag
+    >>> flags = dflag.FlagSet("example")
+    >>> _ = flags.bool("dry_run", False, aliases=["n"]), flags.int("rate", 1)
+    >>> declared(spelled(flags))
+    [['--dry-run/--no-dry-run', '--dry_run/--no-dry_run', '-n'], ['--rate']]
+    """
+    taken = {each for option in options for each in (*option.on, *option.off)}
+    return [_declared(option, taken) for option in options]
+
+
+def _declared(option: FlagSpelling, taken: set[str]) -> list[str]:
+    declarations: list[str] = []
+    for each in option.on:
+        negated = f"--no-{each[2:]}" in option.off
+        spellings = (each, *({other(each)} - taken))
+        declarations += [f"{spelling}/--no-{spelling[2:]}" if negated else spelling for spelling in spellings]
+    return declarations
+
+
+def variables(flag: DynFlag[Any], prefix: str | None) -> list[str] | None:
+    """Return the environment variables that are read for a flag, or None without a prefix."""
+    return None if prefix is None else [variable(name, prefix) for name in flag.names]
 
 
 def help_text(flag: DynFlag[Any], *, default: bool = True) -> str:
-    """Return what a flag is for, what it takes, and what it is if nobody says.
+    """Return the usage of a flag, with its type, its constraints and its default.
 
     >>> from wigwag import dflag
     >>> help_text(dflag.new(int, 10, "requests per second", validators=[dflag.in_range(0, 100)]))
@@ -98,7 +126,7 @@ def help_text(flag: DynFlag[Any], *, default: bool = True) -> str:
 
 
 def placeholder(flag: DynFlag[Any]) -> str:
-    """Return what stands for the value in a help text.
+    """Return the placeholder of the value in a help text.
 
     >>> from wigwag import dflag
     >>> [placeholder(dflag.new(type, default)) for type, default in [(int, 1), (list[float], []), (dict[str, int], {})]]

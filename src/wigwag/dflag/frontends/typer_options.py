@@ -5,9 +5,9 @@
     def main(name: str, options: dflag.ServiceOptions) -> None:
         with dflag.service(flags, options): ...
 
-typer makes options of the parameters of a function. So it is shown one more for each flag; the function itself never
-sees them, for a parameter would keep the value of the start for ever. When typer calls it, what was given is put into
-the flags first, all of it under one generation. Nothing here is of click, which newer versions of typer do without.
+typer makes options of the parameters of a function. So the signature that typer sees has one more for each flag; the
+function itself does not get them, because a parameter would keep the value of the start for ever. Before it is called,
+the values are set, under one generation. Nothing here needs click, which newer versions of typer do without.
 """
 
 from __future__ import annotations
@@ -15,14 +15,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from wigwag.dflag.frontends.clicklike import declared, slot, variables
-from wigwag.dflag.frontends.given import CheckedValue, judged, needs, put, told
-from wigwag.dflag.frontends.spelling import help_text, identifier, is_switch, other, placeholder, spelled
+from wigwag.dflag.frontends.given import CheckedValue, needs, parsed, put, slot
+from wigwag.dflag.frontends.spelling import (
+    declared,
+    help_text,
+    identifier,
+    is_switch,
+    other,
+    placeholder,
+    spelled,
+    variables,
+)
 from wigwag.dflag.startup.levels import loglevel
 from wigwag.dflag.startup.options import OPTIONS, given
-from wigwag.dflag.values.numerals import format_bool
 from wigwag.errors import FlagError, UsageError
 from wigwag.options import HIGHEST_PORT, boolean, port_number, words
 
@@ -39,42 +46,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class _Parameter(NamedTuple):
-    """A flag, as a parameter that typer is shown."""
-
-    name: str
-    flag: DynFlag[Any]
-    declarations: Sequence[str]
-    variables: list[str] | None
-
-    def shown(self, panel: str) -> inspect.Parameter:
-        """Return what typer makes an option of."""
-        shape: dict[str, Any] = {"parser": _checking(self.flag), "metavar": placeholder(self.flag)}
-        option = typer.Option(
-            *self.declarations,
-            help=_plain(help_text(self.flag)),
-            envvar=self.variables,
-            show_default=False,
-            rich_help_panel=panel,
-            **({} if is_switch(self.flag) else shape),
-        )
-        kind: Any = bool if is_switch(self.flag) else str
-        annotation = Annotated[kind | None, option]
-        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-
-    def given(self, context: typer.Context, value: Any) -> CheckedValue | None:
-        """Return what was given, if it was."""
-        found = None if value is None else slot(context, self.name, self.variables)
-        if found is None:
-            return None
-        text = format_bool(value) if isinstance(value, bool) else value
-        return CheckedValue(self.flag, _judged(self.flag, text, self.declarations[0]), found)
-
-
 def with_flags(
     flags: FlagSet, prefix: str | None = None, service: str | None = None
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Add an option for each flag to a function that typer makes a command of; with a prefix, variables are read, too.
+    """Add an option for each flag to a typer command; with a prefix, also from variables.
 
     With `service`, there are `--loglevel` and `--config-…`, and the parameter of that name is a `ServiceOptions`.
 
@@ -95,24 +70,24 @@ def with_flags(
         signature = _without(inspect.signature(function, eval_str=True), service)
         context = next((each.name for each in signature.parameters.values() if _is_context(each)), None)
         ours = context or identifier("context", signature.parameters)
-        asking = [] if service is None else _asking()
-        taken = [*signature.parameters, ours, *(each.name for each in asking)]
-        parameters = {each.name: each for each in _parameters(flags, prefix, taken)}
+        extra = [] if service is None else _service_parameters()
+        taken = [*signature.parameters, ours, *(each.name for each in extra)]
+        options = _options(flags, taken)
 
         @wraps(function)
         def command(**arguments: Any) -> R:
-            values = {name: arguments.pop(name) for name in parameters}
+            values = {name: arguments.pop(name) for name in options}
             if service is not None:
-                arguments[service] = given({each.name: arguments.pop(each.name) for each in asking})
-            found = arguments[ours] if context else arguments.pop(ours)
+                arguments[service] = given({each.name: arguments.pop(each.name) for each in extra})
+            used = arguments[ours] if context else arguments.pop(ours)
             try:
-                put(_given(found, parameters, values))
+                put(_given(used, options, values, prefix))
             except FlagError as error:
                 raise typer.BadParameter(str(error)) from None
             return function(**arguments)
 
-        shown = [each.shown(_panel(flags)) for each in parameters.values()]
-        command.__signature__ = _extended(signature, None if context else ours, [*shown, *asking])  # type: ignore[attr-defined]
+        shown = [_parameter(name, *option, prefix, _panel(flags)) for name, option in options.items()]
+        command.__signature__ = _extended(signature, None if context else ours, [*shown, *extra])  # type: ignore[attr-defined]
         return command
 
     if service is not None:
@@ -122,14 +97,14 @@ def with_flags(
 
 
 def _without(signature: inspect.Signature, name: str | None) -> inspect.Signature:
-    """Return a signature without a parameter, which typer would not know how to fill."""
+    """Return a signature without a parameter, which typer could not fill."""
     if name is not None and name not in signature.parameters:
         raise UsageError(f"the function has no parameter {name!r} to hand the options of the service to")
     return signature.replace(parameters=[each for each in signature.parameters.values() if each.name != name])
 
 
-def _asking() -> list[inspect.Parameter]:
-    """Return the parameters that ask for a service."""
+def _service_parameters() -> list[inspect.Parameter]:
+    """Return the parameters for the options of `dflag.service`."""
     return [
         inspect.Parameter(
             option.name,
@@ -167,18 +142,38 @@ def _is_context(parameter: inspect.Parameter) -> bool:
     return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, typer.Context)
 
 
-def _parameters(flags: FlagSet, prefix: str | None, taken: list[str]) -> Iterator[_Parameter]:
+def _options(flags: FlagSet, taken: list[str]) -> dict[str, tuple[DynFlag[Any], list[str]]]:
+    """Return each flag with the declarations of its option, by the name of a parameter."""
     options = spelled(flags)
+    named: dict[str, tuple[DynFlag[Any], list[str]]] = {}
     for option, declarations in zip(options, declared(options), strict=True):
-        name = identifier(option.flag.name, taken)
-        taken.append(name)
-        yield _Parameter(name, option.flag, declarations, variables(option.flag, prefix))
+        named[identifier(option.flag.name, [*taken, *named])] = option.flag, declarations
+    return named
+
+
+def _parameter(
+    name: str, flag: DynFlag[Any], declarations: Sequence[str], prefix: str | None, panel: str
+) -> inspect.Parameter:
+    """Return the parameter that typer makes an option of."""
+    shape: dict[str, Any] = {"parser": _checking(flag), "metavar": placeholder(flag)}
+    option = typer.Option(
+        *declarations,
+        help=_plain(help_text(flag)),
+        envvar=variables(flag, prefix),
+        show_default=False,
+        rich_help_panel=panel,
+        **({} if is_switch(flag) else shape),
+    )
+    kind: Any = bool if is_switch(flag) else str
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
 
 
 def _extended(
     signature: inspect.Signature, context: str | None, more: Sequence[inspect.Parameter]
 ) -> inspect.Signature:
-    """Return a signature with more parameters; all by keyword, for so typer calls it."""
+    """Return a signature with more parameters, all keyword-only, as typer passes them."""
     old = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
     if context is not None:
         old.append(inspect.Parameter(context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
@@ -186,16 +181,19 @@ def _extended(
 
 
 def _given(
-    context: typer.Context, parameters: Mapping[str, _Parameter], values: Mapping[str, Any]
+    context: typer.Context,
+    options: Mapping[str, tuple[DynFlag[Any], list[str]]],
+    values: Mapping[str, Any],
+    prefix: str | None,
 ) -> Iterator[CheckedValue]:
-    for name, parameter in parameters.items():
-        given = parameter.given(context, values[name])
-        if given is not None:
-            yield given
+    for name, (flag, declarations) in options.items():
+        origin = None if values[name] is None else slot(context, name, variables(flag, prefix))
+        if origin is not None:
+            yield CheckedValue(flag, _parsed(flag, values[name], declarations[0]), origin)
 
 
 def _plain(text: str) -> str:
-    """Keep what stands in square brackets from being taken for a style, as typer does where it has rich."""
+    """Escape square brackets, which are styles where typer uses rich."""
     try:
         from rich.markup import escape
     except ModuleNotFoundError:
@@ -204,17 +202,17 @@ def _plain(text: str) -> str:
 
 
 def _checking(flag: DynFlag[Any]) -> Callable[[str], str]:
-    """Return what refuses a text while the line is read, when typer still knows which option it belongs to."""
+    """Return a parser that checks a text while typer still knows its option."""
 
     def text(value: str) -> str:
-        _judged(flag, value)
+        _parsed(flag, value)
         return value
 
     return text
 
 
-def _judged(flag: DynFlag[Any], text: str, option: str | None = None) -> Any:
+def _parsed(flag: DynFlag[Any], text: str | bool, option: str | None = None) -> Any:
     try:
-        return judged(flag, text)
+        return parsed(flag, text)
     except FlagError as error:
-        raise typer.BadParameter(told(flag, text, error), param_hint=option) from None
+        raise typer.BadParameter(error.reason, param_hint=option) from None

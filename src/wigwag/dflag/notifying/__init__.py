@@ -1,1 +1,1 @@
-"""What happens after a flag has changed: notifiers, log lines, waiters, and values that expire."""
+"""What happens after a flag has changed: notifiers, log lines, and values that expire."""

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.origin import Held, Origin, Slot, strongest
 from wigwag.dflag.page.listing import fields, truth
 from wigwag.dflag.page.messages import FORM, HttpError
 from wigwag.dflag.page.state import flag_state, format_value, pretty
-from wigwag.dflag.store import Put
 from wigwag.dflag.values.duration import parse_duration
 from wigwag.dflag.values.kinds import DURATION
 from wigwag.errors import FlagError
@@ -219,7 +219,7 @@ class FlagEditor:
         def decide() -> list[Put]:
             self._compare(flag, edit.if_match)
             puts = self._puts(flag, edit)
-            self._flags.judge(puts)
+            self._flags.validate(puts)
             effects.append(self._effect(flag, puts, edit))
             return [] if edit.validate_only else puts
 

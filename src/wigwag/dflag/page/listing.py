@@ -14,7 +14,7 @@ from wigwag.dflag.usage import shown_wishes
 
 if TYPE_CHECKING:
     from wigwag.dflag.page.state import FlagState, PageState
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.health import UpdaterHealth
 
 MOST_PROBLEMS = 100
 """Problems that are listed; the rest are only counted."""
@@ -106,7 +106,9 @@ def describe(entry: FlagState, now: float, restart: Collection[str] = ()) -> dic
     }
 
 
-def list_flags(state: PageState, filter: Filter, now: float, set_url: str, updater: Updater | None) -> dict[str, Any]:
+def list_flags(
+    state: PageState, filter: Filter, now: float, set_url: str, updater: UpdaterHealth | None
+) -> dict[str, Any]:
     """Return the list as JSON; the checksums are of all flags, whichever are listed."""
     restart = updater.restart_required if updater is not None else ()
     return {
@@ -121,7 +123,7 @@ def list_flags(state: PageState, filter: Filter, now: float, set_url: str, updat
     }
 
 
-def _updater_status(updater: Updater) -> dict[str, Any]:
+def _updater_status(updater: UpdaterHealth) -> dict[str, Any]:
     problems = updater.problems
     return {
         "running": updater.running,

@@ -10,7 +10,7 @@ from wigwag.observe import Reading, Registry
 if TYPE_CHECKING:
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.page.state import PageState
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.health import UpdaterHealth
     from wigwag.observe import Labels
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -26,7 +26,7 @@ class _Fixed:
         return self._reading
 
 
-def rendered(flags: FlagSet, state: PageState, updater: Updater | None) -> str:
+def rendered(flags: FlagSet, state: PageState, updater: UpdaterHealth | None) -> str:
     """Return all metrics in the text format."""
     readings = [*_of_flags(flags, state), *(_of_updater(updater) if updater is not None else ())]
     return Registry(map(_Fixed, readings)).render()
@@ -53,7 +53,7 @@ def _of_flags(flags: FlagSet, state: PageState) -> Iterable[Reading]:
     )
 
 
-def _of_updater(updater: Updater) -> Iterable[Reading]:
+def _of_updater(updater: UpdaterHealth) -> Iterable[Reading]:
     levels = [problem.level for problem in updater.problems]
     now: list[tuple[Labels, int]] = [((level,), levels.count(level)) for level in ("error", "warning")]
     yield _one("gauge", "dflag_updater_running", "Whether the updater is running.", int(updater.running))

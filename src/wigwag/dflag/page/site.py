@@ -47,7 +47,7 @@ from wigwag.dflag.values.numerals import shown
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updating.updater import Updater
+    from wigwag.dflag.updating.health import UpdaterHealth
 
 __all__ = ["Access", "PageLimits", "Site"]
 log = logging.getLogger("wigwag.dflag.page")
@@ -70,7 +70,7 @@ class Site:
     def __init__(
         self,
         flags: FlagSet,
-        updater: Updater | None = None,
+        updater: UpdaterHealth | None = None,
         access: Access | None = None,
         *,
         limits: PageLimits = PageLimits(),  # noqa: B008 - a frozen value
@@ -85,7 +85,7 @@ class Site:
         self._editor = FlagEditor(flags, self._states, clock)
 
     @property
-    def updater(self) -> Updater | None:
+    def updater(self) -> UpdaterHealth | None:
         """The updater that the page shows."""
         return self._updater or self.flags.updater
 

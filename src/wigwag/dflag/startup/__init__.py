@@ -1,1 +1,1 @@
-"""What a service needs to have its flags driven from outside: options, environment, log levels."""
+"""What a service needs at its start: options, values from the environment and files, log levels."""

@@ -1,15 +1,15 @@
-"""Levels of `logging` as flags: the one of a program, that of a logger, and those of loggers nobody thought of.
+"""Log levels as flags: of the root logger, of one logger, and of any loggers.
 
     loglevel(flags)                      loglevel: debug                           the root logger
     loglevel(flags, logger="shop.db")    loglevel.shop.db: debug                   one logger, with a default and a help
     loglevels(flags)                     loglevels: sqlalchemy=info,urllib3=debug  any logger, known beforehand or not
 
-There are two forms because they serve two needs. A flag for each logger can be seen, described and set by itself, but
-somebody must have defined it. The map is for the day on which some library has to talk: any logger may stand in it, and
-one that is taken out is as it was before.
+There are two forms because they serve two needs. A flag for each logger is listed, described and set by itself, but the
+program must define it. The map is for debugging a library: it may contain any logger, and one that is removed from it
+gets its previous level back.
 
-The names are those of the original and those of Python, in any case. Python has no verbose: here it lies between debug
-and info. Levels change while whoever set the flag waits, so the next line is logged by the new one.
+The names are those of the original and those of Python, in upper or lower case. Python has no verbose: here it is
+between debug and info. A level changes before `set` returns, so the next log call uses the new one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _USAGE = f"what is logged: one of {', '.join(_LEVELS)}"
 
 
 def level_of(name: str) -> int:
-    """Return the level of a name; Python's own names, and those that the program has added, are known, too.
+    """Return the level of a name, also those of Python, and those that the program has added.
 
     >>> level_of(" Verbose\\n"), level_of("WARN"), level_of("35")
     (15, 30, 35)
@@ -102,10 +102,10 @@ class _LevelsKind(ValueKind[Mapping[str, str]]):
 def loglevel(
     flags: FlagSet, *names: str, logger: str | logging.Logger = "", default: str | None = None
 ) -> DynFlag[str]:
-    """Define a flag that is the level of a logger; without a default, it is the one that the logger has.
+    """Define a flag that is the level of a logger; the default is the current level.
 
-    It is called `loglevel`, or `loglevel.<logger>`, or what you call it; several names are one value. A second call
-    for the same logger gives the same flag, with more names.
+    Its name is `loglevel`, or `loglevel.<logger>`, or what you pass; several names are aliases. A second call for the
+    same logger returns the same flag, with more names.
 
     >>> import logging
     >>> from wigwag import dflag
@@ -139,7 +139,7 @@ def _defined(flags: FlagSet, logger: logging.Logger, names: tuple[str, ...], def
 
 
 def loglevels(flags: FlagSet, name: str = "loglevels") -> DynFlag[Mapping[str, str]]:
-    """Define a flag that is a map from loggers to levels. One that is no longer in it is as it was before.
+    """Define a flag that is a map from loggers to levels. A logger that is removed gets its previous level back.
 
     >>> import logging
     >>> from wigwag import dflag
@@ -172,14 +172,14 @@ def loglevels(flags: FlagSet, name: str = "loglevels") -> DynFlag[Mapping[str, s
 
 
 @contextmanager
-def audible() -> Iterator[None]:
-    """Have stderr show whatever a logger lets through and no handler takes; Python by itself shows warnings only.
+def show_log() -> Iterator[None]:
+    """Write to stderr all log records that no handler gets; Python by itself writes warnings only.
 
-    A program without a handler could turn `loglevel` to debug and would see nothing of it. Adding one would be in the
-    way of a program that sets up its log later, so it is Python's last resort that is changed: that gives way to any.
+    Otherwise a program without a handler could set `loglevel` to debug and would see nothing. A handler of ours would
+    be in the way of a program that configures logging later, so Python's `lastResort` is changed: any handler wins.
     """
     last = logging.lastResort
-    if last is None:  # the program wants none
+    if last is None:  # the program has disabled it
         yield
         return
     before = last.level, last.formatter

@@ -1,31 +1,37 @@
-"""Values from elsewhere than a ConfigMap: texts by name, the environment, and files that flags name.
+"""Values from other origins than a ConfigMap: texts by name, the environment, and files that flags name.
 
-Each call is one generation. What is refused does not keep the rest from being taken; at the end, one `FlagError` tells
-of all that was refused.
+Each call is one generation. Good values are set also if others are rejected; at the end, one `FlagError` has all that
+were rejected.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.naming import path_name, variable
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.startup.environment import strangers, told
-from wigwag.dflag.store import Put
 from wigwag.dflag.updating.policy import CHOICES, check_choice
 from wigwag.errors import FlagError, UsageError
+from wigwag.suggest import closest
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import DynFlag
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.updating.policy import Unknown
 
+    _Given: TypeAlias = tuple[DynFlag[Any], Slot, str | bytes | FlagError]
+
 log = logging.getLogger("wigwag.dflag")
 _MOST = 16 << 20
 _SHOWN = 10
+_SHORTEST_PREFIX = 3
+_SERVICE = re.compile(r".*_(?:SERVICE_HOST|SERVICE_PORT(?:_.+)?|PORT_[0-9]+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?)")
+_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 
 
 def load_texts(flags: FlagSet, texts: Mapping[str, str], origin: Origin, place: str = "") -> None:
@@ -40,7 +46,7 @@ def load_texts(flags: FlagSet, texts: Mapping[str, str], origin: Origin, place: 
     unknown = [name for name in texts if name not in flags]
     if unknown:
         raise UsageError(flags.without(unknown[0]))
-    _load(flags, [(flags[name], Slot(origin, place), _given(text)) for name, text in texts.items()])
+    _load(flags, [(flags[name], Slot(origin, place), text) for name, text in texts.items()])
 
 
 def load_environment(
@@ -48,8 +54,8 @@ def load_environment(
 ) -> None:
     """Set flags from variables such as `PREFIX_DB_POOL_SIZE` for the flag `db.pool-size`.
 
-    `unknown` says what a variable is that has the prefix and means no flag, if the prefix has three characters or more:
-    worth a warning, an error when all others were taken, or nothing ("ignore").
+    `unknown` is what happens if a variable has the prefix and sets no flag, if the prefix has three characters or more:
+    a warning, an error after all others were set, or nothing ("ignore").
 
     >>> from wigwag import dflag
     >>> flags = dflag.FlagSet("example")
@@ -58,24 +64,59 @@ def load_environment(
     (20, 'environment APP_RATE')
     """
     check_choice("unknown", unknown, CHOICES["unknown"])
-    known, wanted = _owners(flags, prefix), []
+    known = _owners(flags, prefix)
+    wanted: list[_Given] = []
     for flag in flags:
-        there = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
-        for name in there[:1]:
-            content = _given(environment[name]) if len(known[name]) == 1 else _shared(flag, name, known[name])
+        given = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
+        for name in given[:1]:
+            content = environment[name] if len(known[name]) == 1 else _ambiguous(flag, name, known[name])
             wanted.append((flag, Slot(Origin.ENVIRONMENT, name), content))
-    strange = told(strangers(environment, prefix, known), prefix, known, flags.name)
+    messages = _messages(_unknown(environment, prefix, known), prefix, known, flags.name)
     if unknown == "warn":
-        for line in strange:
+        for line in messages:
             log.warning("%s", line)
     _load(flags, wanted)
-    if unknown == "error" and strange:
-        raise UsageError("; ".join(strange))
+    if unknown == "error" and messages:
+        raise UsageError("; ".join(messages))
+
+
+def _unknown(environment: Mapping[str, str], prefix: str, known: Collection[str]) -> list[str]:
+    """Return the variables that have the prefix and set no flag; none if the prefix is too short to be one.
+
+    Kubernetes sets variables about the services of the namespace in every container: these are not meant for us.
+
+    >>> shop = {"SHOP_RATE": "1", "SHOP_RATEE": "2", "SHOP_SERVICE_HOST": "10.0.0.1", "HOME": "/"}
+    >>> _unknown(shop, "SHOP_", {"SHOP_RATE"})
+    ['SHOP_RATEE']
+    """
+    start = variable("", prefix)
+    if len(start) < _SHORTEST_PREFIX:
+        return []
+    ours = (name for name in environment if name.startswith(start) and name not in known)
+    return sorted(name for name in ours if not _of_kubernetes(name, environment[name]))
+
+
+def _of_kubernetes(name: str, value: str) -> bool:
+    return _SERVICE.fullmatch(name) is not None or (name.endswith("_PORT") and _ADDRESS.match(value) is not None)
+
+
+def _messages(unknown: list[str], prefix: str, known: Collection[str], flags: str) -> list[str]:
+    """Return a message for each unknown variable, and one for the rest of many."""
+    lines = [f"{name} names no flag of the set {flags!r}{_hint(name, prefix, known)}" for name in unknown[:_SHOWN]]
+    more = len(unknown) - _SHOWN
+    return [*lines, f"and {more} more variables name none"] if more > 0 else lines
+
+
+def _hint(name: str, prefix: str, known: Collection[str]) -> str:
+    """Compare what follows the prefix: with it, all names would be alike."""
+    cut = len(prefix)
+    close = closest(name[cut:], [each[cut:] for each in known])
+    return f"; did you mean {name[:cut]}{close}?" if close else ""
 
 
 def load_files(flags: FlagSet) -> None:
     """Read the flags that have a `path_flag` from the files that those name; an empty path names none."""
-    wanted = []
+    wanted: list[_Given] = []
     for flag in flags:
         companion = flags.find(path_name(flag.name)) if flag.traits.path_flag is not None else None
         if companion is not None and companion.get():
@@ -85,7 +126,7 @@ def load_files(flags: FlagSet) -> None:
 
 
 def _owners(flags: FlagSet, prefix: str) -> dict[str, list[str]]:
-    """Return which flags each variable means; of `pool-size` and `pool_size` it is the same."""
+    """Return the flags that each variable sets; `pool-size` and `pool_size` have the same variable."""
     owners: dict[str, list[str]] = {}
     for flag in flags:
         for name in {variable(name, prefix) for name in flag.names}:
@@ -93,57 +134,47 @@ def _owners(flags: FlagSet, prefix: str) -> dict[str, list[str]]:
     return owners
 
 
-def _shared(flag: DynFlag[Any], name: str, owners: Sequence[str]) -> Callable[[], str]:
-    def refuse() -> str:
-        several = " or ".join(map(repr, owners))
-        raise FlagError(flag.name, f"{name} could mean {several}: rename one, or give it an alias")
-
-    return refuse
+def _ambiguous(flag: DynFlag[Any], name: str, owners: Sequence[str]) -> FlagError:
+    several = " or ".join(map(repr, owners))
+    return FlagError(flag.name, f"{name} could mean {several}: rename one, or give it an alias")
 
 
-def _given(text: str) -> Callable[[], str]:
-    return lambda: text
-
-
-def _content(flag: DynFlag[Any], path: str) -> Callable[[], bytes]:
-    def read() -> bytes:
-        try:
-            with Path(path).open("rb") as file:
-                content = file.read(_MOST + 1)
-        except OSError as error:
-            raise FlagError(flag.name, f"{path}: {error.strerror}") from error
-        if len(content) > _MOST:
-            raise FlagError(flag.name, f"{path}: larger than the limit of {_MOST} bytes")
-        return content
-
-    return read
+def _content(flag: DynFlag[Any], path: str) -> bytes | FlagError:
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(_MOST + 1)
+    except OSError as error:
+        return FlagError(flag.name, f"{path}: {error.strerror}")
+    return content if len(content) <= _MOST else FlagError(flag.name, f"{path}: larger than the limit of {_MOST} bytes")
 
 
 def _placed(error: FlagError, slot: Slot) -> FlagError:
-    """Say which variable or file it was."""
+    """Return the error with the variable or file in it."""
     named = not slot.place or slot.place in error.reason
     return error if named else type(error)(error.flag, f"{slot.place}: {error.reason}")
 
 
-def _load(flags: FlagSet, wanted: Sequence[tuple[DynFlag[Any], Slot, Callable[[], str | bytes]]]) -> None:
-    refused: list[FlagError] = []
+def _load(flags: FlagSet, wanted: Sequence[_Given]) -> None:
+    rejected: list[FlagError] = []
 
     def decide() -> list[Put]:
         puts = []
         for flag, slot, content in wanted:
             try:
-                flag.refuse_if_static(flags.frozen)
-                puts.append(Put(flag, slot, flag.parse(content())))
+                flag.refuse_if_static()
+                if isinstance(content, FlagError):
+                    raise content
+                puts.append(Put(flag, slot, flag.parse(content)))
             except FlagError as error:
-                refused.append(_placed(error, slot))
+                rejected.append(_placed(error, slot))
         return puts
 
     try:
         flags.commit(decide)
     except FlagError as error:  # a check over several flags
-        refused.append(error)
-    if len(refused) == 1:
-        raise refused[0]
-    if refused:
-        names = ", ".join(error.flag for error in refused[:_SHOWN])
-        raise FlagError(names, "; ".join(map(str, refused[:_SHOWN])))
+        rejected.append(error)
+    if len(rejected) == 1:
+        raise rejected[0]
+    if rejected:
+        names = ", ".join(error.flag for error in rejected[:_SHOWN])
+        raise FlagError(names, "; ".join(map(str, rejected[:_SHOWN])))

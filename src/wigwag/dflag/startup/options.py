@@ -22,7 +22,7 @@ _PAGE = "the page of the flags"
 
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
-    """What the options of `install` say; for programs that have theirs from elsewhere.
+    """The options of `service`, for programs that do not use `install`.
 
     >>> ServiceOptions(config_dir=["/etc/dflag"]).config_bind
     '127.0.0.1'
@@ -31,25 +31,25 @@ class ServiceOptions:
     config_dir: Sequence[str | os.PathLike[str] | Place] = option(
         (), "a directory with a ConfigMap in it, or configmap/NAMESPACE/NAME; may be repeated", metavar="PLACE"
     )
-    """Where ConfigMaps are mounted, `configmap/NAMESPACE/NAME`, or records that say more (`Directory`, `ConfigMap`);
-    the last counts most."""
+    """Where ConfigMaps are mounted, `configmap/NAMESPACE/NAME`, or records with options (`Directory`, `ConfigMap`); the
+    last wins."""
     config_documents: Sequence[str] = option(
         (), "keys there that hold many flags each, such as app.yaml or *.toml; may be repeated", metavar="PATTERN"
     )
-    """The keys that hold many flags each, by name or pattern, of all places that are given as text."""
+    """The keys that contain many flags each, by name or pattern, of all places that are given as text."""
     config_port: int | None = option(
         None, f"serve {_PAGE} here; 0 is any that is free", metavar="PORT", convert=port_number
     )
-    """Where the page of the flags is served; 0 is any port that is free, None is no page."""
+    """The port of the flags page; 0 is any free port, None is no page."""
     config_bind: str = option("127.0.0.1", f"where {_PAGE} is served", metavar="ADDRESS")
-    """The address that it is served at."""
+    """The address of the page."""
     config_token_file: str | None = option(None, f"holds the token to set flags with on {_PAGE}", metavar="FILE")
-    """The file with the token that whoever sets a flag there must have; without one, flags can only be looked at."""
+    """The file with the token for setting flags on the page; without one, the page is read-only."""
     config_strict: bool = option(False, "do not start if a flag is wrong")
-    """Whether not to start if a flag is wrong."""
+    """Whether a bad value prevents the start."""
     command_line: bool = False
-    """Whether this is from a command line. Then a start that fails ends the program with one line, as a mistake on that
-    line would; and otherwise, it raises."""
+    """Whether this is from a command line. Then a failed start exits with one line, as a mistake on that line would;
+    otherwise it raises."""
 
     def __post_init__(self) -> None:
         for name in ("config_dir", "config_documents"):
@@ -63,10 +63,10 @@ OPTIONS = tuple(declared(ServiceOptions))
 
 
 def given(values: Mapping[str, Any]) -> ServiceOptions:
-    """Return what a command line says; what is not in it, or None, has its default.
+    """Return the options of a command line; a missing one, or None, has its default.
 
     >>> given({"config_port": 8080, "config_bind": None, "verbose": True}).config_port
     8080
     """
-    found = {option.name: values.get(option.name) for option in OPTIONS}
-    return ServiceOptions(**{name: value for name, value in found.items() if value is not None}, command_line=True)
+    fields = {option.name: values.get(option.name) for option in OPTIONS}
+    return ServiceOptions(**{name: value for name, value in fields.items() if value is not None}, command_line=True)

@@ -1,14 +1,14 @@
-"""What a service needs to have its flags driven from outside, in two calls.
+"""Everything a service needs for its flags, in two calls.
 
     parser = argparse.ArgumentParser()
     dflag.install(parser, flags)        --config-dir, --config-port, --loglevel, …, and an option for each flag
     with dflag.service(flags, parser.parse_args()) as running:
         serve()
 
-A flag that is wrong at the start does not stop the program, as in the original, which logs that as critical and goes
-on. That is the kinder default: a mistake in a ConfigMap then spoils one flag of the pods that start after it, where a
-refusal would keep all of them from coming up, on the day somebody drains a node. Unlike the original, all that is good
-is taken, and the rest as soon as it is mended. `--config-strict` is for those who would rather not start.
+A bad value at the start does not stop the program: as in the original, it is logged as critical. That is the safer
+default: a mistake in a ConfigMap then affects one flag of the pods that start after it; otherwise none of them would
+start, for example when a node is drained. Unlike in the original, all good values are set, and the others as soon as
+they are corrected. With `--config-strict`, the program does not start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wigwag.dflag.frontends.arguments import add_to, teach
-from wigwag.dflag.startup.levels import audible, loglevel
+from wigwag.dflag.startup.levels import loglevel, show_log
 from wigwag.dflag.startup.load import load_environment, load_files
 from wigwag.dflag.startup.options import OPTIONS, ServiceOptions, given
 from wigwag.dflag.updating.policy import Policy
@@ -43,14 +43,14 @@ log = logging.getLogger("wigwag.dflag")
 
 
 class Running(NamedTuple):
-    """What was started."""
+    """What `service` has started."""
 
     updater: Updater | None
     page: PageServer | None
 
 
 def install(parser: argparse.ArgumentParser, flags: FlagSet) -> None:
-    """Add an option for each flag to a parser, the log level among them, and those that `service` asks for.
+    """Add the options of `service` to a parser, and one for each flag, the log level among them.
 
     >>> import argparse
     >>> from wigwag import dflag
@@ -95,13 +95,13 @@ def service(
     policy: Policy = Policy(),  # noqa: B008 - a frozen value
     access: Access | None = None,
 ) -> Iterator[Running]:
-    """Read the flags from wherever they are, follow the ConfigMaps, serve the page; until the end of the block.
+    """Read the flags, follow the ConfigMaps and serve the page, until the end of the block.
 
-    With a prefix, variables that begin with it are read: `prefix="SHOP_"`, from `os.environ` or from the `environment`
-    that is given. So are the files that flags with a `path_flag` name. `policy` is for the ConfigMaps (its `unknown`
-    for variables that have the prefix), `access` for the page, instead of a file with a token. If it cannot start it
-    raises `StartError`; but if the options are what a parser has returned, the program ends with one line. What is
-    logged goes to stderr, unless the program has a handler for it.
+    With a prefix such as `SHOP_`, variables with it are read from `environment`, or `os.environ`. So are the files that
+    flags with a `path_flag` name. `policy` is for the ConfigMaps (its `unknown` also for variables with the prefix),
+    `access` for the page, instead of a file with a token. If it cannot start, it raises `StartError`; but if
+    the options are the result of a parser, the program exits with one line. Log records go to stderr, unless there is a
+    handler.
 
     >>> import tempfile, pathlib
     >>> from wigwag import dflag
@@ -116,8 +116,8 @@ def service(
     """
     wanted = options if isinstance(options, ServiceOptions) else given(vars(options))
     with ExitStack() as stack:
-        stack.enter_context(audible())
-        with _ending(wanted.command_line):
+        stack.enter_context(show_log())
+        with _exiting(wanted.command_line):
             _load(flags, wanted, environment, prefix, policy)
             updater = _updater(flags, wanted, replace(policy, tolerant=policy.tolerant or not wanted.config_strict))
             if updater is not None:
@@ -130,8 +130,8 @@ def service(
 
 
 @contextmanager
-def _ending(command_line: bool) -> Iterator[None]:
-    """Have a start that fails end the program with one line, if it was asked for on a command line."""
+def _exiting(command_line: bool) -> Iterator[None]:
+    """Exit with one line if the start fails, for a command line."""
     try:
         yield
     except (StartError, UsageError) as error:
@@ -157,21 +157,20 @@ def _attempt(strict: bool, task: Callable[[], None]) -> None:
     except (FlagError, StartError, UsageError) as error:
         if strict:
             raise StartError(f"cannot start: {error}") from error
-        log.critical("%s; going on without", error)
+        log.critical("%s; starting without it", error)
 
 
 def _updater(flags: FlagSet, options: ServiceOptions, policy: Policy) -> Updater | None:
     if not options.config_dir:
         return None
-    from wigwag.dflag.updating.begin import setup
-    from wigwag.dflag.updating.places import place_of
+    from wigwag.dflag.updating.updater import place_of, setup
 
     documents = tuple(options.config_documents)
     updater = setup(flags, *(place_of(each, documents) for each in options.config_dir), policy=policy)
     wrong = [problem.where for problem in updater.problems if problem.level == "error"]
     if wrong:
-        told = ", ".join(wrong[:SHOWN]) + (", …" if len(wrong) > SHOWN else "")
-        log.critical("going on in spite of %d error%s: %s", len(wrong), "s" if len(wrong) > 1 else "", told)
+        where = ", ".join(wrong[:SHOWN]) + (", …" if len(wrong) > SHOWN else "")
+        log.critical("starting in spite of %d error%s: %s", len(wrong), "s" if len(wrong) > 1 else "", where)
     return updater
 
 

@@ -1,4 +1,4 @@
-"""From places to flags: what is read and watched, what of it is good, and the updater that keeps flags at it.
+"""From ConfigMaps to flags: places that are read and watched, and the updater that applies their contents.
 
-May live here: places, what they hold, plans of changes, and the thread or loop that follows. May not: sockets.
+May live here: places, their contents, plans of changes, and the thread or loop that follows. May not: sockets.
 """

@@ -1,7 +1,7 @@
-"""Large documents, read in a thread before they are needed, so that a loop with other things to do goes on meanwhile.
+"""Parsing large documents in a thread before they are needed, so that it does not block an event loop.
 
-What a document says depends on nothing but its name and its content; so it does not matter when it is read, nor whether
-it is needed in the end. Small ones are read when they are needed, because a thread would cost more than that.
+The result depends on nothing but the name and content of a document; so it does not matter when it is parsed, nor
+whether it is needed in the end. Small ones are parsed when they are needed, because a thread would cost more.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
     Text: TypeAlias = tuple[str, bytes]
 LARGE = 16 << 10
-"""The least size that is worth a thread, in bytes; the slowest format reads about 1 MiB in a second."""
+"""The least size that is worth a thread, in bytes; the slowest parser takes about a second for 1 MiB."""
 
 
 class BackgroundParser:
-    """What was read ahead; it is asked as `read_document` is."""
+    """Documents that were parsed ahead; it is called like `read_document`."""
 
     def __init__(self, read: Callable[[str, bytes], ValuesDocument] = read_document) -> None:
         self._read = read
-        self._found: Mapping[Text, ValuesDocument | DocumentError] = {}
+        self._parsed: Mapping[Text, ValuesDocument | DocumentError] = {}
 
     def __call__(self, key: str, content: bytes) -> ValuesDocument:
-        """Return what a document says; `DocumentError` if it is none."""
-        found = self._found.get((key, content)) if len(content) >= LARGE else None
-        if isinstance(found, DocumentError):
-            raise found.with_traceback(None)
-        return self._read(key, content) if found is None else found
+        """Parse a document, or return what was parsed; `DocumentError` if it is not valid."""
+        parsed = self._parsed.get((key, content)) if len(content) >= LARGE else None
+        if isinstance(parsed, DocumentError):
+            raise parsed.with_traceback(None)
+        return self._read(key, content) if parsed is None else parsed
 
     async def prepare(self, picture: Picture, opened: Mapping[tuple[Place, str], Opened]) -> None:
-        """Read all that is large and not known from the last time; what is no longer there is forgotten."""
+        """Parse the large documents that are new, and forget those that are gone."""
         wanted = set(_large(picture, opened))
-        known = {text: found for text, found in self._found.items() if text in wanted}
+        known = {text: parsed for text, parsed in self._parsed.items() if text in wanted}
         fresh = wanted - known.keys()
-        self._found = known | (await asyncio.to_thread(self._read_all, fresh) if fresh else {})
+        self._parsed = known | (await asyncio.to_thread(self._read_all, fresh) if fresh else {})
 
     def _read_all(self, texts: Collection[Text]) -> dict[Text, ValuesDocument | DocumentError]:
         return {text: self._try(*text) for text in texts}
@@ -55,7 +55,7 @@ class BackgroundParser:
 
 
 def _large(picture: Picture, opened: Mapping[tuple[Place, str], Opened]) -> Iterator[Text]:
-    """Yield the large documents of which it is not known what they say."""
+    """Yield the large documents that were not parsed before."""
     for place, contents in picture.items():
         for key, content in contents.items():
             if not isinstance(content, bytes) or len(content) < LARGE:

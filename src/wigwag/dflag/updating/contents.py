@@ -1,4 +1,4 @@
-"""What is read from a place: bytes by key, or why a key cannot be read."""
+"""The contents of a place: bytes by key, or why a key cannot be read."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class Unreadable:
 
 
 Contents: TypeAlias = Mapping[str, bytes | Unreadable]
-"""What is in a place, by key; in a directory, by path beneath it."""
+"""The contents of a place by key; of a directory, by path beneath it."""
 MOST_KEYS = 100_000
 """How many keys a place may have."""

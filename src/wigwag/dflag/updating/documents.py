@@ -1,12 +1,13 @@
-"""Many flags in one key: a document in YAML, JSON, TOML, or lines of `KEY=value`.
+"""Many flags in one key: a document in YAML, JSON, TOML, or lines of `KEY=value`, and which flags it sets.
 
-The key's ending tells which: `.json`, `.toml`, `.env`; anything else is YAML, of which JSON is a part. A document is a
-tree of maps and lists, and its leaves are kept as they were written, because only the flag knows what it takes: `1.10`
-may be a number or a version, `0x1F` is a number to a flag as it is in a file of its own. A document is read as a whole
-or not at all.
+The ending of the key is the format: `.json`, `.toml`, `.env`; anything else is YAML, of which JSON is a part. A
+document is a tree of maps and lists. Its leaves are kept as they were written, because only the flag knows its type:
+`1.10` may be a number or a version, and `0x1F` is a number for a flag as in a file of its own. A document is read as a
+whole or not at all.
 
-Who can write one may not be who may stop the program. So a document is refused for what it would cost before that is
-spent, where its reader does not see to that: the reader of TOML keeps, for each dot in a name, all that came before it.
+The author of a document may not be allowed to stop the program. So a document that would cost too much is rejected
+before it is parsed, where the parser has no limits of its own: that of TOML keeps, for each dot in a name, all that
+came before it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,19 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain, count, islice
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from wigwag.errors import DocumentError
+from wigwag.dflag.naming import variable
+from wigwag.errors import DocumentError, FlagError
 from wigwag.yaml import Bounds, Leaf, load
+
+if TYPE_CHECKING:
+    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.updating.places import Names
 
 LARGEST = 4 << 20
 """The largest document, in bytes, and that of one in YAML once its aliases are expanded."""
@@ -40,13 +47,13 @@ _UNSEEN = re.compile(
     r"|'[^'\n]*+'?|#[^\n]*+",
     re.DOTALL,
 )
-"""What has no meaning to the shape of a document in TOML: texts and comments. One that does not end is a mistake, and
-is taken to where it would have to end; so this never looks at anything twice."""
+"""Strings and comments of TOML, which do not matter for the shape of a document. An unclosed one is matched up to where
+it would have to end, so nothing is matched twice."""
 _BETWEEN = re.compile(r"[\n=,\[\]{}]")
 
 
 class ValuesDocument(NamedTuple):
-    """What a document says."""
+    """A parsed document."""
 
     tree: dict[str, Node]
     variables: bool = False
@@ -54,7 +61,7 @@ class ValuesDocument(NamedTuple):
 
 
 def read_document(key: str, content: bytes) -> ValuesDocument:
-    """Read a document; `DocumentError`, with the line and column, if it is none.
+    """Parse a document; `DocumentError`, with the line and column, if it is not valid.
 
     >>> read_document("app.yaml", b"db: {size: 0x1F}").tree
     {'db': {'size': Leaf(text='0x1F', value=31)}}
@@ -103,7 +110,7 @@ def _json(text: str) -> Any:
         parse_constant=_no_number,
     )
     try:
-        found = decoder.decode(text)
+        tree = decoder.decode(text)
     except json.JSONDecodeError as error:
         where = f"at line {error.lineno}, column {error.colno}"
         raise DocumentError(f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} {where}") from None
@@ -111,8 +118,8 @@ def _json(text: str) -> Any:
         raise
     except ValueError as error:  # a number with thousands of digits
         raise DocumentError(f"not valid JSON: {error}") from None
-    _check_size(found)
-    return _leaves(found)
+    _check_size(tree)
+    return _leaves(tree)
 
 
 def _no_number(name: str) -> Any:
@@ -120,30 +127,30 @@ def _no_number(name: str) -> Any:
 
 
 def _members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a map; a name that comes twice is a mistake that JSON would hide."""
-    found: dict[str, Any] = {}
+    """Make a map; `DocumentError` for a repeated name, which Python's parser would accept."""
+    members: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in members:
             raise DocumentError(f"the name {name!r} appears twice in one map")
-        found[name] = value
-    return found
+        members[name] = value
+    return members
 
 
 def _toml(text: str) -> Any:
     _check_cost(text)
     try:
-        found = tomllib.loads(text, parse_float=lambda text: Leaf(text.replace("_", ""), float(text)))
+        tree = tomllib.loads(text, parse_float=lambda text: Leaf(text.replace("_", ""), float(text)))
     except ValueError as error:
         raise DocumentError(f"not valid TOML: {error}") from None
-    _check_size(found)
-    return _leaves(found)
+    _check_size(tree)
+    return _leaves(tree)
 
 
 def _check_cost(text: str) -> None:
-    """Refuse a document in TOML that would take too long, or too much memory, to find out that it is too large.
+    """Reject a document in TOML for which the parser would take too much time or memory.
 
-    Between texts and comments, no dot belongs to anything but a name, a header, a number or a time; there is a value
-    for each comma and each `=`, and one for each two brackets.
+    Outside strings and comments, a dot is part of a name, a header, a number or a time; there is at most one value for
+    each comma and each `=`, and for two brackets.
     """
     shape = _UNSEEN.sub("_", text)
     if any(part.count(".") > DEPTH for part in _BETWEEN.split(shape)):
@@ -155,7 +162,7 @@ def _check_cost(text: str) -> None:
 
 
 def _leaves(value: Any) -> Node:
-    """Make leaves of plain values; a text for those that were none: dates of TOML are written as in ISO 8601."""
+    """Make leaves of plain values; dates of TOML become texts in ISO 8601."""
     if isinstance(value, Leaf):
         return value
     if isinstance(value, dict):
@@ -170,18 +177,18 @@ def _leaves(value: Any) -> Node:
 
 
 def _env(text: str) -> dict[str, Node]:
-    """Read lines of `KEY=value`. Quotes around a value are taken off; a `#` begins a comment at the start of a line."""
-    found: dict[str, Node] = {}
+    """Parse lines of `KEY=value`. Quotes around a value are removed; a line that begins with `#` is a comment."""
+    values: dict[str, Node] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         name, value = _assignment(line.strip(), number)
-        if name in found:
+        if name in values:
             raise DocumentError(f"the name {name!r} appears twice at line {number}, column 1")
-        if len(found) == MOST:
+        if len(values) == MOST:
             raise _too_many()
-        found[name] = Leaf(value, value)
-    return found
+        values[name] = Leaf(value, value)
+    return values
 
 
 def _assignment(line: str, number: int) -> tuple[str, str]:
@@ -194,11 +201,11 @@ def _assignment(line: str, number: int) -> tuple[str, str]:
     if len(value) < 2 or value[-1] != value[0]:
         raise DocumentError(f"a quote is not closed at line {number}, column {line.index(value) + 1}")
     inner = value[1:-1]
-    return name, inner if value[0] == "'" else _ESCAPE.sub(lambda found: _ESCAPES.get(found[1], found[0]), inner)
+    return name, inner if value[0] == "'" else _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[0]), inner)
 
 
 def _check_size(tree: Any) -> None:
-    """Refuse what has too many values, or too deep; it looks at no more of them than it takes to know."""
+    """Raise if there are too many values or levels; stop counting at the limit."""
     left, level = MOST + 1, [tree]
     for depth in range(DEPTH + 1):
         inner = [node for node in level if isinstance(node, dict | list)]
@@ -216,3 +223,89 @@ def _too_many() -> DocumentError:
 
 
 _FORMATS = {"json": _json, "toml": _toml, "env": _env}
+
+
+class DocumentValue(NamedTuple):
+    """A value in a document, with its flag."""
+
+    name: str
+    """Its name in the document."""
+    flag: DynFlag[Any] | None
+    """The flag that it sets, if there is one."""
+    node: Node
+
+
+def unfold(document: ValuesDocument, names: Names, flags: FlagSet) -> Iterator[DocumentValue]:
+    """Yield the values of a document that may set flags of ours.
+
+    Maps within maps are names with dots: `db: {size: 3}` sets the flag `db.size`, and so does `db.size: 3`. A flag
+    whose value is a map gets the map. A leaf is parsed by the flag as text, as if it were in a file of its own; a list
+    or map is passed item by item, or as JSON. `null` sets nothing.
+    """
+    if document.variables:
+        yield from _assigned(document, names, flags)
+    else:
+        yield from _named(document.tree, "", names, flags)
+
+
+def _named(tree: Mapping[str, Node], above: str, names: Names, flags: FlagSet) -> Iterator[DocumentValue]:
+    for part, node in tree.items():
+        name = above + part
+        own = names.flag(name)
+        flag = None if own is None else flags.find(own)
+        if isinstance(node, dict) and (flag is None or not _takes_maps(flag)):
+            yield from _named(node, f"{name}.", names, flags)
+        elif own is not None and not _is_null(node):
+            yield DocumentValue(name, flag, node)
+
+
+def _assigned(document: ValuesDocument, names: Names, flags: FlagSet) -> Iterator[DocumentValue]:
+    """Find flags by their variables, or by their names. A variable of two flags sets both."""
+    known: dict[str, dict[str, DynFlag[Any]]] = {}
+    for flag in flags:
+        for key in map(names.key, flag.names):
+            if key is not None:
+                known.setdefault(variable(key), {})[flag.name] = flag
+    for name, node in document.tree.items():
+        by_variable, own = known.get(name, {}), names.flag(name)
+        for each, flag in by_variable.items():
+            yield DocumentValue(f"{name} ({each})" if len(by_variable) > 1 else name, flag, node)
+        if not by_variable and own is not None:
+            yield DocumentValue(name, flags.find(own), node)
+
+
+def _takes_maps(flag: DynFlag[Any]) -> bool:
+    return flag.kind.is_json or isinstance(flag.default, Mapping)
+
+
+def _is_null(node: Node) -> bool:
+    return isinstance(node, Leaf) and node.value is None
+
+
+def value_of(flag: DynFlag[Any], node: Node) -> Any:
+    """Return the value of a node for a flag; `FlagError` if it is not valid.
+
+    >>> from wigwag import dflag
+    >>> flags = dflag.FlagSet("example")
+    >>> value_of(flags.list("ports", [80], item=int), [Leaf("0x50", 80), Leaf("443", 443)])
+    [80, 443]
+    """
+    if isinstance(node, Leaf):
+        return flag.parse(node.text)
+    if not flag.kind.is_json:
+        return flag.compose(_mapped(node, lambda leaf: leaf.text))
+    try:
+        return flag.parse(json.dumps(_mapped(node, lambda leaf: leaf.value), allow_nan=False, ensure_ascii=False))
+    except ValueError as error:
+        if isinstance(error, FlagError):
+            raise
+        raise FlagError(flag.name, "it contains a number that JSON does not have: infinity or NaN") from None
+
+
+def _mapped(node: Node, leaf: Callable[[Leaf], Any]) -> Any:
+    """Return a node with its leaves replaced."""
+    if isinstance(node, Leaf):
+        return leaf(node)
+    if isinstance(node, dict):
+        return {name: _mapped(each, leaf) for name, each in node.items()}
+    return [_mapped(each, leaf) for each in node]

@@ -1,8 +1,8 @@
 """Mounts that never change: a ConfigMap that is mounted with `subPath`.
 
-The kubelet binds such a mount to a file, or directory, of the generation that was there when the container started, and
-never turns it to another. Nothing on disk tells; the table of mounts does: what is mounted there, at or beneath the
-watched directory, lies within a generation.
+The kubelet binds such a mount to a file, or directory, of the generation at the start of the container, and never
+replaces it. Only the table of mounts shows it: the root of a mount, at or beneath the watched directory, is within a
+generation.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ _TABLE = Path("/proc/self/mountinfo")
 
 
 def frozen_keys(table: str, directory: str) -> list[str]:
-    """Return what beneath a directory will never change, by path; an empty path is the directory itself.
+    """Return the paths beneath a directory that can never change; an empty path is the directory itself.
 
     >>> frozen_keys("36 35 98:0 /pods/7/volumes/config/..2026_01_01_00_00_00.1/rate /etc/dflag/rate ro - ext4 d rw", "/etc/dflag")
     ['rate']
     """  # noqa: E501 - a line of the table
     here = PurePosixPath(directory)
     frozen = (point for root, point in map(_fields, table.splitlines()) if any(map(_GENERATION.match, root.parts)))
-    found = {point.relative_to(here) for point in frozen if point.is_relative_to(here)}
-    return sorted("" if path == PurePosixPath() else str(path) for path in found)
+    paths = {point.relative_to(here) for point in frozen if point.is_relative_to(here)}
+    return sorted("" if path == PurePosixPath() else str(path) for path in paths)
 
 
 def _fields(line: str) -> tuple[PurePosixPath, PurePosixPath]:
-    """Return which directory of its file system a mount shows, and where."""
+    """Return the root of a mount in its file system, and its mount point."""
     fields = (*line.split(" "), "", "", "", "", "")
     return PurePosixPath(_plain(fields[3])), PurePosixPath(_plain(fields[4]))
 
 
 def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda found: chr(int(found[1], 8)), text)
+    return _ESCAPE.sub(lambda match: chr(int(match[1], 8)), text)
 
 
 def frozen_here(directory: str) -> list[str]:
-    """Return the same for this process; nothing where there is no table of mounts."""
+    """Return the same for this process; nothing if there is no table of mounts."""
     try:
         return frozen_keys(_TABLE.read_text(errors="surrogateescape"), str(Path(directory).resolve()))
     except OSError:

@@ -1,18 +1,17 @@
-"""Where a ConfigMap is to be had, and which flag a key of it means.
+"""Where flags are read from, and which flag a key there sets.
 
-    /etc/dflag            where the kubelet has mounted it (`Directory`)
-    configmap/NS/NAME     the object itself, as the API server has it (`cluster.ConfigMap`)
+    /etc/dflag            a directory in which the kubelet has mounted a ConfigMap (`Directory`)
+    configmap/NS/NAME     the object itself, read from the API server (`cluster.ConfigMap`)
 
-A place knows how it is read and followed; the rest of the updater does not care. A flag is named after the key. Between
-the two there may be a prefix (one ConfigMap for several services), a namespace (one service with several ConfigMaps)
-and sub-directories (`items` of a volume, or a projected volume): `db/pool/size` is the flag `db.pool.size`. Or a key
-holds a whole document of many flags, if the place says so.
+A place knows how it is read and watched; the updater treats all alike. A flag has the name of its key. There may be a
+prefix (one ConfigMap for several services), a namespace (one service with several ConfigMaps) and sub-directories
+(`items` of a volume, or a projected volume): `db/pool/size` is the flag `db.pool.size`. Or a key is a document of many
+flags, if the place lists it in `documents`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -26,13 +25,12 @@ if TYPE_CHECKING:
 
     from wigwag.dflag.updating.contents import Contents
     from wigwag.dflag.updating.policy import Policy
+    from wigwag.dflag.updating.volume import Volume
     from wigwag.pipeline.spec import Unchanged
-
-_CONFIG_MAP = re.compile(r"configmap/([^/]+)/([^/]+)")
 
 
 class Names(NamedTuple):
-    """How keys and flags are named after each other.
+    """How keys become names of flags, and back.
 
     >>> Names().flag("db/size"), Names(namespace="db.").flag("size"), Names(namespace="db.").key("db.size")
     ('db.size', 'db.size', 'size')
@@ -44,67 +42,67 @@ class Names(NamedTuple):
     namespace: str = ""
 
     def flag(self, key: str) -> str | None:
-        """Return the name of the flag that a key sets, if it is one of ours."""
+        """Return the name of the flag that a key sets, or None if the key has another prefix."""
         name = key.replace("/", ".")
         return self.namespace + name.removeprefix(self.prefix) if name.startswith(self.prefix) else None
 
     def key(self, flag: str) -> str | None:
-        """Return the key that sets a flag, if one can."""
+        """Return the key that sets a flag, or None if the flag is in another namespace."""
         return self.prefix + flag.removeprefix(self.namespace) if flag.startswith(self.namespace) else None
 
 
 class Place(Hashable, Protocol):
-    """Somewhere that flags are read from: a frozen record, which is its own identity."""
+    """A place to read flags from: a frozen record, which is its own identity."""
 
     @property
     def title(self) -> str:
-        """What it is called, where a value or a problem comes from it."""
+        """Its name in origins and problems."""
         ...
 
     @property
     def names(self) -> Names:
-        """How its keys name flags."""
+        """How its keys become names of flags."""
         ...
 
     @property
     def documents(self) -> tuple[str, ...]:
-        """Which keys hold many flags each."""
+        """The keys that contain many flags each."""
         ...
 
     @property
     def position(self) -> int:
-        """Where it stands among several; the last counts."""
+        """Its position among several places; the last wins."""
         ...
 
     @property
-    def required(self) -> bool:
-        """Whether there is no start without an answer from it."""
+    def optional(self) -> bool:
+        """Whether the program can start before it was read."""
         ...
 
     def numbered(self, position: int) -> Place:
-        """Return the same place, by the one name that it is known by, and where it stands."""
+        """Return a copy with a canonical name and this position."""
         ...
 
     def read(self) -> Contents | Unavailable | None:
-        """Return what is there now, or why that cannot be known; None: there is nothing, and need not be."""
+        """Return its contents, or why they cannot be read; None if it is missing and optional."""
         ...
 
     async def look(self) -> Contents | Unavailable | None:
-        """Return the same, in an event loop."""
+        """Return the same, without blocking an event loop."""
         ...
 
     def watch(self, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
-        """Yield what is there whenever it changes."""
+        """Yield its contents whenever they change."""
         ...
 
     def unchanging(self) -> list[str]:
-        """Return the keys that will never change, though it seems so; an empty one stands for all."""
+        """Return the keys that can never change; an empty one stands for all."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """A directory that flags are read from.
+    """A directory to read flags from.
 
     >>> Directory("/etc/all", prefix="shop.").names.flag("shop.rate")
     'rate'
@@ -112,23 +110,23 @@ class Directory:
 
     path: str
     prefix: str = ""
-    """Only files whose names begin so are read; the flag's name is what follows."""
+    """Only files with this prefix are read; the name of the flag is the rest."""
     namespace: str = ""
-    """What is put before the name of a file to make the name of a flag."""
+    """Put before the name of a file to make the name of a flag."""
     depth: int = 3
     """How many levels of directories are read; 1: no sub-directories."""
     optional: bool = False
-    """Whether it may be missing at the start, and come later."""
+    """Whether it may be missing at the start."""
     largest: int = 16 << 20
     """The largest file that is read, in bytes."""
     most: int = 64 << 20
     """The largest size of all files together, in bytes."""
     position: int = 0
-    """Where it stands among several; the updater numbers them."""
+    """Its position among several places, set by the updater; the last wins."""
     documents: tuple[str, ...] = ()
-    """The files that hold many flags each, by name or pattern: `("base.yaml", "*.toml")`. Of two that set the same
-    flag, the later pattern counts, and a file of the flag's own counts most. A prefix, or namespace, is that of the
-    names in them."""
+    """The files that contain many flags each, by name or pattern: `("base.yaml", "*.toml")`. If two set the same flag,
+    the later pattern wins, and a file of the flag's own wins over both. A prefix or namespace applies to the names in
+    them."""
 
     def __post_init__(self) -> None:
         check_documents(self.documents)
@@ -140,41 +138,41 @@ class Directory:
 
     @property
     def names(self) -> Names:
-        """How its files name flags."""
+        """How its files become names of flags."""
         return Names(self.prefix, self.namespace)
 
-    @property
-    def required(self) -> bool:
-        """Whether it must be there at the start."""
-        return not self.optional
-
     def numbered(self, position: int) -> Directory:
-        """Return the same, by its absolute path."""
+        """Return a copy with its absolute path and this position."""
         path = os.path.abspath(self.path)  # noqa: PTH100 - `Path.absolute` keeps `..`
         return replace(self, path=path, position=position)
 
     def read(self) -> Contents | Unavailable | None:
-        """Return what is in it."""
-        from wigwag.dflag.updating.volume import Volume, plain
+        """Return its contents."""
+        from wigwag.dflag.updating.volume import plain
 
         try:
-            return Volume(self).read()
+            return self._volume().read()
         except OSError as error:
-            forgiven = self.optional and isinstance(error, FileNotFoundError | NotADirectoryError)
-            return None if forgiven else plain(Unavailable.of(error), self.path)
+            missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+            return None if missing and self.optional else plain(Unavailable.of(error), self.path)
 
     async def look(self) -> Contents | Unavailable | None:
-        """Return what is in it; a disk is not worth a thread."""
+        """Return its contents; reading from a disk does not need a thread."""
         return self.read()
 
     def watch(self, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
-        """Yield what is in it whenever that changes."""
+        """Yield its contents whenever they change."""
         from wigwag.dflag.updating.volume import watch_volume
 
-        return watch_volume(self, policy)
+        return watch_volume(self._volume(), policy)
+
+    def _volume(self) -> Volume:
+        from wigwag.dflag.updating.volume import Volume  # asyncio comes with it
+
+        return Volume(self.path, self.depth, self.largest, self.most)
 
     def unchanging(self) -> list[str]:
-        """Return what in it is mounted in a way that never changes."""
+        """Return the keys that are mounted with `subPath`."""
         from wigwag.dflag.updating.mounts import frozen_here
 
         return frozen_here(self.path)
@@ -184,33 +182,15 @@ class Directory:
 
 
 def rank(patterns: Sequence[str], key: str) -> int:
-    """Return where a document stands among others of its place; what is no document stands behind them all.
+    """Return the first pattern that a document matches; a key that is no document comes after all patterns.
 
     >>> rank(("base.yaml", "*.toml"), "a.toml"), rank(("base.yaml", "*.toml"), "rate")
     (1, 2)
     """
-    return next((place for place, pattern in enumerate(patterns) if fnmatchcase(key, pattern)), len(patterns))
+    return next((position for position, pattern in enumerate(patterns) if fnmatchcase(key, pattern)), len(patterns))
 
 
 def check_documents(patterns: object) -> None:
-    """Refuse what is no tuple of patterns: a single text would be taken letter by letter."""
+    """Raise if it is not a tuple of patterns: a single text would be a sequence of letters."""
     if not isinstance(patterns, tuple) or not all(isinstance(each, str) and each for each in patterns):
         raise UsageError(f'`documents` is a tuple of names or patterns, such as ("app.yaml",); got {patterns!r}')
-
-
-def place_of(given: str | os.PathLike[str] | Place, documents: tuple[str, ...] = ()) -> Place:
-    """Return the place that is meant. A text of the form `configmap/NS/NAME` is an object; `./configmap/…` is a path.
-
-    `documents` are those of a place that is given as text; a record says for itself.
-
-    >>> place_of("/etc/dflag").title, place_of("configmap/shop/flags").title, place_of("./configmap/shop/flags").title
-    ('/etc/dflag', 'configmap/shop/flags', './configmap/shop/flags')
-    """
-    if not isinstance(given, str | os.PathLike):
-        return given
-    found = _CONFIG_MAP.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
-        return Directory(os.fspath(given), documents=documents)
-    from wigwag.dflag.cluster.configmap import ConfigMap
-
-    return ConfigMap(found[1], found[2], documents=documents)

@@ -1,9 +1,9 @@
-"""What the content of ConfigMaps means for a set of flags. Nothing here reads or changes anything.
+"""What the contents of ConfigMaps mean for a set of flags. Nothing here reads or changes anything.
 
-The content is taken as a whole each time: which keys are good, which are not, which are gone, and what each flag is
-therefore to hold. So a key that was missed, repeated or refused before needs no special case. What was judged before
-and is the same still is not judged, logged or counted again. The exception is a document of many flags that cannot be
-read: which flags it is about is only known from the last time that it could be, and so that is remembered.
+A plan is made of all contents each time: which keys are good, bad or gone, and the value of each flag. So a key that
+was missed, repeated or rejected before needs no special case. Contents that have not changed are not parsed, logged or
+counted again. The exception is a document of many flags that cannot be read: which flags it sets is only known from the
+last version that could be read, so that is remembered.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from wigwag.dflag.flag import Put
 from wigwag.dflag.naming import did_you_mean
 from wigwag.dflag.origin import Origin, Slot
-from wigwag.dflag.store import Put
 from wigwag.dflag.updating.contents import Contents, Unreadable
+from wigwag.dflag.updating.health import Level, Problem
 from wigwag.dflag.updating.places import Place, rank
 from wigwag.errors import DocumentError, FlagError
 
@@ -29,38 +30,14 @@ if TYPE_CHECKING:
 _DOCUMENTS = (".yaml", ".yml", ".json", ".toml", ".env")
 _HINT = "; if it holds many flags, name it with --config-documents, or in the `documents` of its place"
 _MOST_HINTS = 10
-Level: TypeAlias = Literal["warning", "error"]
 Picture: TypeAlias = Mapping[Place, Contents]
-"""What is in each place that has answered."""
+"""The contents of each place that could be read."""
 Read: TypeAlias = "Callable[[str, bytes], ValuesDocument]"
-"""Reads a document; see `read_document`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something about a place that somebody should look at."""
-
-    level: Level
-    place: str
-    """The directory, or `configmap/NAMESPACE/NAME`."""
-    key: str
-    """The key, or path of the file, in it; empty: the place itself. `app.yaml#db.size` is a value in a document."""
-    reason: str
-    digest: str = field(default="", repr=False)
-    """Tells one bad content from the next, if the reason does not."""
-
-    def __str__(self) -> str:
-        """One line, whatever a file is called: a log can hold it, and it cannot be taken for two."""
-        return _in_one_line(f"{self.where}: {self.reason}")
-
-    @property
-    def where(self) -> str:
-        """The key with its place, or the place."""
-        return _in_one_line(f"{self.place}/{self.key}" if self.key else self.place)
+"""Parses a document; see `read_document`."""
 
 
 class ValueOutcome(NamedTuple):
-    """What was made of a value."""
+    """The result of parsing a value."""
 
     content: bytes | Unreadable | Node
     flag: DynFlag[Any] | None
@@ -69,85 +46,85 @@ class ValueOutcome(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """What was made of a document."""
+    """The result of parsing a document."""
 
     content: bytes | Unreadable
     document: ValuesDocument | None = None
-    """What it says, or said when it could last be read; None: it never could."""
+    """The last version that could be read; None: it never could."""
     problem: Problem | None = None
 
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done, and to be told."""
+    """The changes to make, and the problems to report."""
 
     puts: list[Put] = field(default_factory=list)
     outcomes: dict[tuple[Place, str], ValueOutcome] = field(default_factory=dict)
     opened: dict[tuple[Place, str], Opened] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     restart: dict[str, str] = field(default_factory=dict)
-    """Static flags that are to be something else, and what says so."""
+    """Static flags that have a new value, and why."""
     refused: bool = False
-    """Whether nothing is to be done because something is wrong."""
+    """Whether no change is made because of the problems."""
 
 
 def plan(flags: FlagSet, picture: Picture, before: Plan, policy: Policy, read: Read, *, static: bool) -> Plan:
-    """Decide what the flags are to hold; `before` has what was made of all keys last time, `read` reads documents.
+    """Decide the values of the flags; `before` is the last plan, `read` parses documents.
 
     With `static`, static flags may still change.
     """
     planner = _Planner(flags, before, policy, read, static)
     for place, contents in picture.items():
-        planner.see(place, contents)
+        planner.add(place, contents)
     return planner.plan()
 
 
 class _Planner:
     def __init__(self, flags: FlagSet, before: Plan, policy: Policy, read: Read, static: bool) -> None:
         self._flags, self._before, self._policy, self._read, self._static = flags, before, policy, read, static
-        self._found, self._hints = Plan(), 0
+        self._plan, self._hints = Plan(), 0
         self._wanted: dict[tuple[Slot, DynFlag[Any]], tuple[str, ValueOutcome]] = {}
 
-    def see(self, place: Place, contents: Contents) -> None:
-        """Judge all that is in a place: documents in the order of their patterns, then single keys, by name."""
+    def add(self, place: Place, contents: Contents) -> None:
+        """Add the contents of a place: documents in the order of their patterns, then single keys, by name."""
         slot = Slot(Origin.CONFIGMAP, place.title, place.position)
         unread = []
         for key in sorted(contents, key=lambda key: (rank(place.documents, key), key)):
             if rank(place.documents, key) < len(place.documents):
-                unread += [] if self._see_document(place, slot, key, contents[key]) else [key]
+                unread += [] if self._add_document(place, slot, key, contents[key]) else [key]
             elif (name := place.names.flag(key)) is not None:
-                self._see_value(place, slot, key, contents[key], self._flags.find(name))
+                self._add_value(place, slot, key, contents[key], self._flags.find(name))
         if unread:
-            self._hold(slot, unread[0])
+            self._keep_missing(slot, unread[0])
         else:
-            self._miss(slot)
+            self._drop_missing(slot)
 
-    def _see_document(self, place: Place, slot: Slot, key: str, content: bytes | Unreadable) -> bool:
-        """Judge the values of a document, of the last good one if need be; tell whether there is any."""
-        from wigwag.dflag.updating.unfold import unfold
+    def _add_document(self, place: Place, slot: Slot, key: str, content: bytes | Unreadable) -> bool:
+        """Add the values of a document, or of its last good version; return False if there is none."""
+        from wigwag.dflag.updating.documents import unfold
 
         opened = self._before.opened.get((place, key), Opened(b""))
         if opened.content != content or opened.document is None:
             opened = _open(place, key, content, opened, self._read)
-        self._found.opened[place, key] = opened
+        self._plan.opened[place, key] = opened
         if opened.problem is not None:
-            self._found.problems.append(opened.problem)
+            self._plan.problems.append(opened.problem)
         if opened.document is None:
             return False
         for name, flag, node in unfold(opened.document, place.names, self._flags):
-            self._see_value(place, slot, f"{key}#{name}", node, flag)
+            self._add_value(place, slot, f"{key}#{name}", node, flag)
         return True
 
-    def _see_value(
+    def _add_value(
         self, place: Place, slot: Slot, key: str, content: bytes | Unreadable | Node, flag: DynFlag[Any] | None
     ) -> None:
-        """Judge a value, and note whose it wants to be."""
+        """Add a value, and note which flag it sets."""
         outcome = self._before.outcomes.get((place, key))
         if outcome is None or outcome.content != content or outcome.flag is not flag:
-            outcome = self._judge(place.title, key, content, flag)
-        self._found.outcomes[place, key] = outcome
+            outcome = self._outcome(place.title, key, content, flag)
+        self._plan.outcomes[place, key] = outcome
         if outcome.problem is not None:
-            self._found.problems.append(outcome.problem)
+            self._plan.problems.append(outcome.problem)
         if flag is not None:
             self._claim(slot, key, outcome, flag)
 
@@ -155,19 +132,19 @@ class _Planner:
         """Return the flags that had a value from a place and have none now."""
         return [flag for flag in self._flags if slot in flag.layers and (slot, flag) not in self._wanted]
 
-    def _hold(self, slot: Slot, key: str) -> None:
-        """Tell which flags keep what nothing says any more, because a document that was never read may say it."""
+    def _keep_missing(self, slot: Slot, key: str) -> None:
+        """Report the flags that keep a value that is gone, because a document that was never read may set it."""
         held = [flag.name for flag in self._missing(slot)]
         if held:
             names = ", ".join(held[:_MOST_HINTS]) + (", …" if len(held) > _MOST_HINTS else "")
-            reason = f"it may set flags that nothing else sets any more, so they stay as they are: {names}"
-            self._found.problems.append(Problem("warning", slot.place, key, reason))
+            reason = f"it may set flags that nothing else sets any more, so they keep their values: {names}"
+            self._plan.problems.append(Problem("warning", slot.place, key, reason))
 
-    def _miss(self, slot: Slot) -> None:
+    def _drop_missing(self, slot: Slot) -> None:
         """Decide about the flags that had a value from a place and have none now."""
         for flag in self._missing(slot):
             if self._policy.on_missing == "error":
-                self._found.problems.append(Problem("error", slot.place, flag.name, "the key is gone; its value stays"))
+                self._plan.problems.append(Problem("error", slot.place, flag.name, "the key is gone; its value stays"))
             elif self._policy.on_missing == "default":
                 self._put(Put(flag, slot, drop=True), f"{slot.place}/{flag.name} is gone")
 
@@ -176,12 +153,12 @@ class _Planner:
         for (slot, flag), (key, outcome) in self._wanted.items():
             held, part = flag.layers.get(slot), "" if isinstance(outcome.content, bytes) else key
             if outcome.problem is None and (held is None or held.value is not outcome.value or held.part != part):
-                self._put(Put(flag, slot, outcome.value, part=part), f"{slot.place}/{key} says something else")
-        if self._policy.atomic == "all" and any(problem.level == "error" for problem in self._found.problems):
-            self._found.puts, self._found.refused = [], True
-        return self._found
+                self._put(Put(flag, slot, outcome.value, part=part), f"{slot.place}/{key} has another value")
+        if self._policy.atomic == "all" and any(problem.level == "error" for problem in self._plan.problems):
+            self._plan.puts, self._plan.refused = [], True
+        return self._plan
 
-    def _judge(
+    def _outcome(
         self, place: str, key: str, content: bytes | Unreadable | Node, flag: DynFlag[Any] | None
     ) -> ValueOutcome:
         if flag is None:
@@ -201,7 +178,7 @@ class _Planner:
         return Problem(level, place, key, f"there is no such flag in the set {self._flags.name!r}{hint}")
 
     def _similar(self, name: str) -> str:
-        """Return a hint at the flag that may be meant, for the few that are told of."""
+        """Return a hint at the flag that may be meant; only for a few, because it takes time."""
         self._hints += 1
         known = [each for flag in self._flags for each in flag.names]
         return did_you_mean(name, known) if self._hints <= _MOST_HINTS else ""
@@ -210,25 +187,21 @@ class _Planner:
         other = self._wanted.get((slot, flag))
         if other is not None:
             reason = f"sets the flag {flag.name!r}, as {other[0]} does: this one counts"
-            self._found.problems.append(Problem("warning", slot.place, key, reason))
+            self._plan.problems.append(Problem("warning", slot.place, key, reason))
         self._wanted[slot, flag] = key, outcome
 
     def _put(self, put: Put, why: str) -> None:
-        """Do it, or say that it takes a restart."""
+        """Add a change, or note that it takes a restart."""
         if put.flag.dynamic or self._static:
-            self._found.puts.append(put)
+            self._plan.puts.append(put)
             return
         held = put.flag.layers.get(put.slot, put.flag.held)
         if put.drop or not put.flag.same(held.value, put.value):
-            self._found.restart[put.flag.name] = why
-
-
-def _in_one_line(text: str) -> str:
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+            self._plan.restart[put.flag.name] = why
 
 
 def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened, read: Read) -> Opened:
-    """Read a document; one that cannot be read says what it said before."""
+    """Parse a document; keep the last version of one that cannot be read."""
     if isinstance(content, Unreadable):
         return Opened(content, before.document, Problem("error", place.title, key, content.reason))
     try:
@@ -240,7 +213,7 @@ def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened, r
 def _parsed(flag: DynFlag[Any], content: bytes | Node) -> Any:
     if isinstance(content, bytes):
         return flag.parse(content)
-    from wigwag.dflag.updating.unfold import value_of
+    from wigwag.dflag.updating.documents import value_of
 
     return value_of(flag, content)
 

@@ -1,8 +1,4 @@
-"""How places are read and followed: what a program may choose.
-
-A word that is not among the choices would otherwise count as one of them, and nobody would hear of it before the day
-on which it matters. So they are checked where they are given.
-"""
+"""How places are read and followed: the options of a program, which are checked when they are set."""
 
 from __future__ import annotations
 
@@ -36,22 +32,22 @@ class Policy:
     """
 
     on_missing: Literal["default", "keep", "error"] = "default"
-    """What a key that is gone means: the flag falls back to what else there is for it, keeps its value, or keeps it and
-    that is an error."""
+    """What happens when a key is gone: the flag falls back to its next value, keeps its value, or keeps it and there is
+    an error."""
     unknown: Unknown = "warn"
-    """What a key that names no flag is."""
+    """What happens if a key names no flag."""
     atomic: Literal["per_key", "all"] = "per_key"
-    """Whether a bad key spoils itself only, or all that came with it."""
+    """Whether a bad key is rejected alone, or with all that was read together with it."""
     tolerant: bool = False
-    """Whether to start though something is wrong; what it is can be seen in `Updater.problems`."""
+    """Whether to start in spite of errors, which are in `Updater.problems`."""
     inotify: bool = True
-    """Whether to be told by the kernel, or only to look."""
+    """Whether to use inotify, or only to poll."""
     poll: float = 5.0
-    """How often to look though the kernel told nothing, in seconds."""
+    """Seconds between polls with inotify."""
     poll_blind: float = 1.0
-    """The same, where the kernel is known to tell nothing."""
+    """Seconds between polls where inotify does not work."""
     settle: float = 0.02
-    """How long a file in a plain directory must be left alone if its writer does not say that it is done."""
+    """Seconds without a write after which a file in a plain directory is read, if its writer does not close it."""
 
     def __post_init__(self) -> None:
         for name, choices in CHOICES.items():
@@ -64,7 +60,7 @@ class Policy:
 
 
 def check_choice(name: str, given: object, choices: Sequence[object]) -> None:
-    """Refuse what is none of the choices; the number 1 is not True."""
+    """Raise if a value is none of the choices; the number 1 is not True."""
     if not any(given == choice and isinstance(given, type(choice)) for choice in choices):
         *others, last = map(repr, choices)
         raise UsageError(f"{name} must be {', '.join(others)} or {last}, got {given!r}")

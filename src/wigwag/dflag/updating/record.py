@@ -1,7 +1,7 @@
-"""What an updater has taken, and what was wrong with it.
+"""What an updater has applied, and the problems it had.
 
-Counters only grow, as the original's do. But where that counts a bad key again whenever anything is read again, here
-each is counted and logged once, until it changes; and that it is good again is logged, too.
+Counters only grow, as in the original. But the original counts a bad key again whenever anything is read; here each is
+counted and logged once, until it changes. When it is good again, that is logged, too.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from wigwag.dflag.updating.health import Problem
 from wigwag.dflag.updating.places import Directory
-from wigwag.dflag.updating.plan import Plan, Problem, plan
+from wigwag.dflag.updating.plan import Plan, plan
 from wigwag.dflag.values.numerals import shown
 from wigwag.errors import FlagError
 from wigwag.pipeline.spec import describe
 
 if TYPE_CHECKING:
+    from wigwag.dflag.flag import Put
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.store import Put
     from wigwag.dflag.updating.ahead import BackgroundParser
     from wigwag.dflag.updating.documents import ValuesDocument
     from wigwag.dflag.updating.places import Place
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wigwag.dflag")
 SHOWN = 10
-"""How many problems are told of at once."""
+"""How many problems are logged at once."""
 _FROZEN = "mounted with subPath, so it never changes while the container runs: mount the whole volume instead"
 
 
 class UpdateRecord:
-    """The last picture, and all that is wrong."""
+    """The last picture, and all problems."""
 
     def __init__(self, flags: FlagSet, policy: Policy) -> None:
         self._flags, self._policy = flags, policy
@@ -46,12 +47,12 @@ class UpdateRecord:
         self.generation = self.warnings = self.errors = 0
 
     def problems(self) -> tuple[Problem, ...]:
-        """Return all that is wrong now."""
+        """Return all current problems."""
         failing = (Problem("error", place.title, "", reason) for place, reason in self._failing.items())
         return (*self._failure, *self._mounts, *failing, *self.plan.problems)
 
     async def prepare(self, picture: Picture) -> None:
-        """Do what takes time before a picture can be applied, without holding up the loop: read large documents."""
+        """Parse large documents of a picture in a thread, before it is applied."""
         from wigwag.dflag.updating.ahead import BackgroundParser
 
         self._ahead = self._ahead or BackgroundParser()
@@ -63,9 +64,9 @@ class UpdateRecord:
         return (self._ahead or read_document)(key, content)
 
     def apply(self, picture: Picture, *, static: bool) -> None:
-        """Make the flags what the places say, under one generation, and tell what is wrong.
+        """Set the flags from a picture, under one generation, and log problems.
 
-        Of a place that is not in the picture, because it has not answered yet, the last content stays.
+        The last contents of a place that is not in the picture, because it could not be read, stay.
         """
         before, whole = self.plan, {**self._picture, **picture}
         known, fresh = set(before.problems), list[Problem]()
@@ -81,16 +82,16 @@ class UpdateRecord:
                 self.generation += 1
                 self._picture = whole
 
-        try:  # the thread of an updater waits for no other: it may be stopped
+        try:  # the thread of an updater does not wait for others: it may be stopped
             self._flags.commit(decide, done, wait=static)
         except FlagError as error:
-            fresh += self._refuse(error, known)
+            fresh += self._note_rejection(error, known)
         self._log(fresh)
         self._log_mended(before)
         self._log_restarts(before.restart, self.plan.restart)
 
-    def _refuse(self, error: FlagError, known: Collection[Problem]) -> list[Problem]:
-        """Note that a check over several flags refuses all of it. It is tried again with whatever changes next."""
+    def _note_rejection(self, error: FlagError, known: Collection[Problem]) -> list[Problem]:
+        """Note that a check over several flags rejects the change. The next change tries again."""
         places = ", ".join(sorted({put.slot.place for put in self.plan.puts}))
         refusal = Problem("error", places, "", f"refused as a whole: {error.reason}")
         self.plan.puts, self.plan.refused = [], True
@@ -104,33 +105,33 @@ class UpdateRecord:
         self.errors += sum(problem.level == "error" for problem in problems)
 
     def _log(self, problems: list[Problem]) -> None:
-        judged = {each.problem: each.flag for each in self.plan.outcomes.values()} if problems else {}
+        flags = {each.problem: each.flag for each in self.plan.outcomes.values()} if problems else {}
         for problem in problems[:SHOWN]:
-            flag = judged.get(problem)
+            flag = flags.get(problem)
             stays = "" if flag is None else f"; {flag.name} stays {shown(flag.shown)}"
             log.log(logging.WARNING if problem.level == "warning" else logging.ERROR, "%s%s", problem, stays)
         if len(problems) > SHOWN:
             log.error("and %d more problems; see Updater.problems", len(problems) - SHOWN)
 
     def _log_mended(self, before: Plan) -> None:
-        """Tell what was wrong and is not any more."""
+        """Log the problems that are over."""
         wrong = {(problem.place, problem.key) for problem in self.plan.problems}
         mended = {(problem.place, problem.key) for problem in before.problems} - wrong
         there = {(place.title, key) for place, key in (*self.plan.outcomes, *self.plan.opened)} if mended else set()
         for where in sorted(mended)[:SHOWN]:
-            told = "it is good again" if where in there or not where[1] else "it is gone, and with it what was wrong"
-            log.info("%s", Problem("warning", *where, told))
+            news = "it is good again" if where in there or not where[1] else "it is gone, and the problem with it"
+            log.info("%s", Problem("warning", *where, news))
         if len(mended) > SHOWN:
-            log.info("and %d more that are no longer wrong", len(mended) - SHOWN)
+            log.info("and %d more problems are over", len(mended) - SHOWN)
 
     def _log_restarts(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
         for name in sorted(now.keys() - before.keys()):
             log.warning("restart required: the static flag %r stays as it is, but %s", name, now[name])
         for name in sorted(before.keys() - now.keys()):
-            log.info("no restart required any more: the static flag %r is what it is to be", name)
+            log.info("no restart required any more: the static flag %r has the value that is configured", name)
 
     def note_statuses(self, statuses: Iterable[Status[Place]]) -> None:
-        """Note which places cannot be read; a directory that is optional may be missing until it has come once."""
+        """Note which places cannot be read; an optional directory may be missing until it was read once."""
         failing = {}
         for status in statuses:
             before = self._failing.get(status.spec)
@@ -149,23 +150,23 @@ class UpdateRecord:
         self._failing = failing
 
     def note_failure(self, error: BaseException | None) -> str:
-        """Note that the updater itself has failed, or that it works; return why, if a secret cannot be in the words."""
-        secretive = any(flag.secret for flag in self._flags)
-        told = "" if error is None else type(error).__name__ if secretive else describe(error)
-        reason = f"it has failed, and begins again; the flags stay as they are: {told}"
-        found = () if error is None else (Problem("error", f"the updater of {self._flags.name!r}", "", reason),)
-        before, self._failure = self._failure, found
-        if found and found != before:
-            self._count([*found])
-            log.error("%s", found[0], exc_info=None if secretive else error)
-        elif before and not found:
+        """Note that the updater itself has failed, or that it works; return why, without text if a flag is secret."""
+        has_secrets = any(flag.secret for flag in self._flags)
+        reason = "" if error is None else type(error).__name__ if has_secrets else describe(error)
+        text = f"it has failed, and is restarted; the flags keep their values: {reason}"
+        now = () if error is None else (Problem("error", f"the updater of {self._flags.name!r}", "", text),)
+        before, self._failure = self._failure, now
+        if now and now != before:
+            self._count([*now])
+            log.error("%s", now[0], exc_info=None if has_secrets else error)
+        elif before and not now:
             log.info("%s: it works again", before[0].place)
-        return told
+        return reason
 
     def note_mounts(self, places: Iterable[Place]) -> None:
-        """Note what will never change."""
-        found = [Problem("warning", place.title, key, _FROZEN) for place in places for key in place.unchanging()]
-        fresh = [problem for problem in found if problem not in self._mounts]
-        self._mounts = tuple(found)
+        """Note the keys that can never change."""
+        problems = [Problem("warning", place.title, key, _FROZEN) for place in places for key in place.unchanging()]
+        fresh = [problem for problem in problems if problem not in self._mounts]
+        self._mounts = tuple(problems)
         self._count(fresh)
         self._log(fresh)

@@ -1,9 +1,9 @@
 """A mounted volume, read as a whole and followed.
 
-As the directory source does it, and with its means: one generation through the pinned `..data`, read again if it goes
-meanwhile. Three things differ. Sub-directories are read, too. A file that cannot be read is reported in its own place
-and does not keep the others from being read, because here every file is a setting of its own. And a volume that has
-become an empty directory without `..data` was unmounted: that is trouble, and not a ConfigMap without keys.
+As the directory source does it, with its functions: one generation through the pinned `..data`, read again if that is
+replaced meanwhile. Three things differ. Sub-directories are read, too. A file that cannot be read is reported under its
+own key, because here every file is a setting of its own. And a volume that becomes an empty directory without `..data`
+was unmounted: that is an error, not a ConfigMap without keys.
 """
 
 from __future__ import annotations
@@ -24,27 +24,26 @@ from wigwag.sources.disk.read import FLAGS, read, too_large
 
 if TYPE_CHECKING:
     from wigwag.dflag.updating.contents import Contents
-    from wigwag.dflag.updating.places import Directory
     from wigwag.dflag.updating.policy import Policy
     from wigwag.pipeline.spec import Unchanged
 
 
-async def watch_volume(place: Directory, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
-    """Yield what is in a directory whenever it changes."""
+async def watch_volume(volume: Volume, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
+    """Yield the contents of a volume whenever they change."""
     timing = FollowTiming(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
-    async with closing(follow(Volume(place), timing, FollowDeps(deaf=not policy.inotify))) as items:
+    async with closing(follow(volume, timing, FollowDeps(deaf=not policy.inotify))) as items:
         async for item in items:
-            yield plain(item, place.path) if isinstance(item, Unavailable) else item
+            yield plain(item, volume.path) if isinstance(item, Unavailable) else item
 
 
-def plain(trouble: Unavailable, path: str) -> Unavailable:
-    """Return trouble with a directory without the class of the error, and without the path, which is told before it.
+def plain(unavailable: Unavailable, path: str) -> Unavailable:
+    """Return the reason without the class of the error, and without the path, which the message has already.
 
     >>> plain(Unavailable("FileNotFoundError: /etc/dflag: No such file or directory"), "/etc/dflag").reason
     'No such file or directory'
     """
-    _, _, reason = trouble.reason.partition(": ")
-    return Unavailable(reason.removeprefix(f"{path}: ") or trouble.reason)
+    _, _, reason = unavailable.reason.partition(": ")
+    return Unavailable(reason.removeprefix(f"{path}: ") or unavailable.reason)
 
 
 class _VolumeFile(NamedTuple):
@@ -53,55 +52,56 @@ class _VolumeFile(NamedTuple):
     name: str
     status: os.stat_result
     fault: str = ""
-    """Why it is not known what this is."""
+    """Why its type is not known."""
 
 
 class Volume:
-    """A directory, as something to follow."""
+    """A directory with at most `depth` levels; a file has at most `largest` bytes, and all together `most`."""
 
-    def __init__(self, place: Directory) -> None:
-        self._place, self._path = place, os.path.abspath(place.path)  # noqa: PTH100 - `Path.absolute` keeps `..`
+    def __init__(self, path: str, depth: int, largest: int, most: int) -> None:
+        self.path, self._depth, self._largest, self._most = path, depth, largest, most
+        self._path = os.path.abspath(path)  # noqa: PTH100 - `Path.absolute` keeps `..`
         self._mounted = False
 
     def lookups(self) -> tuple[Lookup, ...]:
-        found = lookups_of(self._path)
-        if any(lookup.link and lookup.name == SWAPPED for lookup in found):
-            return found
-        return (*found, *(Lookup(path, EVERY, content=True) for path in _folders(self._path, self._place.depth)))
+        lookups = lookups_of(self._path)
+        if any(lookup.link and lookup.name == SWAPPED for lookup in lookups):
+            return lookups
+        return (*lookups, *(Lookup(path, EVERY, content=True) for path in _folders(self._path, self._depth)))
 
     def marks(self) -> tuple[FileMark, ...]:
         return beneath(self._path, lambda handle, names: tuple(self._marks(handle, names)))
 
     def read(self) -> Contents:
-        found = beneath(self._path, self._contents)
+        contents = beneath(self._path, self._contents)
         mounted = os.path.lexists(f"{self._path}/{SWAPPED}")
-        if self._mounted and not mounted and not found:
+        if self._mounted and not mounted and not contents:
             raise OSError(errno.ESTALE, f"the volume is gone: there is no {SWAPPED} any more", self._path)
         self._mounted = mounted
-        return found
+        return contents
 
     def _marks(self, handle: int, names: list[str]) -> Iterator[FileMark]:
-        for file in _walk(handle, names, self._place.depth):
+        for file in _walk(handle, names, self._depth):
             yield FileMark.of(file.path, file.status)
 
     def _contents(self, handle: int, names: list[str]) -> Contents:
-        found: dict[str, bytes | Unreadable] = {}
-        left = self._place.most
-        for file in _walk(handle, names, self._place.depth):
+        contents: dict[str, bytes | Unreadable] = {}
+        left = self._most
+        for file in _walk(handle, names, self._depth):
             content = self._content(file)
             left -= len(content) if isinstance(content, bytes) else 0
             if left < 0:
-                raise too_large(self._path, self._place.most)
-            found[file.path] = content
-            if len(found) > MOST_KEYS:
+                raise too_large(self._path, self._most)
+            contents[file.path] = content
+            if len(contents) > MOST_KEYS:
                 raise OSError(errno.EFBIG, f"more than {MOST_KEYS} files", self._path)
-        return found
+        return contents
 
     def _content(self, file: _VolumeFile) -> bytes | Unreadable:
         if file.fault:
             return Unreadable(file.fault)
         try:
-            return read(file.name, self._place.largest, file.directory)
+            return read(file.name, self._largest, file.directory)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -109,7 +109,7 @@ class Volume:
 
 
 def _walk(directory: int, names: list[str], depth: int, above: str = "") -> Iterator[_VolumeFile]:
-    """Find the regular files in a directory, and in those in it. What is gone is a reason to start again."""
+    """Yield the regular files in a directory and those in it; `FileNotFoundError` if one is deleted meanwhile."""
     for name in names:
         file = _look(directory, name, above)
         if file is None:
@@ -121,7 +121,7 @@ def _walk(directory: int, names: list[str], depth: int, above: str = "") -> Iter
 
 
 def _inside(directory: int, name: str, depth: int, above: str) -> Iterator[_VolumeFile]:
-    """Walk through a directory; one that may not be read spoils the whole, as nobody knows what is missing then."""
+    """Walk through a directory; raise if it cannot be read, because the missing keys would seem to be deleted."""
     handle = os.open(name, FLAGS | os.O_DIRECTORY, dir_fd=directory)
     try:
         yield from _walk(handle, _visible(handle), depth, above)
@@ -130,7 +130,7 @@ def _inside(directory: int, name: str, depth: int, above: str) -> Iterator[_Volu
 
 
 def _look(directory: int, name: str, above: str) -> _VolumeFile | None:
-    """See what a name is; nothing, if it is a link to nowhere."""
+    """Return the file of a name; None if it is a dangling link."""
     try:
         return _VolumeFile(above + name, directory, name, os.stat(name, dir_fd=directory))
     except FileNotFoundError:
@@ -146,7 +146,7 @@ def _visible(directory: int) -> list[str]:
 
 
 def _folders(path: str, depth: int) -> list[str]:
-    """Return the directories in a directory, and those in them; where there are none, or may be none, nothing."""
+    """Return the directories in a directory and those in them; nothing if it cannot be read."""
     if depth <= 1:
         return []
     try:

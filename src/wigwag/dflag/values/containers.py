@@ -1,13 +1,13 @@
 """Lists, sets and maps as text: `a,b,c` and `k=v,k=v`, on one line or on several; or as JSON.
 
-Unlike the original, blanks around an item are not part of it, an item without text is none, and a line ends an item as
-a comma does. `keep_empty` takes a text as the original does: apart at its commas, and nothing else. With `quoted`, an
-item may stand in double quotes and hold a comma or the end of a line, as in CSV.
+Unlike the original, blanks around an item are not part of it, empty items are dropped, and a newline separates items as
+a comma does. `keep_empty` splits a text as the original does: at its commas only. With `quoted`, an item may be in
+double quotes and contain a comma or a newline, as in CSV.
 
-The hard case is a text that begins with a bracket: it may be JSON, or an address such as `[::1]:80`. It is JSON if it
-can be read as that. If not, and its first item has a bracket that is still open, it was meant to be JSON and is
-refused: nobody means a list whose first item is `["a"`. What is written can always be read: where commas would not do,
-it is written as JSON. What a flag hands out cannot be changed (see `frozen`).
+The hard case is a text that begins with a bracket: it may be JSON, or an address such as `[::1]:80`. If it is valid
+JSON, it is JSON. If not, and the first item has an unclosed bracket, it was meant as JSON and is rejected: nobody means
+a list whose first item is `["a"`. A formatted value can always be parsed: where commas would not do, it is formatted as
+JSON. The values are immutable (see `frozen`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from wigwag.dflag.values.kinds import ValueKind, wrong
 from wigwag.dflag.values.numerals import shown
 
 T = TypeVar("T")
+C = TypeVar("C")
 
 
 def list_kind(item: ValueKind[T], *, keep_empty: bool = False, quoted: bool = False) -> ValueKind[list[T]]:
@@ -37,53 +38,60 @@ def list_kind(item: ValueKind[T], *, keep_empty: bool = False, quoted: bool = Fa
     >>> list_kind(STR, quoted=True).parse('a,"b,c"')
     ['a', 'b,c']
     """
-    read, join, apart = _reader(item, keep_empty, quoted), _joiner(keep_empty, quoted), keep_empty and not quoted
-
-    def take(value: Any) -> list[T]:
-        if not isinstance(value, list | tuple):
-            raise wrong(value, f"a list of {item.name}")
-        return FrozenList(_single((item.take(each) for each in value), item, apart))
-
-    return ValueKind(
-        f"list of {item.name}",
-        lambda text: FrozenList(read(text)),
-        lambda value: join([*map(item.format, value)]),
-        take,
-        compose=lambda parts: FrozenList(_single(items(_texts(parts), item), item, apart)),
-    )
+    return _collection("list", FrozenList, (list, tuple), list, item, keep_empty, quoted)
 
 
 def set_kind(item: ValueKind[T], *, keep_empty: bool = False, quoted: bool = False) -> ValueKind[frozenset[T]]:
-    """Return the kind of sets of another kind; written in order, so that equal sets are equal texts.
+    """Return the kind of sets of another kind; formatted in order, so that equal sets have equal texts.
 
     >>> from wigwag.dflag.values.kinds import STR
     >>> set_kind(STR).format(set_kind(STR).parse("b,a,b"))
     'a,b'
     """
-    read, join, apart = _reader(item, keep_empty, quoted), _joiner(keep_empty, quoted), keep_empty and not quoted
+    return _collection("set", frozenset, (AbstractSet, list, tuple), sorted, item, keep_empty, quoted)
 
-    def take(value: Any) -> frozenset[T]:
-        if not isinstance(value, AbstractSet | list | tuple):
-            raise wrong(value, f"a set of {item.name}")
-        return frozenset(_single((item.take(each) for each in value), item, apart))
 
-    return ValueKind(
-        f"set of {item.name}",
-        lambda text: frozenset(read(text)),
-        lambda value: join(sorted(map(item.format, value))),
-        take,
-        compose=lambda parts: frozenset(_single(items(_texts(parts), item), item, apart)),
-    )
+def _collection(
+    name: str,
+    build: Callable[[Iterable[T]], C],
+    accepts: tuple[type[Any], ...],
+    ordered: Callable[[Iterable[str]], list[str]],
+    item: ValueKind[T],
+    keep_empty: bool,
+    quoted: bool,
+) -> ValueKind[C]:
+    split, no_commas = _splitter(keep_empty, quoted), keep_empty and not quoted
+
+    def parse(text: str) -> C:
+        array = None if keep_empty else _array(text)
+        if array is None:
+            return build(_items(split(text), item))
+        return build([_value(f"item {number}", each, item) for number, each in enumerate(array, 1)])
+
+    def write(value: Any) -> str:
+        parts = ordered(map(item.format, value))
+        text = _commas(parts, quoted)
+        return text if keep_empty or _reads(lambda: _array(text) is None and split(text), parts) else _json(parts)
+
+    def take(value: Any) -> C:
+        if not isinstance(value, accepts):
+            raise wrong(value, f"a {name} of {item.name}")
+        return build(_single((item.take(each) for each in value), item, no_commas))
+
+    def compose(parts: Any) -> C:
+        return build(_single(_items(_texts(parts), item), item, no_commas))
+
+    return ValueKind(f"{name} of {item.name}", parse, write, take, compose=compose)
 
 
 def mapping_kind(item: ValueKind[T], *, quoted: bool = False) -> ValueKind[Mapping[str, T]]:
-    """Return the kind of maps from text to another kind; a JSON object is understood, too.
+    """Return the kind of maps from text to another kind; a JSON object is accepted, too.
 
     >>> from wigwag.dflag.values.kinds import INT
     >>> mapping_kind(INT).parse("a=1, b=2"), mapping_kind(INT).parse("a=1\\nb=2"), mapping_kind(INT).parse('{"a": 1}')
     ({'a': 1, 'b': 2}, {'a': 1, 'b': 2}, {'a': 1})
     """
-    split = splitter(False, quoted)
+    split = _splitter(False, quoted)
 
     def parse(text: str) -> Mapping[str, T]:
         if text.lstrip().startswith("{"):
@@ -109,32 +117,8 @@ def mapping_kind(item: ValueKind[T], *, quoted: bool = False) -> ValueKind[Mappi
     return ValueKind(f"map to {item.name}", parse, write, take, compose=compose)
 
 
-def _reader(item: ValueKind[T], keep_empty: bool, quoted: bool) -> Callable[[str], list[T]]:
-    """Return what reads the items of a list or set."""
-    split = splitter(keep_empty, quoted)
-
-    def read(text: str) -> list[T]:
-        array = None if keep_empty else _array(text)
-        if array is None:
-            return items(split(text), item)
-        return [_value(f"item {number}", each, item) for number, each in enumerate(array, 1)]
-
-    return read
-
-
-def _joiner(keep_empty: bool, quoted: bool) -> Callable[[list[str]], str]:
-    """Return what writes the items of a list or set; the opposite of `_reader`."""
-    split = splitter(keep_empty, quoted)
-
-    def join(parts: list[str]) -> str:
-        text = _commas(parts, quoted)
-        return text if keep_empty or _reads(lambda: _array(text) is None and split(text), parts) else _json(parts)
-
-    return join
-
-
-def splitter(keep_empty: bool, quoted: bool) -> Callable[[str], list[str]]:
-    """Return what takes a text apart at its commas and ends of lines."""
+def _splitter(keep_empty: bool, quoted: bool) -> Callable[[str], list[str]]:
+    """Return a function that splits a text into items."""
 
     def split(text: str) -> list[str]:
         parts = _fields(text) if quoted else text.split(",") if keep_empty else re.split("[,\n]", text)
@@ -152,7 +136,7 @@ def _fields(text: str) -> list[str]:
 
 
 def _array(text: str) -> list[Any] | None:
-    """Read a JSON array; None: it is none, and is not meant to be one."""
+    """Parse a JSON array; None if the text is not meant as one."""
     if not text.lstrip().startswith("["):
         return None
     import msgspec
@@ -163,15 +147,15 @@ def _array(text: str) -> list[Any] | None:
         first = re.split("[,\n]", text, maxsplit=1)[0]
         if first.count("[") > first.count("]"):
             raise ValueError(
-                f"it begins as a JSON array does, and is none ({error}): write a,b,c, or mend it"
+                f"it begins like a JSON array but is not valid ({error}): write a,b,c, or correct it"
             ) from None
         return None
 
 
-def _single(values: Iterable[T], item: ValueKind[T], apart: bool) -> Iterator[T]:
-    """Yield the items; `apart`, refuse one that has a comma in it, where there is no way to write that."""
+def _single(values: Iterable[T], item: ValueKind[T], no_commas: bool) -> Iterator[T]:
+    """Yield the items; with `no_commas`, raise if one contains a comma, which could not be formatted."""
     for value in values:
-        if apart and "," in item.format(value):
+        if no_commas and "," in item.format(value):
             raise ValueError("an item with a comma in it would be read as two: define the flag with quoted=True")
         yield value
 
@@ -184,8 +168,8 @@ def _texts(parts: Any) -> list[str]:
     return parts
 
 
-def items(parts: Iterable[str], item: ValueKind[T]) -> list[T]:
-    """Read each item, and tell which of them is wrong."""
+def _items(parts: Iterable[str], item: ValueKind[T]) -> list[T]:
+    """Parse each item; an error says which one is wrong."""
     return [_named(f"item {number}", part, item) for number, part in enumerate(parts, 1)]
 
 
@@ -213,7 +197,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _value(key: str, value: Any, item: ValueKind[T]) -> T:
-    """Take a JSON value as it is; a text, as the one that stands for a value."""
+    """Return the value of an item in JSON: of its own type, or as text."""
     if isinstance(value, str):
         return _named(key, value, item)
     try:

@@ -12,7 +12,7 @@ from wigwag.golang import format_nanoseconds, nanoseconds, rounded_quotient
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration.
+    """Parse a duration.
 
     >>> parse_duration("1d3h"), parse_duration("-1.5m"), parse_duration("0"), parse_duration("")
     (datetime.timedelta(days=1, seconds=10800), datetime.timedelta(days=-1, seconds=86310), datetime.timedelta(0), datetime.timedelta(0))
@@ -25,7 +25,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def format_duration(value: timedelta) -> str:
-    """Write a duration; the opposite of `parse_duration`.
+    """Format a duration; the inverse of `parse_duration`.
 
     >>> format_duration(timedelta(days=1, hours=2, minutes=3, milliseconds=500)), format_duration(timedelta(hours=-99))
     ('1d2h3m0.5s', '-4d3h')

@@ -1,8 +1,8 @@
-"""Lists and maps that everybody reads and nobody may change.
+"""Immutable lists and maps.
 
-A flag's value is shared by all threads. Someone who appended to the list he was given would change the flag for
-everyone, without a validator, a generation or a notice. So what a flag hands out is a list, or a map, that refuses;
-a copy of it (`list(x)`, `dict(x)`, `copy.copy`) is an ordinary one.
+The value of a flag is shared by all threads. Code that appended to the list would change the flag for everyone, without
+validators, generation or notifiers. So the value of a flag is a list, or a map, that raises on any change; a copy of it
+(`list(x)`, `dict(x)`, `copy.copy`) is an ordinary one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,8 @@ class FrozenList(list[T]):
 
     __slots__ = ()
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:  # for pickle, and for copies
         return list, (list(self),)
-
-    def __copy__(self) -> list[T]:
-        return list(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        from copy import deepcopy
-
-        return [deepcopy(item, memo) for item in self]
 
 
 class FrozenDict(dict[K, T]):
@@ -51,14 +43,6 @@ class FrozenDict(dict[K, T]):
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
 
-    def __copy__(self) -> dict[K, T]:
-        return dict(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[K, Any]:
-        from copy import deepcopy
-
-        return {key: deepcopy(item, memo) for key, item in self.items()}
-
 
 _CHANGES = {
     FrozenList: "__setitem__ __delitem__ __iadd__ __imul__ append clear extend insert pop remove reverse sort",
@@ -70,7 +54,7 @@ for _class, _names in _CHANGES.items():
 
 
 def freeze(value: Any, *, tuples: bool = True) -> Any:
-    """Return the same lists and maps, all the way down, but ones that cannot be changed; without `tuples`, in lists.
+    """Return immutable copies of lists and maps, at all levels; without `tuples`, tuples become lists.
 
     >>> freeze({"a": [1]})["a"].append(2)
     Traceback (most recent call last):
@@ -79,7 +63,7 @@ def freeze(value: Any, *, tuples: bool = True) -> Any:
     if isinstance(value, dict):
         return FrozenDict((key, freeze(item, tuples=tuples)) for key, item in value.items())
     if tuples and isinstance(value, tuple):
-        return tuple(map(freeze, value)) if type(value) is tuple else value  # a named one is somebody's own class
+        return tuple(map(freeze, value)) if type(value) is tuple else value  # a named tuple is a class of the user
     if isinstance(value, list | tuple):
         return FrozenList(freeze(item, tuples=tuples) for item in value)
     return value

@@ -1,9 +1,9 @@
-"""What a flag can hold: how a kind of value is read from text, written as text, and told from a wrong one.
+"""Kinds of values: how they are parsed from text, formatted as text, and checked.
 
-A kind is three functions. `parse` and `format` are each other's opposite; `take` is for a value that the program
-itself brings (a default, `set_value`): it returns it as the flag keeps it, or raises `TypeError`. All raise
-`ValueError` for what is right in kind and wrong in content. `raw`, where there is one, reads the bytes of a file that
-is not text; `compose` reads a list or map of texts, as a document has it.
+A kind is three functions. `parse` and `format` are inverse; `take` is for a value that the program itself passes (a
+default, `set_value`): it returns the value as the flag keeps it, or raises `TypeError`. All raise `ValueError` for a
+value of the right type that is not valid. `raw`, where there is one, parses the bytes of a file that is not text;
+`compose` parses a list or map of texts from a document.
 """
 
 from __future__ import annotations
@@ -43,31 +43,31 @@ class ValueKind(Generic[T]):
     compose: Callable[[Any], T] | None = None
 
     def composed(self, parts: list[Any] | dict[str, Any]) -> T:
-        """Read a list or map of texts, if this kind can be one."""
+        """Parse a list or map of texts; `TypeError` if this kind is neither."""
         if self.compose is None:
             raise wrong(parts, self.name)
         return self.compose(parts)
 
 
 def wrong(value: object, wanted: str) -> TypeError:
-    """Make the error for a value of another kind; it tells the type and not the value, which may be secret."""
+    """Return the error for a value of another type; without the value, which may be secret."""
     return TypeError(f"expected {wanted}, got {type(value).__name__}")
 
 
 def holds_nan(value: object) -> bool:
-    """Tell whether a value is, or has in it, a number that equals nothing, not even itself."""
+    """Tell whether a value is or contains NaN, which does not equal itself."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | frozenset) else (value,)
     return any(isinstance(item, float | Decimal) and item != item for item in inner)
 
 
 def exactly(wanted: type[T], *also: type) -> Callable[[Any], T]:
-    """Return a `take` for values of a type, or of others that convert to it without loss. A bool is no number."""
+    """Return a `take` for values of a type, or of others that convert to it without loss. A bool is not a number."""
 
     def take(value: Any) -> T:
         if isinstance(value, wanted) and not (isinstance(value, bool) and wanted is not bool):
             return value
         if isinstance(value, also) and not isinstance(value, bool):
-            return wanted(value)  # type: ignore[call-arg]  # each caller names types that its own takes
+            return wanted(value)  # type: ignore[call-arg]  # each caller passes types that convert
         raise wrong(value, wanted.__name__)
 
     return take
@@ -83,7 +83,7 @@ def _take_int(value: Any) -> int:
 
 def _parse_decimal(text: str) -> Decimal:
     try:
-        if len(text) <= _LONGEST_DECIMAL and not (value := Decimal(text)).is_snan():  # that one cannot be compared
+        if len(text) <= _LONGEST_DECIMAL and not (value := Decimal(text)).is_snan():  # it cannot be compared
             return value
     except InvalidOperation:
         pass

@@ -1,13 +1,14 @@
-"""Numbers and truth as Go reads and writes them, because a ConfigMap may serve programs in both languages.
+"""Numbers and bools in the syntax of Go, because a ConfigMap may serve programs in both languages.
 
-Go takes `0x1F`, `0o17`, `017`, `0b1` and `1_000` for integers and knows 64 bits; it takes hexadecimal floats, and a
-decimal one that is too large for 64 bits is an error, where Python would answer infinity.
+Go accepts `0x1F`, `0o17`, `017`, `0b1` and `1_000` as integers of 64 bits, and hexadecimal floats. A decimal float that
+is too large for 64 bits is an error in Go; Python would return infinity.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
@@ -24,7 +25,7 @@ _EXPONENT = (-4, 21)
 
 
 def parse_bool(text: str) -> bool:
-    """Read a truth; only the spellings that Go knows.
+    """Parse a bool; only the spellings that Go knows.
 
     >>> parse_bool("T"), parse_bool("0")
     (True, False)
@@ -35,16 +36,16 @@ def parse_bool(text: str) -> bool:
 
 
 def parse_int(text: str) -> int:
-    """Read a whole number of 64 bits.
+    """Parse an integer of 64 bits.
 
     >>> parse_int("0x1F"), parse_int("-017"), parse_int("1_000")
     (31, -15, 1000)
     """
-    found = _INTEGER.fullmatch(text) if len(text) <= _LONGEST else None
-    if found is None or found.lastgroup is None:
+    match = _INTEGER.fullmatch(text) if len(text) <= _LONGEST else None
+    if match is None or match.lastgroup is None:
         raise ValueError(f"{shown(text)} is not a whole number")
-    digits = found[found.lastgroup].replace("_", "")
-    magnitude = int(digits.lstrip("0oO") or "0", 8) if found.lastgroup == "o" else int(digits, _BASES[found.lastgroup])
+    digits = match[match.lastgroup].replace("_", "")
+    magnitude = int(digits.lstrip("0oO") or "0", 8) if match.lastgroup == "o" else int(digits, _BASES[match.lastgroup])
     value = -magnitude if text.startswith("-") else magnitude
     if not -(1 << 63) <= value < 1 << 63:
         raise ValueError(f"{shown(text)} does not fit in 64 bits")
@@ -52,7 +53,7 @@ def parse_int(text: str) -> int:
 
 
 def parse_float(text: str) -> float:
-    """Read a number.
+    """Parse a number.
 
     >>> parse_float("1e3"), parse_float("0x1p-2"), parse_float("-Inf")
     (1000.0, 0.25, -inf)
@@ -79,12 +80,12 @@ def _finite(text: str) -> float:
 
 
 def format_bool(value: bool) -> str:
-    """Write a truth."""
+    """Format a bool."""
     return "true" if value else "false"
 
 
 def format_float(value: float) -> str:
-    """Write a number with as few digits as lead back to it.
+    """Format a number with as few digits as identify it.
 
     >>> [format_float(n) for n in (1.0, 1e20, 1e21, 0.0001, 0.00001, float("inf"), -2.5e-7)]
     ['1', '100000000000000000000', '1e+21', '0.0001', '1e-05', '+Inf', '-2.5e-07']
@@ -101,17 +102,10 @@ def format_float(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, str, int]:
-    """Return the sign, the digits without zeros at the end, and the power of ten of the first of them."""
-    mantissa, _, exponent = f"{value:e}".partition("e") if value == 0 else _shortest(value)
-    sign = "-" if mantissa.startswith("-") else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    digits = (whole + fraction).lstrip("0")
-    first = len(whole) - 1 if whole.strip("0") else -1 - (len(fraction) - len(fraction.lstrip("0")))
-    return sign, digits.rstrip("0") or "0", first + int(exponent or 0) if digits else 0
-
-
-def _shortest(value: float) -> tuple[str, str, str]:
-    return repr(value).partition("e")
+    """Return the sign, the digits without trailing zeros, and the power of ten of the first digit."""
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    text = "".join(map(str, digits))
+    return "-" if sign else "", text.rstrip("0") or "0", len(text) - 1 + int(exponent) if value else 0
 
 
 def _plain(digits: str, exponent: int) -> str:
@@ -122,5 +116,5 @@ def _plain(digits: str, exponent: int) -> str:
 
 
 def shown(text: str, most: int = 60) -> str:
-    """Quote a text for a message, not more of it than a person reads."""
+    """Quote a text for a message; a long one is cut."""
     return repr(text) if len(text) <= most else f"{text[:most]!r}… ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""Which kind holds the values of a Python type, for those who name the type and not the kind."""
+"""Which kind of value a Python type is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAIN: dict[Any, ValueKind[Any]] = {
 }
 
 
-def kind_of(type: Any) -> ValueKind[Any]:
+def kind_of(wanted: Any) -> ValueKind[Any]:
     """Return the kind of a type.
 
     >>> kind_of(int).name, kind_of(list[int]).name, kind_of(frozenset[str]).name, kind_of(dict[str, float]).name
@@ -33,26 +33,23 @@ def kind_of(type: Any) -> ValueKind[Any]:
     >>> kind_of(dict).name, kind_of(dict[str, list[int]]).name
     ('json', 'dict')
     """
-    if isinstance(type, ValueKind):
-        return type
-    if type in _PLAIN:
-        return _PLAIN[type]
-    if isinstance(type, _CLASS) and issubclass(type, Enum):
-        return enum_kind(type)
-    generic = _generic(type)
+    if isinstance(wanted, ValueKind):
+        return wanted
+    if wanted in _PLAIN:
+        return _PLAIN[wanted]
+    if isinstance(wanted, type) and issubclass(wanted, Enum):
+        return enum_kind(wanted)
+    generic = _generic(wanted)
     if generic is not None:
         return generic
-    from wigwag.dflag.values.structured import json_kind  # structures need msgspec, numbers and texts do not
+    from wigwag.dflag.values.structured import json_kind  # needs msgspec, which plain kinds do without
 
-    return json_kind(None if type in (dict, list, Any) else type)
-
-
-_CLASS = type
+    return json_kind(None if wanted in (dict, list, Any) else wanted)
 
 
-def _generic(type: Any) -> ValueKind[Any] | None:
+def _generic(wanted: Any) -> ValueKind[Any] | None:
     """Return the kind of a list, set or map of plain items; anything deeper is JSON."""
-    origin, parts = get_origin(type), get_args(type)
+    origin, parts = get_origin(wanted), get_args(wanted)
     if origin in (list, Sequence) and _simple(parts[0]):
         return list_kind(kind_of(parts[0]))
     if origin in (set, frozenset, AbstractSet) and _simple(parts[0]):
@@ -62,9 +59,9 @@ def _generic(type: Any) -> ValueKind[Any] | None:
     return None
 
 
-def _simple(type: Any) -> bool:
-    if type in _PLAIN or (isinstance(type, _CLASS) and issubclass(type, Enum)):
+def _simple(wanted: Any) -> bool:
+    if wanted in _PLAIN or (isinstance(wanted, type) and issubclass(wanted, Enum)):
         return True
-    from wigwag.dflag.values.worded import worded_kind
+    from wigwag.dflag.values.structured import worded_kind
 
-    return worded_kind(type) is not None
+    return worded_kind(wanted) is not None

@@ -1,7 +1,7 @@
-"""What a flag accepts: rules that say what they want, for its help and for whoever breaks them.
+"""Validators: which values a flag accepts.
 
-Any function of the value is a validator: it refuses by raising `ValueError` or by returning what is not true, such as
-False or no items; a function that returns nothing accepts. The rules made here can also tell beforehand what they want.
+Any function of the value is a validator: it rejects a value by raising `ValueError` or by returning something false;
+one that returns None accepts. The rules made here also describe what they accept, for the help text.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Ordered(Protocol):
-    """Something that can be compared with its like."""
+    """A value that can be compared with others of its type."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -27,7 +27,7 @@ O_contra = TypeVar("O_contra", bound=Ordered, contravariant=True)
 
 
 class Rule(Generic[T_contra]):
-    """A test, and the words for it.
+    """A test, and its description.
 
     >>> rule = Rule("even", lambda number: number % 2 == 0)
     >>> rule(2)
@@ -71,7 +71,7 @@ def in_range(low: O_contra | None, high: O_contra | None) -> Rule[O_contra]:
 
 
 def _ordered(first: Any, second: Any) -> bool:
-    """Whether one is not more than the other; None is no bound, and what compares with nothing (NaN) is out of it."""
+    """Tell whether one is at most the other; None is no bound, and NaN is never within one."""
     return first is None or second is None or first < second or first == second
 
 
@@ -130,24 +130,6 @@ def url(*schemes: str) -> Rule[str]:
     return Rule(f"an {' or '.join(schemes) or 'absolute'} URL", lambda value: pattern.fullmatch(value) is not None)
 
 
-class _Each(Rule[Iterable[T]]):
-    """Rules for the items of a value."""
-
-    __slots__ = ("_validators",)
-
-    def __init__(self, validators: Collection[Callable[[T], object]]) -> None:
-        wants = " and ".join(wishes(validators))
-        super().__init__(f"such that each item is {wants}" if wants else "", lambda values: True)
-        self._validators = validators
-
-    def __call__(self, values: Iterable[T]) -> None:
-        for number, value in enumerate(values, 1):
-            try:
-                run(self._validators, value)
-            except ValueError as error:
-                raise ValueError(f"item {number}: {error}") from None
-
-
 def each(*validators: Callable[[T], object]) -> Rule[Iterable[T]]:
     """Accept a list or set each of whose items all of these accept.
 
@@ -158,11 +140,21 @@ def each(*validators: Callable[[T], object]) -> Rule[Iterable[T]]:
     ValueError: item 2: must be from 0 to 9, got 10
     """
     refuse_async(validators)
-    return _Each(validators)
+    wants = " and ".join(wishes(validators))
+
+    def test(values: Iterable[T]) -> bool:
+        for number, value in enumerate(values, 1):
+            try:
+                run(validators, value)
+            except ValueError as error:
+                raise ValueError(f"item {number}: {error}") from None
+        return True
+
+    return Rule(f"such that each item is {wants}" if wants else "", test)
 
 
 def run(validators: Iterable[Callable[[T], object]], value: T) -> None:
-    """Ask all of them; the first that refuses decides."""
+    """Call all of them; raise for the first that rejects the value."""
     for validator in validators:
         answer = validator(value)
         if inspect.iscoroutine(answer):
@@ -173,7 +165,7 @@ def run(validators: Iterable[Callable[[T], object]], value: T) -> None:
 
 
 def refuse_async(validators: Iterable[Callable[..., object]]) -> None:
-    """Raise if one of them would have to be awaited: nobody would, and all that it is there to refuse would pass."""
+    """Raise if one of them is a coroutine function: without an await it would accept every value."""
     for validator in validators:
         if inspect.iscoroutinefunction(validator) or inspect.iscoroutinefunction(type(validator).__call__):
             raise UsageError(_awaited(validator))
@@ -184,10 +176,10 @@ def _awaited(validator: Callable[..., object]) -> str:
 
 
 def name_of(validator: Callable[..., object]) -> str:
-    """Return what a validator is called."""
+    """Return the name of a validator."""
     return getattr(validator, "wants", None) or getattr(validator, "__name__", None) or type(validator).__name__
 
 
 def wishes(validators: Collection[Callable[..., object]]) -> list[str]:
-    """Return what the validators say that they want, for a help text."""
+    """Return what the rules accept, for a help text."""
     return [rule.wants for rule in validators if isinstance(rule, Rule) and rule.wants]
