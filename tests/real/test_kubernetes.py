@@ -21,7 +21,7 @@ from tests.real.cluster import Namespace
 from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.processes import until
 from tests.real.tap import Tap
-from wigwag.sources.source import parse_sources
+from wigwag.sources.kinds import parse_sources
 
 GROUP = "core.openfeature.dev"
 V1BETA1 = f"{GROUP}/v1beta1"

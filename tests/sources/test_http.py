@@ -148,7 +148,7 @@ def test_credentials_in_the_url_are_sent_as_basic_authorisation_and_never_shown(
                 assert server.asked[0].headers["authorization"] == "Basic bWU6c0BjcmV0"
                 assert server.asked[0].target == "/flags?sig=s%40cret"
                 assert trouble == Unavailable(
-                    f"RefusedError: {server.url}?sig=***: the server answered 401 where a document is expected; "
+                    f"HttpRefusedError: {server.url}?sig=***: the server answered 401 where a document is expected; "
                     "check its credentials"
                 )
 

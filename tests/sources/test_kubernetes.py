@@ -25,7 +25,7 @@ from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.kinds import documents, heartbeat, prepare
+from wigwag.sources.kinds import documents, heartbeat, parse_sources, prepare
 from wigwag.sources.kubernetes.objects import (
     MOST_OBJECTS,
     NOTHING,
@@ -35,7 +35,7 @@ from wigwag.sources.kubernetes.objects import (
     watch_objects,
 )
 from wigwag.sources.kubernetes.place import ObjectsAddress, read_place
-from wigwag.sources.source import Source, parse_sources
+from wigwag.sources.source import Source
 
 ONE = ObjectsAddress(FEATURE_FLAG, "team", "shop")
 SEVERAL = ObjectsAddress(FEATURE_FLAG, "team", labels="app=shop")

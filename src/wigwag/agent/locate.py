@@ -26,8 +26,9 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
 from wigwag.sources.document import AnyDocument, Document, Merged
+from wigwag.sources.kinds import parse_sources
 from wigwag.sources.kubernetes.names import SELF
-from wigwag.sources.source import Source, parse_sources
+from wigwag.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

@@ -8,8 +8,7 @@ import pytest
 
 from wigwag.errors import UsageError
 from wigwag.sources.consul.place import locate, unused
-from wigwag.sources.kinds import heartbeat, prepare
-from wigwag.sources.source import parse_sources
+from wigwag.sources.kinds import heartbeat, parse_sources, prepare
 
 SHOP = "consul://10.0.0.5:8600/flags/shop.json"
 

@@ -57,7 +57,7 @@ def _parse(uri: str) -> UriAddress:
     """Read a web address; credentials in it are sent as a browser would send them."""
     parts = split_uri(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{shown(uri)!r} is no web address; write https://HOST/PATH")
+        raise UsageError(f"{shown(uri)!r} is not an HTTP URL; write https://HOST/PATH")
     bare, header = without_user(uri, parts)
     return visible_place(bare, "http", header)
 
