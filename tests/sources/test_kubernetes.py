@@ -16,7 +16,7 @@ from msgspec import Raw
 
 import wigwag
 from tests.kube.api import bookmark, cluster, event, watch
-from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
+from tests.pipeline.fakes import FakeWatcher, run, settle
 from wigwag.errors import UsageError
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
@@ -92,8 +92,8 @@ class TestPlace:
             ("team/", "this names no FeatureFlag"),
             ("/shop", "this names no FeatureFlag"),
             ("team/shop/more", "this names no FeatureFlag"),
-            ("../shop", "is no name of an object"),
-            ("team/sh op", "is no name of an object"),
+            ("../shop", "is not the name of an object"),
+            ("team/sh op", "is not the name of an object"),
             ("team/shop?labels=a=b", "this chooses no FeatureFlags"),
             ("team?label=a=b", "by the option 'label'"),
             ("?labels=a", "this chooses no FeatureFlags"),
@@ -353,7 +353,7 @@ class TestHub:
                     await anext(aiter(stream))
 
         async def main() -> None:
-            hub = Hub(FakeClock(), connect)
+            hub = Hub(connect)
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(first(hub))
                 await settle()

@@ -17,7 +17,7 @@ from msgspec import MsgspecError
 from wigwag.dflag.updating.contents import MOST_KEYS
 from wigwag.errors import WigwagError
 from wigwag.kube.client import Kube
-from wigwag.kube.config.discover import find_cluster
+from wigwag.kube.config.cluster import find_cluster
 from wigwag.kube.watch.follow import watch_kube
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing, first

@@ -50,7 +50,7 @@ def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None
 
 
 def _prepare_cluster(_source: Source, _warn: Warn, environment: Mapping[str, str]) -> None:
-    from wigwag.kube.config.discover import find_cluster
+    from wigwag.kube.config.cluster import find_cluster
 
     find_cluster(environment)
 
