@@ -20,7 +20,7 @@ from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.remote.http import HttpWatch, bounds, format_of, watch_http
 from wigwag.sources.remote.oauth import OAuth
-from wigwag.sources.remote.schedule import Schedule, fnv32a
+from wigwag.sources.remote.polling import Schedule, fnv32a
 from wigwag.wire.client.url import parse_url
 from wigwag.wire.h1.client import ResponseLimits
 

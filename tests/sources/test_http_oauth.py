@@ -163,8 +163,8 @@ def test_a_folder_without_its_files_is_trouble_until_they_are_there(tmp_path: Pa
     ("wrong", "said"),
     [
         ({"token_url": "login.example"}, "tokenUrl: the URL is not of the scheme"),
-        ({"client_id": ""}, "give clientID and clientSecret, or a folder"),
-        ({"client_secret": ""}, "give clientID and clientSecret, or a folder"),
+        ({"client_id": ""}, "set clientID and clientSecret, or a folder"),
+        ({"client_secret": ""}, "set clientID and clientSecret, or a folder"),
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_configured(wrong: dict[str, str], said: str) -> None:

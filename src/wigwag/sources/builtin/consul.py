@@ -23,8 +23,8 @@ _FORM = "consul://HOST:PORT/KEY"
 
 
 def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch:
+    from wigwag.sources.consul.access import locate
     from wigwag.sources.consul.keys import ConsulWatch
-    from wigwag.sources.consul.place import locate
 
     settings = source.settings
     place = locate(
@@ -44,17 +44,17 @@ def _watch(source: Source, _shared: SharedClients) -> Documents:
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
-    from wigwag.sources.consul.place import unused
+    from wigwag.sources.consul.access import unused
 
-    for why in unused(_consul_watch(source, environment).access, environment):
-        warn(why)
+    for reason in unused(_consul_watch(source, environment).access, environment):
+        warn(reason)
 
 
 def _parse(uri: str) -> UriAddress:
-    """Read the address of a key; `consul.place` reads the rest of what it says."""
+    """Read the URI of a key; `consul.access` reads its options."""
     parts = split_uri(uri)
     if parts.scheme not in _SCHEMES or not parts.path.strip("/"):
-        raise UsageError(f"{shown(uri)!r} names no key of Consul; write {_FORM}, or KEY/ for all below")
+        raise UsageError(f"{shown(uri)!r} names no key of Consul; write {_FORM}, or KEY/ for all keys below it")
     bare, header = without_user(uri, parts)
     return visible_place(bare, "consul", header)
 

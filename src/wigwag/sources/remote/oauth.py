@@ -1,8 +1,8 @@
-"""Tokens for a source that wants OAuth: the client-credentials grant, with the parameters in the body.
+"""OAuth tokens of a source: the client-credentials grant, with the parameters in the body.
 
-A token is kept until shortly before it expires, or until the source refuses it. Id and secret may be files of a mounted
-Secret; these are read again from time to time, and when they have changed, so has the token. Nothing that an
-authorisation server says is quoted in an error but the codes that the standard knows: it may repeat what it was sent.
+A token is kept until shortly before it expires, or until the source refuses it. Client id and secret may be files of a
+mounted Secret; these are read again after `reload_delay`, and a change invalidates the token. Of what an authorisation
+server sends, only the standard error codes are quoted in an error: the rest may repeat the secret.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wigwag.wire.client.client import Client, ClientResponse
 
 EARLY = 10.0
-"""Seconds before its end at which a token is no longer used."""
+"""A token is renewed this many seconds before it expires."""
 _FILES = "the folder of oauth needs the files client-id and client-secret"
 _LARGEST_TOKEN = 64 << 10
 _CODES = (
@@ -43,7 +43,7 @@ _OK = 200
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """Where tokens come from, and for whom."""
+    """The token endpoint and the client's credentials."""
 
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
@@ -51,7 +51,7 @@ class OAuth:
     folder: str = ""
     """Where the files `client-id` and `client-secret` are, instead of the two above."""
     reload_delay: float = 60.0
-    """How long what was read from the folder is good for, in seconds."""
+    """How often the files are read again, in seconds."""
 
     def __post_init__(self) -> None:
         try:
@@ -59,11 +59,11 @@ class OAuth:
         except UsageError as error:
             raise UsageError(f"oauth: tokenUrl: {error}") from None
         if not self.folder and not (self.client_id and self.client_secret):
-            raise UsageError("oauth: give clientID and clientSecret, or a folder with the files of both")
+            raise UsageError("oauth: set clientID and clientSecret, or a folder with the files of both")
 
 
 class Grant(Struct, frozen=True):
-    """What an authorisation server answers."""
+    """The response of an authorisation server."""
 
     access_token: str = ""
     token_type: str = "Bearer"  # noqa: S105 - the name of a scheme
@@ -82,14 +82,14 @@ class Tokens:
         self._header, self._until = "", -math.inf
 
     async def header(self) -> str:
-        """Return the `Authorization` to ask with, with a token that is good for a while."""
+        """Return the `Authorization` header with a token that is still valid."""
         self._reload()
         if not self._header or self._now() >= self._until:
             await self._renew()
         return self._header
 
     def refused(self) -> None:
-        """Note that the source does not take the token."""
+        """Note that the source refused the token."""
         self._header = ""
 
     def _reload(self) -> None:
@@ -97,36 +97,35 @@ class Tokens:
         if not oauth.folder or (self._read_at is not None and now < self._read_at + oauth.reload_delay):
             return
         client_id, secret = (read_secret(f"{oauth.folder}/{name}", _FILES) for name in ("client-id", "client-secret"))
-        found = client_id, secret
-        if found != self._credentials:
+        if (client_id, secret) != self._credentials:
             self._header = ""
-        self._credentials, self._read_at = found, now
+        self._credentials, self._read_at = (client_id, secret), now
 
     async def _renew(self) -> None:
-        """Ask for a token. Redirects are not followed: the secret is in the body."""
+        """Request a token. Redirects are not followed: the secret is in the body."""
         client_id, secret = self._credentials
         parameters = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
         fields = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"))
-        asked = self._now()
-        reply = await self._client.fetch(ClientRequest(self._url, "POST", fields, urlencode(parameters).encode()))
-        grant = self._granted(reply)
+        sent = self._now()
+        response = await self._client.fetch(ClientRequest(self._url, "POST", fields, urlencode(parameters).encode()))
+        grant = self._granted(response)
         self._header = authorization(grant, str(self._url))
-        self._until = asked + lifetime(grant)
+        self._until = sent + lifetime(grant)
 
-    def _granted(self, reply: ClientResponse) -> Grant:
+    def _granted(self, response: ClientResponse) -> Grant:
         try:
-            grant = msgspec.json.decode(reply.body, type=Grant)
+            grant = msgspec.json.decode(response.body, type=Grant)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             grant = Grant()
-        if reply.status == _OK and grant.access_token:
+        if response.status == _OK and grant.access_token:
             return grant
         code = f" ({grant.error})" if grant.error in _CODES else ""
-        said = f"answered {reply.status}{code}" if reply.status != _OK else "answered without a token"
-        raise FetchError(self._url, f"no token: the server {said}; check clientID, clientSecret and tokenUrl")
+        answer = f"answered {response.status}{code}" if response.status != _OK else "answered without a token"
+        raise FetchError(self._url, f"no token: the server {answer}; check clientID, clientSecret and tokenUrl")
 
 
 def authorization(grant: Grant, url: str) -> str:
-    """Return the header that a token is sent in.
+    """Return the header for a token.
 
     >>> authorization(Grant("abc", "bearer"), "https://login.example/token")
     'Bearer abc'
@@ -143,7 +142,7 @@ def authorization(grant: Grant, url: str) -> str:
 
 
 def lifetime(grant: Grant) -> float:
-    """Return for how many seconds a token is used. One that does not say when it ends is used until it is refused.
+    """Return the lifetime of a token in seconds. One without an expiry is used until it is refused.
 
     >>> lifetime(Grant("abc", expires_in=3600)), lifetime(Grant("abc", expires_in="8")), lifetime(Grant("abc"))
     (3590.0, 4.0, inf)
