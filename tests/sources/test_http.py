@@ -18,8 +18,8 @@ from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
+from wigwag.sources.fields import OAuthFields
 from wigwag.sources.remote.http import HttpWatch, bounds, format_of, watch_http
-from wigwag.sources.remote.oauth import OAuth
 from wigwag.sources.remote.polling import Schedule, fnv32a
 from wigwag.wire.client.url import parse_url
 from wigwag.wire.h1.client import ResponseLimits
@@ -159,7 +159,7 @@ SECRET = HttpWatch(
     "https://me:hunter2@flags.example/f?sig=hunter2",
     headers=(("X-Key", "hunter2"),),
     auth_header="Bearer hunter2",
-    oauth=OAuth("me", "hunter2", "https://me:hunter2@login.example/"),
+    oauth=OAuthFields("me", "hunter2", "https://me:hunter2@login.example/"),
 )
 
 

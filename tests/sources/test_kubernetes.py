@@ -376,7 +376,7 @@ class TestKinds:
             prepare(parse_sources(("core.openfeature.dev/team",), ""), print, {})
 
     def test_who_is_not_an_agent_has_no_pod_to_ask(self) -> None:
-        with pytest.raises(UsageError, match="can be found by its own agent only"):
+        with pytest.raises(UsageError, match="only the agent of a pod can read"):
             documents(parse_sources(("core.openfeature.dev/",), "")[0])
 
     def test_they_are_known_to_hold_by_bookmarks(self) -> None:

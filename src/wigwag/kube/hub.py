@@ -125,10 +125,6 @@ class Hub:
             self._kube = self._connect()
         return self._kube
 
-    def open(self) -> tuple[KubeWatch, ...]:
-        """Return what is watched now."""
-        return tuple(spec for spec, _ in self._shared)
-
     async def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Start a task beside the watches. It must not fail, and its owner cancels it."""
         await self._running.wait()

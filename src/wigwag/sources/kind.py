@@ -38,11 +38,6 @@ class SharedClients:
     """The inotify instance."""
 
 
-def poll_interval(source: Source) -> float:
-    """Return the heartbeat of a kind that polls."""
-    return source.settings.interval
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
     """Everything about a kind of source."""
@@ -67,8 +62,8 @@ class SourceKind:
     """Returns fields that cannot be used together, each with the reason."""
     prepare: Callable[[Source, Warn, Mapping[str, str]], object] = lambda _source, _warn, _environment: None
     """Checks before anything is served, with the environment: raises `UsageError` if a source can never work."""
-    heartbeat: Callable[[Source], float] = poll_interval
-    """Returns the longest time in seconds between two items of a source that works."""
+    heartbeat: Callable[[Source], float] = lambda source: source.settings.interval
+    """Returns the longest time in seconds between two items of a source that works; by default, the poll interval."""
     internal: bool = False
     """Whether wigwag alone makes such sources: no URI or `provider` names the kind."""
 

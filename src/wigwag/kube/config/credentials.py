@@ -117,13 +117,10 @@ def read_credential(plugin: Plugin, printed: bytes) -> Credential:
     pair = status.client_certificate_data, status.client_key_data
     if bool(pair[0]) != bool(pair[1]) or not (status.token or pair[0]):
         raise PluginError(plugin, "printed neither a token nor a certificate with its key; log in with it again")
-    return Credential(status.token.strip(), *pair, _epoch(status.expiration_timestamp))
-
-
-def _epoch(when: datetime | None) -> float | None:
-    if when is None:
-        return None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    expires = status.expiration_timestamp
+    if expires is not None and expires.tzinfo is None:
+        expires = expires.replace(tzinfo=UTC)
+    return Credential(status.token.strip(), *pair, None if expires is None else expires.timestamp())
 
 
 async def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, bytes]:

@@ -142,23 +142,19 @@ class Kubeconfig:
     users: dict[str, Located[UserEntry]] = field(default_factory=dict)
     contexts: dict[str, Located[ContextEntry]] = field(default_factory=dict)
 
-    def add(self, path: str, text: bytes) -> None:
-        """Read one more file; entries that are there already stay."""
-        file = _read(path, text)
-        self.current = self.current or file.current_context
-        for cluster in file.clusters:
-            self.clusters.setdefault(cluster.name, Located(cluster.cluster, path, f"cluster {cluster.name!r}"))
-        for user in file.users:
-            self.users.setdefault(user.name, Located(user.user, path, f"user {user.name!r}"))
-        for context in file.contexts:
-            self.contexts.setdefault(context.name, Located(context.context, path, f"context {context.name!r}"))
-
 
 def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:
-    """Merge several files, the most important first."""
+    """Merge several files, the most important first: entries that are there already stay."""
     config = Kubeconfig()
     for path, text in files:
-        config.add(path, text)
+        file = _read(path, text)
+        config.current = config.current or file.current_context
+        for cluster in file.clusters:
+            config.clusters.setdefault(cluster.name, Located(cluster.cluster, path, f"cluster {cluster.name!r}"))
+        for user in file.users:
+            config.users.setdefault(user.name, Located(user.user, path, f"user {user.name!r}"))
+        for context in file.contexts:
+            config.contexts.setdefault(context.name, Located(context.context, path, f"context {context.name!r}"))
     return config
 
 

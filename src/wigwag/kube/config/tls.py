@@ -48,8 +48,17 @@ class ClusterTrust(Trust):
         made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
         made.set_alpn_protocols(["http/1.1"])
         made.expected = self.server_name
-        self._load_ca(made)
-        self._load_client_certificate(made)
+        if self.insecure:
+            made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        elif self.authority_data:
+            made.load_verify_locations(cadata=self.authority_data)
+        elif self.authority:
+            made.load_verify_locations(self.authority)
+        else:
+            made.load_default_certs()
+        if self.certificate_data or self.certificate:
+            with _file(self.certificate_data, self.certificate) as certificate, _file(self.key_data, self.key) as key:
+                made.load_cert_chain(certificate, key or None)
         return made
 
     def files(self) -> tuple[str, ...]:
@@ -57,23 +66,6 @@ class ClusterTrust(Trust):
         certificate = "" if self.certificate_data else self.certificate
         key = "" if self.key_data else self.key
         return tuple(path for path in (ca, certificate, key) if path)
-
-    def _load_ca(self, context: ssl.SSLContext) -> None:
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif self.authority_data:
-            context.load_verify_locations(cadata=self.authority_data)
-        elif self.authority:
-            context.load_verify_locations(self.authority)
-        else:
-            context.load_default_certs()
-
-    def _load_client_certificate(self, context: ssl.SSLContext) -> None:
-        if not (self.certificate_data or self.certificate):
-            return
-        with _file(self.certificate_data, self.certificate) as certificate, _file(self.key_data, self.key) as key:
-            context.load_cert_chain(certificate, key or None)
 
 
 @contextmanager

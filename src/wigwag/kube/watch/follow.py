@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import asynccontextmanager
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.errors import WigwagError
@@ -89,7 +89,10 @@ class WatchFollower(Generic[T]):
         reflector, lines = self._reflector, Lines(self._decode)
         async with self._kube.stream(self._api_request(request), STREAM) as incoming:
             reflector.opened(self._now())
-            async with beside(incoming.wake) as check, closing(incoming.pieces(lambda: reflector.wake)) as pieces:
+            async with (
+                aclosing(SideRequest(incoming.wake)) as check,
+                closing(incoming.pieces(lambda: reflector.wake)) as pieces,
+            ):
                 async for piece in pieces:
                     for item in self._received(lines, piece, request) if piece else self._waited(check):
                         yield item
@@ -103,17 +106,16 @@ class WatchFollower(Generic[T]):
     def _waited(self, check: SideRequest) -> list[Item[T]]:
         """Do what is due while the watch is silent."""
         reflector, now = self._reflector, self._now()
+        items: list[Item[T]] = []
         result = check.result()
-        items = [] if result is None else self._checked(result, now)
+        if isinstance(result, ListPage):
+            items = reflector.checked(result, now)
+        elif result is not None:
+            items = reflector.check_failed(result, now)
         items += reflector.waited(now)
         if (request := reflector.check(now)) is not None:
             check.start(self._compare(request))
         return items
-
-    def _checked(self, result: ListPage[None] | WatchFault, now: float) -> list[Item[T]]:
-        if isinstance(result, ListPage):
-            return self._reflector.checked(result, now)
-        return self._reflector.check_failed(result, now)
 
     async def _compare(self, request: ReflectorRequest) -> ListPage[None] | WatchFault:
         """Fetch metadata: of the one watched object, or of a page of objects."""
@@ -151,7 +153,7 @@ class WatchFollower(Generic[T]):
 
 
 class SideRequest:
-    """A request beside a watch: at most one at a time."""
+    """A request beside a watch: at most one at a time. No task group: closing a generator inside one raises a group."""
 
     def __init__(self, done: Callable[[], None]) -> None:
         """`done` is called when the result is there."""
@@ -171,18 +173,8 @@ class SideRequest:
         task, self._task = self._task, None
         return task.result()
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Cancel it."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-
-
-@asynccontextmanager
-async def beside(done: Callable[[], None]) -> AsyncIterator[SideRequest]:
-    """A `SideRequest` that ends with the block. No task group: closing a generator inside one raises a group."""
-    check = SideRequest(done)
-    try:
-        yield check
-    finally:
-        await check.close()

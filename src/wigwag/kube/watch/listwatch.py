@@ -17,7 +17,7 @@ from wigwag.wire.client.errors import OversizeError
 
 if TYPE_CHECKING:
     from wigwag.kube.kinds import Query
-    from wigwag.kube.watch.decode import Key, ListPage, ObjectEvent, ObjectRecord
+    from wigwag.kube.watch.decode import Key, ListPage, ObjectRecord
     from wigwag.kube.watch.spec import KubeWatch
 
 T = TypeVar("T")
@@ -141,14 +141,6 @@ class OpenWatch(Generic[T]):
     progressed: bool = False
     """Whether it has sent anything new."""
     confirmed: bool = False
-
-    def collect(self, change: ObjectEvent[T]) -> None:
-        """Add one of the initial objects."""
-        assert self.initial is not None
-        if change.gone:
-            self.initial.pop(change.record.key, None)
-        else:
-            self.initial[change.record.key] = change.record
 
 
 @dataclass(frozen=True, slots=True)

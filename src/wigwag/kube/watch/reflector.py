@@ -161,7 +161,8 @@ class Reflector(Generic[T]):
         if now >= stream.opened + stream.seconds + timing.margin:
             return self.failed(WatchFault("the watch outlived its timeout; the connection seems to be dead"), now)
         if stream.initial is not None and now >= stream.last_event + timing.initial:
-            return self._not_offered(now)
+            self._capabilities.watch_list, self._stream, self._when = False, None, now  # it ignores sendInitialEvents
+            return []
         if self._bookmarks and now >= stream.last_event + timing.silence:
             self._audit(now)
             return self.failed(WatchFault("the server is silent for too long; the connection seems to be dead"), now)
@@ -277,11 +278,6 @@ class Reflector(Generic[T]):
         self._stream_failures += fault.code in (0, *range(500, 600))
         return False
 
-    def _not_offered(self, now: float) -> list[Item[T]]:
-        """A server that does not know `sendInitialEvents` ignores it: list, now and from now on."""
-        self._capabilities.watch_list, self._stream, self._when = False, None, now
-        return []
-
     def _after_check(self, fault: WatchFault | None, now: float) -> list[Item[T]]:
         """Act on a comparison: no difference, a difference that a list repairs, or one that it does not."""
         if fault is None:
@@ -321,12 +317,16 @@ class Reflector(Generic[T]):
 
     def _begin(self, stream: OpenWatch[T], event: ObjectEvent[T] | Bookmark, now: float) -> list[Item[T]]:
         """Collect the initial objects. Their versions say nothing about how far the watch is."""
+        assert stream.initial is not None
+        records = stream.initial
         if isinstance(event, ObjectEvent):
-            stream.collect(event)
+            if event.gone:
+                records.pop(event.record.key, None)
+            else:
+                records[event.record.key] = event.record
+        if isinstance(event, ObjectEvent) or not event.end:
             return []
-        if not event.end or stream.initial is None:
-            return []
-        records, stream.initial, stream.base = stream.initial, None, event.version
+        stream.initial, stream.base = None, event.version
         stream.progressed = stream.confirmed = self._bookmarks = True
         self._retry.succeeded()
         self._request = replace(self._request, how="watch", version=event.version)  # an ordinary watch from here on

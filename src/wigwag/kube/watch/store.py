@@ -51,8 +51,7 @@ class ObjectVersion(NamedTuple):
     uid: str = ""
 
 
-NOBODY = ObjectVersion()
-"""The identity of an object that is not known."""
+UNKNOWN = ObjectVersion()
 
 
 class ObjectStore(Generic[T]):
@@ -62,9 +61,6 @@ class ObjectStore(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._known: dict[Key, ObjectVersion] = {}
         self._gone: dict[Key, str] = {}
-
-    def __len__(self) -> int:
-        return len(self._objects)
 
     def snapshot(self) -> Mapping[Key, T]:
         """Return the objects as they are now; later events do not change it."""
@@ -112,8 +108,8 @@ class ObjectStore(Generic[T]):
         return True
 
     def identity(self, key: Key) -> ObjectVersion:
-        """Return the identity of an object; `NOBODY` if there is none."""
-        return self._known.get(key, NOBODY)
+        """Return the identity of an object; `UNKNOWN` if there is none."""
+        return self._known.get(key, UNKNOWN)
 
     def differing(self, records: Mapping[Key, ObjectRecord[None]], since: str, *, whole: bool) -> dict[Key, str]:
         """Return the objects whose version in a list differs from the one here, with the version in the list.

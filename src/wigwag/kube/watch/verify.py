@@ -142,6 +142,10 @@ class Verifier(Generic[T]):
         differences = self._store.differing(listing.records, self._known, whole=not listing.token)
         return self._differ(differences, request.how, now)
 
+    def settles(self, now: float) -> bool:
+        """Return whether it is time to `settle`."""
+        return now >= self._settled
+
     def settle(self) -> WatchFault | None:
         """Check whether events have resolved the differences. A fault says which are left, as in `answered`."""
         left = {key: there for key, (there, was) in self._pending.items() if self._store.identity(key) == was}
@@ -150,10 +154,6 @@ class Verifier(Generic[T]):
             return self._missed(left)
         self._suspects = {}
         return None
-
-    def settles(self, now: float) -> bool:
-        """Return whether it is time to `settle`."""
-        return now >= self._settled
 
     @property
     def sure(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
@@ -13,10 +12,9 @@ from wigwag.wire.client.shown import shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wigwag.sources.fields import Fields, OAuthFields
+    from wigwag.sources.fields import Fields
     from wigwag.sources.kind import Documents, SharedClients
     from wigwag.sources.remote.http import HttpWatch
-    from wigwag.sources.remote.oauth import OAuth
     from wigwag.sources.source import Source
     from wigwag.sources.uris import UriAddress
 
@@ -33,18 +31,11 @@ def http_watch(source: Source) -> HttpWatch:
         interval=settings.interval,
         seed=settings.seed,
         timeout=settings.timeout,
-        oauth=None if settings.oauth is None else _oauth(settings.oauth),
+        oauth=settings.oauth,
         most=settings.most,
         ca_path=settings.cert_path,
         token_file=settings.token_file,
     )
-
-
-def _oauth(fields: OAuthFields) -> OAuth:
-    from wigwag.sources.remote.oauth import OAuth
-
-    oauth = OAuth(fields.client_id, fields.client_secret, fields.token_url, fields.folder)
-    return replace(oauth, reload_delay=fields.reload_delay) if fields.reload_delay else oauth
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:

@@ -6,6 +6,7 @@ A third kind, `core.openfeature.dev/` without a name, is watched by the agent it
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from wigwag.sources.source import Source
 
 _POLICIES = ("keep", "remove")
-_FIELDS = frozenset({"onDelete", "maxBytes"})
-_HEARTBEAT = 75.0
 
 
 def _objects_watch(source: Source) -> ObjectsWatch:
@@ -41,7 +40,7 @@ def _watch(source: Source, shared: SharedClients) -> Documents:
 
 
 def _watch_own_pod(_source: Source, _shared: SharedClients) -> Documents:
-    raise UsageError("what a pod's annotations name can be found by its own agent only; name the FeatureFlag")
+    raise UsageError("only the agent of a pod can read the annotations of that pod; name the FeatureFlag")
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
@@ -84,25 +83,18 @@ KUBERNETES = SourceKind(
     forms=(f"{FLAGS}NAMESPACE/NAME",),
     parse=_parse_flags,
     watch=_watch,
-    fields=_FIELDS,
+    fields=frozenset({"onDelete", "maxBytes"}),
     prepare=_prepare,
-    heartbeat=lambda _: _HEARTBEAT,
+    heartbeat=lambda _: 75.0,
 )
-CONFIGMAP = SourceKind(
-    name="configmap",
-    prefix=CONFIG,
-    forms=(f"{CONFIG}NAMESPACE/NAME",),
-    parse=_parse_config,
-    watch=_watch,
-    fields=_FIELDS,
-    prepare=_prepare,
-    heartbeat=lambda _: _HEARTBEAT,
+CONFIGMAP = replace(
+    KUBERNETES, name="configmap", prefix=CONFIG, forms=(f"{CONFIG}NAMESPACE/NAME",), parse=_parse_config
 )
 KUBERNETES_SELF = SourceKind(
     name=SELF,
     watch=_watch_own_pod,
-    fields=_FIELDS,
+    fields=KUBERNETES.fields,
     prepare=_prepare_cluster,
-    heartbeat=lambda _: _HEARTBEAT,
+    heartbeat=KUBERNETES.heartbeat,
     internal=True,
 )

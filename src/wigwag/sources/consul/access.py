@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from wigwag.errors import UsageError, WigwagError
@@ -23,10 +23,11 @@ from wigwag.wire.client.url import Url, parse_url
 from wigwag.wire.h1.client import Fields, check_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from wigwag.wire.client.client import ClientResponse
 
+T = TypeVar("T")
 WAIT = 60.0
 """The default wait of a blocking query. Consul's is 5 minutes, but this is how old flags look while nothing changes,
 and how long a dead connection goes unnoticed."""
@@ -253,15 +254,8 @@ def _from_query(query: str) -> dict[str, Any]:
             close = get_close_matches(name, _OPTIONS, n=1)
             hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_OPTIONS)}"
             raise UsageError(f"{name[:40]!r} is not an option of a consul URI; {hint}")
-        settings[_OPTIONS[name]] = _seconds(value) if name == "wait" else value
+        settings[_OPTIONS[name]] = _parsed(duration, name, value) if name == "wait" else value
     return settings
-
-
-def _seconds(value: str) -> float:
-    try:
-        return duration(value)
-    except ValueError as error:
-        raise UsageError(f"wait: {error}") from None
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -286,7 +280,11 @@ def _one_token(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _true(name: str, environment: Mapping[str, str]) -> bool:
+    return bool(environment.get(name)) and _parsed(boolean, name, environment[name])
+
+
+def _parsed(parse: Callable[[str], T], name: str, value: str) -> T:
     try:
-        return bool(environment.get(name)) and boolean(environment[name])
+        return parse(value)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from None

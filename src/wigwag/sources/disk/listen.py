@@ -199,8 +199,8 @@ class PathListener:
         self._woken.set()
 
     def _drain(self) -> None:
-        if self._subscription is not None:
-            self._subscription.drain()
+        if self._notifier is not None:
+            self._notifier.drain()
 
     def _add(self, subscription: PathSubscription, directory: str, names: dict[str, bool]) -> None:
         try:

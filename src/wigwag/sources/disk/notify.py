@@ -122,7 +122,8 @@ class Notifier:
         self._open = open or Inotify
         self._inotify: Inotify | None = None
         self._subscriptions: dict[PathSubscription, None] = {}
-        self._watches: dict[int, _Watched] = {}
+        self._watches: dict[int, dict[str, dict[PathSubscription, None]]] = {}
+        """By watch and name: the subscribers, in order."""
         self._warned: set[int | None] = set()
 
     def subscribe(self, on_event: Callable[[FileEvent], None]) -> PathSubscription | None:
@@ -147,30 +148,21 @@ class Notifier:
         """Watch names in a directory for a subscriber; return the number of the watch."""
         assert self._inotify is not None
         number = self._inotify.add(directory, mask | MASK_ADD)
-        watched = self._watches.setdefault(number, _Watched({}, {}))
-        watched.subscribers[subscription] = None
+        watched = self._watches.setdefault(number, {})
         for name in names:
-            watched.names.setdefault(name, {})[subscription] = None
+            watched.setdefault(name, {})[subscription] = None
         return number
 
     def discard(self, subscription: PathSubscription, number: int, names: Iterable[str]) -> None:
-        """Unsubscribe from names in a directory."""
+        """Unsubscribe from names in a directory; its watch ends with the last name."""
         watched = self._watches.get(number)
         if watched is None:
             return
         for name in names:
-            subscribers = watched.names.get(name, {})
-            subscribers.pop(subscription, None)
-            if not subscribers:
-                watched.names.pop(name, None)
-
-    def leave(self, subscription: PathSubscription, number: int) -> None:
-        """Unsubscribe from a directory, and end its watch with the last subscriber."""
-        watched = self._watches.get(number)
-        if watched is None:
-            return
-        watched.subscribers.pop(subscription, None)
-        if not watched.subscribers:
+            watched.get(name, {}).pop(subscription, None)
+            if not watched.get(name):
+                watched.pop(name, None)
+        if not watched:
             del self._watches[number]
             if self._inotify is not None:
                 self._inotify.remove(number)
@@ -197,19 +189,10 @@ class Notifier:
     def _subscribers(self, event: FileEvent) -> tuple[PathSubscription, ...]:
         if event.mask & OVERFLOW:
             return tuple(self._subscriptions)
-        watched = self._watches.get(event.watch)
-        if watched is None:
-            return ()
+        watched = self._watches.get(event.watch, {})
         if not event.name:
-            return tuple(watched.subscribers)
-        return tuple({**watched.names.get(event.name, {}), **watched.names.get(EVERY, {})})
-
-
-class _Watched(NamedTuple):
-    """A watched directory: its subscribers, and those of each name."""
-
-    subscribers: dict[PathSubscription, None]
-    names: dict[str, dict[PathSubscription, None]]
+            return tuple({each: None for subscribers in watched.values() for each in subscribers})
+        return tuple({**watched.get(event.name, {}), **watched.get(EVERY, {})})
 
 
 class PathSubscription:
@@ -230,15 +213,9 @@ class PathSubscription:
         for number, names in list(self._names.items()):
             kept = names.intersection(wanted.get(number, ()))
             self._notifier.discard(self, number, names - kept)
-            if number in wanted:
-                self._names[number] = kept
-            else:
-                self._notifier.leave(self, number)
+            self._names[number] = kept
+            if not kept:
                 del self._names[number]
-
-    def drain(self) -> None:
-        """Deliver all events of the kernel now."""
-        self._notifier.drain()
 
     def close(self) -> None:
         """Unsubscribe from everything."""

@@ -98,32 +98,31 @@ class ObjectsReader:
     async def __call__(self, objects: Mapping[Key, Contents]) -> ReadResult[AnyDocument]:
         spec, place = self._spec, self._spec.place
         if len(objects) > MOST_OBJECTS:
-            return ReadResult(trouble=Unavailable(f"{place}: there are more than {MOST_OBJECTS}; narrow the selector"))
+            return _unavailable(f"{place}: there are more than {MOST_OBJECTS}; narrow the selector")
         parts = _parts(place, objects)
         if not parts:
-            return self._missing(place, objects)
+            return self._missing(f"key {place.key} in {place}" if objects and place.key else str(place))
         self._seen = True
         if sum(map(len, parts.values())) > spec.most:
-            return ReadResult(
-                trouble=Unavailable(f"{place}: larger than the limit of {spec.most} bytes; raise maxBytes")
-            )
+            return _unavailable(f"{place}: larger than the limit of {spec.most} bytes; raise maxBytes")
         if place.several:
             merged, problem = await self._merger.merge_in_turns(parts, None if place.kind == CONFIG_MAP else "json")
-            return ReadResult(merged, Unavailable(f"{place}: {problem}") if problem else None)
+            return _unavailable(f"{place}: {problem}", merged) if problem else ReadResult(merged)
         ((key, content),) = parts.items()
         if not content:
-            return ReadResult(trouble=Unavailable(f"{place} holds no document; write its flags into it"))
+            return _unavailable(f"{place} holds no document; write its flags into it")
         return ReadResult(Document(content, format_of(key) if place.key else "json"))
 
-    def _missing(self, place: ObjectsAddress, objects: Mapping[Key, Contents]) -> ReadResult[AnyDocument]:
-        what = f"key {place.key} in {place}" if objects and place.key else str(place)
+    def _missing(self, what: str) -> ReadResult[AnyDocument]:
         if self._spec.remove:
-            return ReadResult(NOTHING, Unavailable(f"there is no {what}; with onDelete=remove it has no flags"))
+            return _unavailable(f"there is no {what}; with onDelete=remove it has no flags", NOTHING)
         if self._seen:
-            return ReadResult(
-                trouble=Unavailable(f"there is no {what} any more; its last flags stay in force until it is back")
-            )
-        return ReadResult(trouble=Unavailable(f"there is no {what} yet; create it, or check the name"))
+            return _unavailable(f"there is no {what} any more; its last flags stay in force until it is back")
+        return _unavailable(f"there is no {what} yet; create it, or check the name")
+
+
+def _unavailable(reason: str, document: AnyDocument | None = None) -> ReadResult[AnyDocument]:
+    return ReadResult(document, Unavailable(reason))
 
 
 def _parts(place: ObjectsAddress, objects: Mapping[Key, Contents]) -> dict[str, bytes]:

@@ -39,7 +39,7 @@ from wigwag.wire.rpcs.protobuf import BYTES, DEEPEST, VARINT, MalformedError, re
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from wigwag.wire.client.grpc import Channel, MessageStream
+    from wigwag.wire.client.grpc import Channel
     from wigwag.wire.http import Headers
 
 SERVICES = ("flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService")
@@ -172,17 +172,28 @@ class _Source:
         self._metadata: Headers = ()
 
     async def session(self) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        """Connect, and yield the items of one stream."""
+        """Connect, and yield the items of one stream; of the old service, if the server has only that."""
         self.headers = (*self._spec.headers, *self._authorization())
         self._metadata = _metadata(self.headers, self._spec.selector)
         keep_alive = KeepAlive(self._every, 2 * self._deps.patience)
+        missing: RpcError | None = None
         async with open_channel(self._endpoint, keep_alive, self._deps.clock) as channel:
             try:
-                async with closing(self._either(channel)) as items:
-                    async for item in items:
-                        yield item
+                for service in sorted(SERVICES, key=lambda each: each != self._service):  # the one that worked, first
+                    try:
+                        async with closing(self._follow(channel, service)) as items:
+                            async for item in items:
+                                self._service = service
+                                yield item
+                    except RpcError as error:
+                        if error.code is not Code.UNIMPLEMENTED:
+                            raise
+                        missing = missing or error
+                    else:
+                        return
             finally:
                 self._every *= 2 if channel.scolded else 1
+        raise missing or RpcError(Code.UNIMPLEMENTED)
 
     def token_replaced(self) -> bool:
         """Return whether the token file holds another token than the one that the last connection used."""
@@ -195,38 +206,19 @@ class _Source:
         path = self._spec.token_file
         return (("authorization", read_authorization(path)),) if path else ()
 
-    async def _either(self, channel: Channel) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        """Follow the service that worked before; if the server does not have it, the other one."""
-        missing: RpcError | None = None
-        for service in sorted(SERVICES, key=lambda each: each != self._service):
-            try:
-                async with closing(self._follow(channel, service)) as items:
-                    async for item in items:
-                        self._service = service
-                        yield item
-            except RpcError as error:
-                if error.code is not Code.UNIMPLEMENTED:
-                    raise
-                missing = missing or error
-            else:
-                return
-        raise missing or RpcError(Code.UNIMPLEMENTED)
-
     async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        with channel.stream(
-            f"/{service}/SyncFlags", self._request, self._metadata, max_message=self._spec.max_message
-        ) as stream:
-            first = True
+        path, most, first = f"/{service}/SyncFlags", self._spec.max_message, True
+        with channel.stream(path, self._request, self._metadata, max_message=most) as stream:
             async with closing(stream.beats()) as beats:
                 async for message in beats:
-                    item = (
-                        await self._read(channel, service, message)
-                        if message is not None
-                        else _acknowledged(stream, first)
-                    )
-                    first &= not isinstance(item, Document)
-                    if item is not None:
+                    if message is not None:
+                        item = await self._read(channel, service, message)
+                        first &= not isinstance(item, Document)
                         yield item
+                    elif first:
+                        yield Unavailable("the server is connected, but has not sent a document yet")
+                    elif not stream.partial:  # a newer document is not on its way
+                        yield UNCHANGED
 
     async def _read(self, channel: Channel, service: str, message: bytes) -> Document | Unchanged:
         content, state = _synced(message)
@@ -234,13 +226,8 @@ class _Source:
             return Document(content, "json")
         if state == PING:
             return UNCHANGED
-        whole = await channel.unary(
-            f"/{service}/FetchAllFlags",
-            self._request,
-            self._metadata,
-            deadline=FETCH_SECONDS,
-            max_message=self._spec.max_message,
-        )
+        path, most = f"/{service}/FetchAllFlags", self._spec.max_message
+        whole = await channel.unary(path, self._request, self._metadata, deadline=FETCH_SECONDS, max_message=most)
         return Document(_synced(whole)[0], "json")
 
 
@@ -265,13 +252,6 @@ def _synced(message: bytes) -> tuple[bytes, int]:
     except IndexError as error:
         raise MalformedError("the message is truncated") from error
     raise MalformedError(f"the message has {_MOST_FIELDS} fields or more")
-
-
-def _acknowledged(stream: MessageStream, first: bool) -> Unavailable | Unchanged | None:
-    """Return what an acknowledged ping means: nothing, if a newer document is on its way."""
-    if first:
-        return Unavailable("the server is connected, but has not sent a document yet")
-    return None if stream.partial else UNCHANGED
 
 
 def _metadata(headers: tuple[tuple[str, str], ...], selector: str) -> Headers:

@@ -19,7 +19,7 @@ from wigwag.flags.document import format_of as format_of_name
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.remote.oauth import OAuth, Tokens
+from wigwag.sources.remote.oauth import Tokens, check_oauth
 from wigwag.sources.remote.polling import PollResult, PollTiming, format_of_media, http_date, poll, retry_after
 from wigwag.sources.secret import read_authorization
 from wigwag.version import __version__
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from wigwag.flags.document import Format
+    from wigwag.sources.fields import OAuthFields
     from wigwag.wire.client.client import ClientResponse
 
 LONGEST = 86400.0
@@ -64,7 +65,7 @@ class HttpWatch:
     """Decides the offset of the polls; empty: random."""
     timeout: float = 0.0
     """Seconds for the whole request; 0: see above."""
-    oauth: OAuth | None = None
+    oauth: OAuthFields | None = None
     most: int = 64 << 20
     """The largest document that is read, in bytes."""
     ca_path: str = ""
@@ -79,6 +80,8 @@ class HttpWatch:
             check_fields((*self.headers, *authorization))
         except UsageError as error:
             raise UsageError(f"http source: {error}") from None
+        if self.oauth is not None:
+            check_oauth(self.oauth)
         if not 0 < self.interval <= LONGEST:
             raise UsageError(f"{self}: the interval must be more than 0 and at most {LONGEST:.0f} seconds")
         if self.timeout < 0:
@@ -177,25 +180,20 @@ class HttpPoller:
         return UNCHANGED if document == before else document
 
     async def _respond(self) -> ClientResponse:
-        """Fetch with the configured credentials; if a token is refused, once more with a new one."""
-        tokens = self._tokens
-        if self._spec.token_file:
-            return await self._fetch_with_token_file(self._spec.token_file)
-        if tokens is None:
-            return await self._fetch(self._spec.auth_header)
-        response = await self._fetch(await tokens.header())
-        if response.status == 401:
-            tokens.refused()
-            response = await self._fetch(await tokens.header())
-        return response
+        """Fetch; if the token is refused and there is a new one, fetch once more."""
+        authorization = await self._authorization()
+        response = await self._fetch(authorization)
+        if response.status != 401:
+            return response
+        if self._tokens is not None:
+            self._tokens.refused()
+        renewed = await self._authorization()
+        return response if renewed == authorization else await self._fetch(renewed)
 
-    async def _fetch_with_token_file(self, path: str) -> ClientResponse:
-        """Fetch with the token in a file; if it is refused and has been replaced since, once more."""
-        header = read_authorization(path)
-        response = await self._fetch(header)
-        if response.status == 401 and (newer := read_authorization(path)) != header:
-            response = await self._fetch(newer)
-        return response
+    async def _authorization(self) -> str:
+        if self._tokens is not None:
+            return await self._tokens.header()
+        return read_authorization(self._spec.token_file) if self._spec.token_file else self._spec.auth_header
 
     async def _fetch(self, authorization: str) -> ClientResponse:
         return await fetch_following(

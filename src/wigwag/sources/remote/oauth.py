@@ -8,7 +8,6 @@ server sends, only the standard error codes are quoted in an error: the rest may
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -24,10 +23,13 @@ from wigwag.wire.h1.client import ClientRequest, check_fields
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from wigwag.sources.fields import OAuthFields
     from wigwag.wire.client.client import Client, ClientResponse
 
 EARLY = 10.0
 """A token is renewed this many seconds before it expires."""
+RELOAD_DELAY = 60.0
+"""The default seconds after which the files are read again."""
 _FILES = "the folder of oauth needs the files client-id and client-secret"
 _LARGEST_TOKEN = 64 << 10
 _CODES = (
@@ -41,25 +43,14 @@ _CODES = (
 _OK = 200
 
 
-@dataclass(frozen=True, slots=True)
-class OAuth:
-    """The token endpoint and the client's credentials."""
-
-    client_id: str = ""
-    client_secret: str = field(default="", repr=False)
-    token_url: str = field(default="", repr=False)
-    folder: str = ""
-    """Where the files `client-id` and `client-secret` are, instead of the two above."""
-    reload_delay: float = 60.0
-    """How often the files are read again, in seconds."""
-
-    def __post_init__(self) -> None:
-        try:
-            parse_url(self.token_url)
-        except UsageError as error:
-            raise UsageError(f"oauth: tokenUrl: {error}") from None
-        if not self.folder and not (self.client_id and self.client_secret):
-            raise UsageError("oauth: set clientID and clientSecret, or a folder with the files of both")
+def check_oauth(oauth: OAuthFields) -> None:
+    """Raise `UsageError` for settings that can never work."""
+    try:
+        parse_url(oauth.token_url)
+    except UsageError as error:
+        raise UsageError(f"oauth: tokenUrl: {error}") from None
+    if not oauth.folder and not (oauth.client_id and oauth.client_secret):
+        raise UsageError("oauth: set clientID and clientSecret, or a folder with the files of both")
 
 
 class Grant(Struct, frozen=True):
@@ -74,7 +65,7 @@ class Grant(Struct, frozen=True):
 class Tokens:
     """The token of one source."""
 
-    def __init__(self, oauth: OAuth, client: Client, now: Callable[[], float]) -> None:
+    def __init__(self, oauth: OAuthFields, client: Client, now: Callable[[], float]) -> None:
         self._oauth, self._client, self._now = oauth, client, now
         self._url = parse_url(oauth.token_url)
         self._credentials: tuple[str, str] = (oauth.client_id, oauth.client_secret)
@@ -94,7 +85,9 @@ class Tokens:
 
     def _reload(self) -> None:
         oauth, now = self._oauth, self._now()
-        if not oauth.folder or (self._read_at is not None and now < self._read_at + oauth.reload_delay):
+        if not oauth.folder or (
+            self._read_at is not None and now < self._read_at + (oauth.reload_delay or RELOAD_DELAY)
+        ):
             return
         client_id, secret = (read_secret(f"{oauth.folder}/{name}", _FILES) for name in ("client-id", "client-secret"))
         if (client_id, secret) != self._credentials:

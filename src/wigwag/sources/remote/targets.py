@@ -46,11 +46,18 @@ def parse_target(text: str) -> GrpcTarget:
     GrpcTarget(places=(('localhost', 9211),), authority='flags.service')
     """
     scheme, colon, rest = text.partition(":")
-    read = _SCHEMES.get(scheme.lower()) if colon else None
-    if read is not None:
-        return read(text, rest)
+    scheme = scheme.lower() if colon else ""
+    if scheme in _SCHEMES:
+        return _SCHEMES[scheme](text, rest)
+    if scheme in ("grpc", "grpcs"):
+        raise UsageError(f"gRPC target {text!r}: write it without its prefix, as {rest.removeprefix('//')!r}")
+    if scheme == "xds":
+        raise UsageError(
+            f"gRPC target {text!r}: xDS is not supported; name the server itself (dns:HOST:PORT), "
+            "or an Envoy that knows it (envoy://PROXY:PORT/SERVICE)"
+        )
     if "://" in text:
-        known = ", ".join(f"{name}:" for name in _SCHEMES if name not in _REFUSED)
+        known = ", ".join(f"{name}:" for name in _SCHEMES)
         raise UsageError(f"gRPC target {text!r}: unknown scheme; write host:port, or one of {known}")
     return _name(text, text)
 
@@ -109,17 +116,6 @@ def _envoy(target: str, rest: str) -> GrpcTarget:
     return GrpcTarget((_place(target, proxy, None),), service)
 
 
-def _xds(target: str, _rest: str) -> GrpcTarget:
-    raise UsageError(
-        f"gRPC target {target!r}: xDS is not supported; name the server itself (dns:HOST:PORT), "
-        "or an Envoy that knows it (envoy://PROXY:PORT/SERVICE)"
-    )
-
-
-def _prefixed(target: str, rest: str) -> GrpcTarget:
-    raise UsageError(f"gRPC target {target!r}: write it without its prefix, as {rest.removeprefix('//')!r}")
-
-
 def _place(target: str, text: str, default: int | None) -> tuple[str, int]:
     """Return host and port of an address; the default host is localhost."""
     parts = _ADDRESS.fullmatch(_bracketed(text))
@@ -135,7 +131,6 @@ def _bracketed(text: str) -> str:
     return f"[{text}]" if _BARE_SIX.fullmatch(text) else text
 
 
-_REFUSED = ("xds", "grpc", "grpcs")
 _SCHEMES: dict[str, Callable[[str, str], GrpcTarget]] = {
     "dns": _dns,
     "passthrough": _passthrough,
@@ -145,7 +140,4 @@ _SCHEMES: dict[str, Callable[[str, str], GrpcTarget]] = {
     "unix-abstract": _abstract,
     "uds": _unix,
     "envoy": _envoy,
-    "xds": _xds,
-    "grpc": _prefixed,
-    "grpcs": _prefixed,
 }
