@@ -190,7 +190,7 @@ def test_without_a_leader_what_was_there_stays_and_a_new_leader_is_noticed(consu
         async with watching(watch_consul, ConsulWatch(ConsulAccess(host(second.consul), wait=1.0), "flags")) as stream:
             assert await stream.next() == Document(b"1")
             first.server.kill()
-            await stream.until(trouble("has no leader at present"))
+            await stream.until(trouble("has no leader"))
             first.server.begin()
             passed = await stream.until(lambda item: item is UNCHANGED)
             assert not any(isinstance(item, Document) for item in passed)

@@ -26,6 +26,7 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.kinds import documents, heartbeat, parse_sources, prepare
+from wigwag.sources.kubernetes.address import ObjectsAddress, read_address
 from wigwag.sources.kubernetes.objects import (
     MOST_OBJECTS,
     NOTHING,
@@ -34,7 +35,6 @@ from wigwag.sources.kubernetes.objects import (
     decode_flag,
     watch_objects,
 )
-from wigwag.sources.kubernetes.place import ObjectsAddress, read_place
 from wigwag.sources.source import Source
 
 ONE = ObjectsAddress(FEATURE_FLAG, "team", "shop")
@@ -71,7 +71,7 @@ class TestPlace:
         ],
     )  # fmt: skip
     def test_of_feature_flags(self, name: str, expected: ObjectsAddress) -> None:
-        assert read_place(name) == expected
+        assert read_address(name) == expected
 
     @pytest.mark.parametrize(
         ("name", "expected"),
@@ -82,7 +82,7 @@ class TestPlace:
         ],
     )
     def test_of_a_config_map(self, name: str, expected: ObjectsAddress) -> None:
-        assert read_place(name, "configmap") == expected
+        assert read_address(name, "configmap") == expected
 
     @pytest.mark.parametrize(
         ("name", "why"),
@@ -105,19 +105,19 @@ class TestPlace:
     )
     def test_what_names_nothing_is_refused_with_a_remedy(self, name: str, why: str) -> None:
         with pytest.raises(UsageError) as refused:
-            read_place(name)
+            read_address(name)
         assert why in str(refused.value)
         assert "write core.openfeature.dev/NAMESPACE/NAME" in str(refused.value)
 
     @pytest.mark.parametrize("name", ["team", "team/shop/a/b", "team/shop/", "team/shop/..%2f", "team/shop?labels=a"])
     def test_what_is_no_config_map_is_refused(self, name: str) -> None:
         with pytest.raises(UsageError, match="write configmap/NAMESPACE/NAME"):
-            read_place(name, "configmap")
+            read_address(name, "configmap")
 
     @given(st.text(alphabet="ab=!,()in .-_/", max_size=40))
     def test_a_selector_is_judged_quickly_whatever_it_is(self, text: str) -> None:
         try:
-            assert read_place(f"team?labels={text}").labels == text
+            assert read_address(f"team?labels={text}").labels == text
         except UsageError as error:
             assert "malformed" in str(error)
 
@@ -156,7 +156,7 @@ async def told(spec: ObjectsWatch, *items: object) -> list[Any]:
     """Return what a source yields when its watch yields these."""
     watcher = FakeWatcher()
     seen: list[Any] = []
-    await watcher.push(spec.place.watch(), *items, StopAsyncIteration)
+    await watcher.push(spec.address.watch(), *items, StopAsyncIteration)
     async with closing(watch_objects(spec, lambda watch, decode: watcher.watch(watch))) as stream:
         async for item in stream:
             seen.append(item)  # noqa: PERF401 - the stream is closed here

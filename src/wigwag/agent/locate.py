@@ -118,10 +118,10 @@ def _references(annotation: str, value: str, home: str) -> References:
 
 
 def _is_name(name: str) -> bool:
-    from wigwag.sources.kubernetes.place import read_place
+    from wigwag.sources.kubernetes.address import read_address
 
     try:
-        return not read_place(name).labels and "?" not in name
+        return not read_address(name).labels and "?" not in name
     except UsageError:
         return False
 

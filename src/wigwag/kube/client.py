@@ -132,10 +132,9 @@ class Kube:
         cluster: Cluster,
         deps: KubeDeps = KubeDeps(),  # noqa: B008 - a frozen value
         limits: ResponseLimits = ResponseLimits(total=60.0, body_bytes=LARGEST),  # noqa: B008 - a frozen value
-        agent: str = f"wigwag/{__version__}",
     ) -> None:
         self.deps, self.limits, self.capabilities = deps, limits, Capabilities()
-        self._base, self._agent = parse_url(cluster.server), agent
+        self._base = parse_url(cluster.server)
         self._credentials = Credentials(cluster, deps.environment, deps.wall, deps.run)
         one = OneProxy(proxy=parse_url(cluster.proxy)) if cluster.proxy else None
         self._proxies = one or Proxies.of(deps.environment)
@@ -275,7 +274,7 @@ class Kube:
     async def _send_as(
         self, credentials: RequestCredentials, request: ApiRequest, limits: ResponseLimits
     ) -> AsyncIterator[StreamedResponse]:
-        fields = [("Accept", request.accept), ("User-Agent", self._agent), *credentials.fields]
+        fields = [("Accept", request.accept), ("User-Agent", f"wigwag/{__version__}"), *credentials.fields]
         if request.body:
             fields.append(("Content-Type", request.media))
         call = ClientRequest(self._url(request), request.method, tuple(fields), request.body)

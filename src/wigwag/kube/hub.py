@@ -1,11 +1,11 @@
-"""The shared watches of one API server: one client for a process, and one watch for all who want the same.
+"""The shared watches of one API server: one client for a process, and one watch per spec.
 
     watch_kube ──▶ Topic[WatchLevel] ──▶ each subscriber, at its own speed
 
 A hub costs nothing until somebody watches. The first subscriber of a spec opens its watch, and the last one closes it.
 A new subscriber gets the current objects at once. A slow one may skip values; a `WatchLevel` therefore holds the value,
 its edition and the state of the watch together, so that everybody ends with the newest value. Watches are children of
-`run`; whoever subscribes earlier waits for it. For a single watch without a hub there is `alone`.
+`run`; who subscribes earlier waits for it. For a single watch without a hub there is `alone`.
 """
 
 from __future__ import annotations
@@ -141,13 +141,13 @@ class Hub:
             async for level in shared.topic:
                 if level.error is not None:
                     raise level.error
-                news = level.edition != edition
-                if news and level.value is not None:
+                changed = level.edition != edition
+                if changed and level.value is not None:
                     edition = level.edition
                     yield level.value
                 if level.trouble is not None:
                     yield level.trouble
-                elif not news:
+                elif not changed:
                     yield UNCHANGED
         finally:
             shared.subscribers -= 1

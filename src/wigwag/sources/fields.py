@@ -155,18 +155,14 @@ def contradictions(given: Fields) -> Iterator[tuple[str, str]]:
         yield "optional", "says the opposite of required; leave one of them out"
     if given.token_file and (given.oauth or given.auth_header or "authorization" in map(str.lower, given.headers)):
         yield "tokenFile", "is one of several credentials; leave out authHeader, oauth and the header Authorization"
-    yield from _unsendable(given)
-    if given.oauth:
-        yield from _oauth_contradictions(given.oauth)
-
-
-def _unsendable(given: Fields) -> Iterator[tuple[str, str]]:
     lines = {"authHeader": given.auth_header, "headers": "".join((*given.headers, *given.headers.values()))}
     for name, text in lines.items():
         if not text.replace("\t", "").isprintable():
             yield name, "has a line break or a control character in it, which no header can have; take it out"
     if any(not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) for name in given.headers):
         yield "headers", "has a name that no header can have; use letters, digits and -"
+    if given.oauth:
+        yield from _oauth_contradictions(given.oauth)
 
 
 def _oauth_contradictions(given: OAuthFields) -> Iterator[tuple[str, str]]:

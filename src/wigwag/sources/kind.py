@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from wigwag.sources.uris import visible_place
+from wigwag.sources.uris import visible_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -79,4 +79,4 @@ class SourceKind:
 
     def address_of(self, uri: str) -> UriAddress:
         """Parse a URI of this kind."""
-        return visible_place(uri, self.name) if self.parse is None else self.parse(uri)
+        return visible_address(uri, self.name) if self.parse is None else self.parse(uri)

@@ -112,6 +112,6 @@ def _package(entry: EntryPoint) -> str:
 
 @cache
 def _entries() -> tuple[EntryPoint, ...]:
-    from importlib.metadata import entry_points  # not needed by who has built-in kinds only
+    from importlib.metadata import entry_points  # not needed without plug-ins
 
     return tuple(entry_points(group=GROUP))

@@ -139,19 +139,19 @@ class Reflector(Generic[T]):
         """Events have arrived together; what they change is published once."""
         changed: bool | None = None
         whole: list[Item[T]] = []
-        trouble: list[Item[T]] = []
+        failure: list[Item[T]] = []
         for event in events:
             if (stream := self._stream) is None:
                 break
             stream.last_event = now
             if isinstance(event, WatchFault):
-                trouble = self.failed(event, now)
+                failure = self.failed(event, now)
             elif stream.initial is not None:
                 whole += self._begin(stream, event, now)
             else:
                 changed = self._apply(stream, event, now) or bool(changed)
-        news: list[Item[T]] = [] if changed is None else [self._publish()] if changed else self._confirmed()
-        return whole + news + trouble
+        result: list[Item[T]] = [] if changed is None else [self._publish()] if changed else self._confirmed()
+        return whole + result + failure
 
     def waited(self, now: float) -> list[Item[T]]:
         """Nothing has arrived until `wake`."""

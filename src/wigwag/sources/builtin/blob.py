@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import split_uri, visible_place
+from wigwag.sources.uris import split_uri, visible_address
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _parse(uri: str, name: str, scheme: str, form: str) -> UriAddress:
         raise UsageError(f"{shown(uri)!r} does not name an object of a store; write {form}")
     if "@" in parts.netloc:
         raise UsageError(f"has credentials in it; write {form}, and put them into the environment")
-    return visible_place(uri, name)
+    return visible_address(uri, name)
 
 
 def _store(name: str, scheme: str, bucket: str) -> SourceKind:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import split_uri, visible_place, without_user
+from wigwag.sources.uris import split_uri, visible_address, without_user
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch
     from wigwag.sources.consul.keys import ConsulWatch
 
     settings = source.settings
-    place = locate(
+    address = locate(
         source.address,
         environment,
         tls=settings.tls,
         auth_header=settings.auth_header,
         ca_path=settings.cert_path,
     )
-    return ConsulWatch(place.access, place.name, settings.most)
+    return ConsulWatch(address.access, address.name, settings.most)
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
@@ -56,7 +56,7 @@ def _parse(uri: str) -> UriAddress:
     if parts.scheme not in _SCHEMES or not parts.path.strip("/"):
         raise UsageError(f"{shown(uri)!r} names no key of Consul; write {_FORM}, or KEY/ for all keys below it")
     bare, header = without_user(uri, parts)
-    return visible_place(bare, "consul", header)
+    return visible_address(bare, "consul", header)
 
 
 CONSUL = SourceKind(

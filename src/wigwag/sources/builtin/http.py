@@ -1,4 +1,4 @@
-"""Web addresses: `http://…` and `https://…`, polled."""
+"""HTTP URLs: `http://…` and `https://…`, polled."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import split_uri, visible_place, without_user
+from wigwag.sources.uris import split_uri, visible_address, without_user
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ def _watch(source: Source, _shared: SharedClients) -> Documents:
 
 
 def _parse(uri: str) -> UriAddress:
-    """Read a web address; credentials in it are sent as a browser would send them."""
+    """Parse a URL; credentials in it are sent as a browser would send them."""
     parts = split_uri(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{shown(uri)!r} is not an HTTP URL; write https://HOST/PATH")
     bare, header = without_user(uri, parts)
-    return visible_place(bare, "http", header)
+    return visible_address(bare, "http", header)
 
 
-def _contradictions(fields: Fields, place: UriAddress) -> Iterator[tuple[str, str]]:
-    if fields.cert_path and not (place.address or place.name).startswith("https:"):
+def _contradictions(fields: Fields, address: UriAddress) -> Iterator[tuple[str, str]]:
+    if fields.cert_path and not (address.address or address.name).startswith("https:"):
         yield "certPath", "needs TLS; write https:// in uri"
 
 

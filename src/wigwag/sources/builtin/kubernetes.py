@@ -25,11 +25,11 @@ _POLICIES = ("keep", "remove")
 
 
 def _objects_watch(source: Source) -> ObjectsWatch:
+    from wigwag.sources.kubernetes.address import read_address
     from wigwag.sources.kubernetes.objects import ObjectsWatch
-    from wigwag.sources.kubernetes.place import read_place
 
     settings = source.settings
-    return ObjectsWatch(read_place(source.name, source.provider), settings.on_delete == "remove", settings.most)
+    return ObjectsWatch(read_address(source.name, source.provider), settings.on_delete == "remove", settings.most)
 
 
 def _watch(source: Source, shared: SharedClients) -> Documents:
@@ -65,7 +65,7 @@ def _parse_config(uri: str) -> UriAddress:
 
 
 def _name_and_policy(uri: str, prefix: str) -> tuple[str, str]:
-    """Take `onDelete` out of the query; `kubernetes.place` reads the rest."""
+    """Take `onDelete` out of the query; `kubernetes.address` reads the rest."""
     check_printable(uri)
     path, _, query = uri.removeprefix(prefix).partition("?")
     options = [each.partition("=") for each in query.split("&") if each]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from wigwag.kube.hub import Follow
     from wigwag.kube.watch.decode import Decode, Key
-    from wigwag.sources.kubernetes.place import ObjectsAddress
+    from wigwag.sources.kubernetes.address import ObjectsAddress
 
 MOST_OBJECTS = 10_000
 NOTHING = Document(b'{"flags":{}}', "json")
@@ -39,7 +39,7 @@ Contents: TypeAlias = "dict[str, bytes]"
 class ObjectsWatch:
     """The document that some objects hold."""
 
-    place: ObjectsAddress
+    address: ObjectsAddress
     remove: bool = False
     """Whether missing objects count as a document without flags."""
     most: int = 64 << 20
@@ -96,22 +96,22 @@ class ObjectsReader:
         self._spec, self._merger, self._seen = spec, merger, False
 
     async def __call__(self, objects: Mapping[Key, Contents]) -> ReadResult[AnyDocument]:
-        spec, place = self._spec, self._spec.place
+        spec, address = self._spec, self._spec.address
         if len(objects) > MOST_OBJECTS:
-            return _unavailable(f"{place}: there are more than {MOST_OBJECTS}; narrow the selector")
-        parts = _parts(place, objects)
+            return _unavailable(f"{address}: there are more than {MOST_OBJECTS}; narrow the selector")
+        parts = _parts(address, objects)
         if not parts:
-            return self._missing(f"key {place.key} in {place}" if objects and place.key else str(place))
+            return self._missing(f"key {address.key} in {address}" if objects and address.key else str(address))
         self._seen = True
         if sum(map(len, parts.values())) > spec.most:
-            return _unavailable(f"{place}: larger than the limit of {spec.most} bytes; raise maxBytes")
-        if place.several:
-            merged, problem = await self._merger.merge_in_turns(parts, None if place.kind == CONFIG_MAP else "json")
-            return _unavailable(f"{place}: {problem}", merged) if problem else ReadResult(merged)
+            return _unavailable(f"{address}: larger than the limit of {spec.most} bytes; raise maxBytes")
+        if address.several:
+            merged, problem = await self._merger.merge_in_turns(parts, None if address.kind == CONFIG_MAP else "json")
+            return _unavailable(f"{address}: {problem}", merged) if problem else ReadResult(merged)
         ((key, content),) = parts.items()
         if not content:
-            return _unavailable(f"{place} holds no document; write its flags into it")
-        return ReadResult(Document(content, format_of(key) if place.key else "json"))
+            return _unavailable(f"{address} holds no document; write its flags into it")
+        return ReadResult(Document(content, format_of(key) if address.key else "json"))
 
     def _missing(self, what: str) -> ReadResult[AnyDocument]:
         if self._spec.remove:
@@ -125,14 +125,14 @@ def _unavailable(reason: str, document: AnyDocument | None = None) -> ReadResult
     return ReadResult(document, Unavailable(reason))
 
 
-def _parts(place: ObjectsAddress, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
+def _parts(address: ObjectsAddress, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
     """Return the documents by name, in order."""
-    if not place.name:
+    if not address.name:
         return {name: contents[""] for (_, name), contents in sorted(objects.items())}
     contents: Contents = next(iter(objects.values()), {})
-    if place.kind != CONFIG_MAP or not place.key:
+    if address.kind != CONFIG_MAP or not address.key:
         return contents
-    return {place.key: contents[place.key]} if place.key in contents else {}
+    return {address.key: contents[address.key]} if address.key in contents else {}
 
 
 async def watch_objects(
@@ -140,8 +140,8 @@ async def watch_objects(
 ) -> AsyncIterator[AnyDocument | Unavailable | Unchanged]:
     """Yield the document when it changes, `UNCHANGED` when it has not, or `Unavailable`."""
     read, result = ObjectsReader(spec, merger or Merger()), ReadResult[AnyDocument]()
-    decode: Decode[Contents] = decode_config_map if spec.place.kind == CONFIG_MAP else decode_flag
-    async with closing(follow(spec.place.watch(), decode)) as items:
+    decode: Decode[Contents] = decode_config_map if spec.address.kind == CONFIG_MAP else decode_flag
+    async with closing(follow(spec.address.watch(), decode)) as items:
         async for item in items:
             if isinstance(item, Unavailable):
                 yield item

@@ -40,7 +40,6 @@ _CODES = (
     "unsupported_grant_type",
     "invalid_scope",
 )
-_OK = 200
 
 
 def check_oauth(oauth: OAuthFields) -> None:
@@ -110,10 +109,10 @@ class Tokens:
             grant = msgspec.json.decode(response.body, type=Grant)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             grant = Grant()
-        if response.status == _OK and grant.access_token:
+        if response.status == 200 and grant.access_token:
             return grant
         code = f" ({grant.error})" if grant.error in _CODES else ""
-        answer = f"answered {response.status}{code}" if response.status != _OK else "answered without a token"
+        answer = f"answered {response.status}{code}" if response.status != 200 else "answered without a token"
         raise FetchError(self._url, f"no token: the server {answer}; check clientID, clientSecret and tokenUrl")
 
 

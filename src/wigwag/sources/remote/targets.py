@@ -73,11 +73,6 @@ def _name(target: str, rest: str) -> GrpcTarget:
     return GrpcTarget((place,), f"localhost{rest}" if rest[:1] == ":" and rest[1:].isdigit() else _bracketed(rest))
 
 
-def _dns(target: str, rest: str) -> GrpcTarget:
-    """`dns:host`, `dns:///host` and `dns://server/host`."""
-    return _name(target, _endpoint(rest))
-
-
 def _passthrough(target: str, rest: str) -> GrpcTarget:
     endpoint = _endpoint(rest)
     return GrpcTarget((_place(target, endpoint, None),), endpoint)
@@ -132,7 +127,7 @@ def _bracketed(text: str) -> str:
 
 
 _SCHEMES: dict[str, Callable[[str, str], GrpcTarget]] = {
-    "dns": _dns,
+    "dns": lambda target, rest: _name(target, _endpoint(rest)),
     "passthrough": _passthrough,
     "ipv4": _addresses,
     "ipv6": _addresses,

@@ -64,14 +64,14 @@ class ObjectsAddress(NamedTuple):
         return f"{what} in {self.namespace}" + (f" with the labels {self.labels}" if self.labels else "")
 
 
-def read_place(name: str, provider: str = "kubernetes") -> ObjectsAddress:
+def read_address(name: str, provider: str = "kubernetes") -> ObjectsAddress:
     """Parse the name of a source: of FeatureFlags, or with the provider `configmap`. The prefix may be left out.
 
-    >>> read_place("team-a/checkout").watch().selectors()
+    >>> read_address("team-a/checkout").watch().selectors()
     (('fieldSelector', 'metadata.name=checkout'),)
-    >>> print(read_place("core.openfeature.dev/team-a?labels=app=shop,tier!=x"))
+    >>> print(read_address("core.openfeature.dev/team-a?labels=app=shop,tier!=x"))
     FeatureFlag in team-a with the labels app=shop,tier!=x
-    >>> read_place("configmap/team-a/flags/shop.yaml", "configmap").key
+    >>> read_address("configmap/team-a/flags/shop.yaml", "configmap").key
     'shop.yaml'
     """
     prefix = CONFIG if provider == "configmap" else FLAGS
