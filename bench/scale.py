@@ -50,12 +50,12 @@ from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.serve.face.process import FEWER_SEARCHES, settle
+from wigwag.sources.kubernetes.address import read_address
 from wigwag.sources.kubernetes.objects import Contents, ObjectsWatch, decode_flag, watch_objects
-from wigwag.sources.kubernetes.place import read_place
 
 SIZES = (500, 1_000, 2_500, 5_000)
 FLAGS, CHANGES, WARM_UP = 5, 15, 3
-OBJECTS = read_place("core.openfeature.dev/bench?labels=")
+OBJECTS = read_address("core.openfeature.dev/bench?labels=")
 TURN_MS, GROWTH = 20.0, 5.0
 """Targets: of the largest set; and CPU of 5,000 objects against that of 500, where everything anew would be 10."""
 TICK, IDLE_MS = 0.001, 25.0

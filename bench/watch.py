@@ -42,7 +42,7 @@ from tests.real import programs
 from tests.real.controlplane import ControlPlane
 from tests.real.processes import until
 from wigwag.kube.client import Kube
-from wigwag.kube.config.discover import find_cluster
+from wigwag.kube.config.cluster import find_cluster
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.kube.watch.follow import watch_kube
 from wigwag.kube.watch.spec import KubeWatch
@@ -270,7 +270,7 @@ async def create(objects: int) -> None:
 async def list_all() -> dict[str, float]:
     """List and decode in this process, and tell what that took."""
     client, before, start = kube(), rss(), time.perf_counter()
-    client.abilities.streams = "--pages" not in sys.argv
+    client.capabilities.watch_list = "--pages" not in sys.argv
     async with closing(
         watch_kube(client, KubeWatch(FEATURE_FLAG, NAMESPACE, labels="bench=list"), decode_flag)
     ) as items:

@@ -228,7 +228,6 @@ UNUSED = (
     "wigwag.flags.checks.lint",
     "wigwag.kube.client",
     "wigwag.kube.watch.reflector",
-    "wigwag.kube.watch.share",
     "wigwag.proxy",
     "wigwag.serve.access.access",
     "wigwag.serve.access.tokens",

@@ -39,7 +39,7 @@ ALLOWED = {
     "dflag.updating.documents._UNSEEN": "no way can fail once it has begun, so nothing is tried twice",
     "flags.checks.positions._TOKEN": "no way can fail once it has begun, so nothing is tried twice",
     "dflag.startup.load._SERVICE": "names in the environment of the process, set by those who start it",
-    "sources.kubernetes.place._SELECTOR": "an option, set by those who start the process",
+    "sources.kubernetes.address._SELECTOR": "an option, set by those who start the process",
 }
 """Patterns that the check takes for quadratic, and why that is no danger."""
 

@@ -21,7 +21,7 @@
     │   ├── OversizeError           wire.client.errors: the answer is larger than the caller takes
     │   └── ForbiddenError          wire.client.errors: a redirect or an address that is not followed
     ├── ApiError                    kube.errors: the Kubernetes API server refused a request
-    ├── PluginError                 kube.config.plugins: a plugin did not give credentials
+    ├── PluginError                 kube.config.credentials: a plugin did not give credentials
     ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
     └── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
 

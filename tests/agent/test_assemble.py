@@ -12,7 +12,8 @@ from wigwag.agent.assemble import LARGE, Loader
 from wigwag.agent.state.lastgood import keys_of
 from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.document import Document
-from wigwag.sources.source import Source, SourceSettings, parse_sources
+from wigwag.sources.kinds import parse_sources
+from wigwag.sources.source import Source, SourceSettings
 
 
 def document(**sets: list[str]) -> Document:

@@ -149,10 +149,10 @@ def test_sources_of_facts_come_after_those_of_flags_and_are_not_required() -> No
 @pytest.mark.parametrize(
     ("services", "said"),
     [
-        (("a/b",), "is no name of a service"),
+        (("a/b",), "is not the name of a service"),
         (("web", "consul://h/web"), "is named twice"),
         (("a.b", "a_b"), "is named twice"),
-        (("consul://h/web?x=1",), "is no option"),
+        (("consul://h/web?x=1",), "is not an option"),
         (tuple(f"s{number}" for number in range(101)), "at most 100 services"),
     ],
 )

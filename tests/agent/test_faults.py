@@ -158,17 +158,17 @@ FAULTS: Table = {
     "401": {
         "http": Cell(http_401, r"answered 401 where a document is expected; check its credentials"),
         "grpc": Cell(lambda up: up.decline(grpc.StatusCode.UNAUTHENTICATED), r"UNAUTHENTICATED: not with '\*\*\*'"),
-        "blob": Cell(http_401, r"the store does not know us; check the credentials \(401 Unauthorized\)"),
+        "blob": Cell(http_401, r"the store refuses the credentials; check them \(401 Unauthorized\)"),
     },
     "garbage": {
         "http": Cell(http_garbage, r"the answer is not HTTP/1\.1"),
         "grpc": Cell(lambda up: up.script(bytes_only(GARBAGE)), r"cannot connect: 127\.0\.0\.1:\d+: "),
-        "blob": Cell(http_garbage, r"cannot be asked|broke off|cannot connect"),
+        "blob": Cell(http_garbage, r"the request failed|broke off|cannot connect"),
     },
     "truncated": {
         "http": Cell(truncated, r"closed before the body was whole"),
         "grpc": Cell(lambda up: up.script(cut_short), r"UNAVAILABLE: the "),
-        "blob": Cell(truncated, r"the answer broke off"),
+        "blob": Cell(truncated, r"the response broke off"),
     },
     "wrong type": {
         "http": Cell(

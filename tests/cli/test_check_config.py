@@ -279,10 +279,10 @@ class TestOptions:
         code, out, err = check(capsys, "--config", str(config))
         assert (code, " ok " in out) == (0, True)
         assert "the config file says 'prot', which is no option" in err
-        assert "$.sources[0].intervall is no field and is read over; did you mean interval?" in err
+        assert "$.sources[0].intervall is not a field and is ignored; did you mean interval?" in err
         assert as_json(capsys, "--config", str(config))[1]["warnings"] == [
             "the config file says 'prot', which is no option",
-            "--sources: $.sources[0].intervall is no field and is read over; did you mean interval?",
+            "--sources: $.sources[0].intervall is not a field and is ignored; did you mean interval?",
         ]
 
     @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_an_updater_takes_it_wherever_it_takes_a_directory() -> None:
 
 @pytest.mark.parametrize("names", [("", "flags"), ("shop", ""), ("shop", "../secrets"), ("a b", "flags")])
 def test_what_is_no_name_is_refused_at_once(names: tuple[str, str]) -> None:
-    with pytest.raises(UsageError, match="is no name of an object"):
+    with pytest.raises(UsageError, match="is not the name of an object"):
         ConfigMap(*names)
 
 

@@ -229,7 +229,7 @@ def test_a_program_without_a_log_sees_what_the_level_lets_through_and_may_set_up
     ("line", "told"),
     [
         (["--config-strict", "--config-dir=/nowhere"], "1 error in the flags: /nowhere: No such file or directory"),
-        (["--config-dir=configmap/a b/flags"], "'a b' is no name of an object"),
+        (["--config-dir=configmap/a b/flags"], "'a b' is not the name of an object"),
         (["--config-port={taken}"], "{taken}"),
     ],
 )

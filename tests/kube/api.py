@@ -12,15 +12,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from tests.sources.faulty import DROP, Asked, Server, serving, whole
-from wigwag.kube.client import Kube
+from wigwag.kube.client import Kube, KubeDeps
 from wigwag.kube.config.cluster import Cluster, KubeUser
 from wigwag.kube.config.tls import ClusterTrust
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.requests import KubeDeps
 from wigwag.kube.watch.decode import END, Decode, plain
 from wigwag.kube.watch.follow import watch_kube
+from wigwag.kube.watch.listwatch import WatchTiming
 from wigwag.kube.watch.spec import KubeWatch
-from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.watch import closing
 

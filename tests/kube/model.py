@@ -12,15 +12,13 @@ from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
+from wigwag.kube.client import Capabilities
 from wigwag.kube.errors import ApiStatus, read_status
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.kube.requests import Abilities
-from wigwag.kube.watch.asks import ReflectorRequest
 from wigwag.kube.watch.decode import END, Key, Lines, MalformedObjectError, metadata_only, plain, read_page
-from wigwag.kube.watch.faults import WatchFault, fault_of, refusal
+from wigwag.kube.watch.listwatch import ReflectorRequest, WatchFault, WatchTiming, fault_of, refusal
 from wigwag.kube.watch.reflector import Reflector
 from wigwag.kube.watch.spec import KubeWatch
-from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import Unavailable, Unchanged
 
 SPEC = KubeWatch(CONFIG_MAP, "ns")
@@ -162,9 +160,9 @@ class World:
         self.server = Server(
             streams or choice(["yes", "refuses", "ignores"]), choice([True, True, False]), choice(["refuses", "silent"])
         )
-        self.abilities = Abilities()
+        self.capabilities = Capabilities()
         self.reflector: Reflector[dict[str, Any]] = Reflector(
-            self.abilities, timing or WatchTiming(page=choice([2, 3, 500])), self.random.random
+            self.capabilities, timing or WatchTiming(page=choice([2, 3, 500])), self.random.random
         )
         self.now = 1000.0
         self.asks: list[ReflectorRequest] = []
@@ -351,7 +349,7 @@ class World:
         for piece in self.pieces(text) if split else [text]:
             events, problem = lines.feed(piece)
             heard = [refusal(each, SPEC, ask.verb) if isinstance(each, ApiStatus) else each for each in events]
-            self.take(self.reflector.heard(heard, self.now))
+            self.take(self.reflector.received(heard, self.now))
             if not self.reflector.open:
                 return
             if problem is not None:

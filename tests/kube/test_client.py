@@ -17,7 +17,7 @@ from tests.sources.faulty import Authority, Server, serving, whole
 from tests.wire.served import LOOPS, run
 from wigwag.errors import UsageError
 from wigwag.kube.config.cluster import KubeUser, Plugin
-from wigwag.kube.config.plugins import Credential
+from wigwag.kube.config.credentials import Credential
 from wigwag.kube.config.tls import ClusterTrust
 from wigwag.kube.errors import ApiError, read_status
 from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE_ACCOUNT, TOKEN_REVIEW, Kind
@@ -73,9 +73,9 @@ def test_names_cannot_lead_elsewhere() -> None:
             CONFIG_MAP.path("ns", name or " ")
     with pytest.raises(UsageError, match="the object has no"):
         asyncio.run(client.replace(CONFIG_MAP, {"metadata": {}}))
-    with pytest.raises(UsageError, match="are in no namespace"):
+    with pytest.raises(UsageError, match="are cluster-scoped"):
         NAMESPACE.path("ns")
-    with pytest.raises(UsageError, match="is no kind"):
+    with pytest.raises(UsageError, match="is not a kind"):
         Kind("", "v1", "Pods")
 
 
@@ -163,7 +163,7 @@ def test_a_read_gives_up_on_a_server_that_stays_away_or_asks_for_too_much() -> N
 def test_an_answer_that_is_no_object_is_an_error() -> None:
     async def main() -> None:
         async with cluster(whole(b"<html>")) as api:
-            with pytest.raises(FetchError, match="the answer is no object in JSON"):
+            with pytest.raises(FetchError, match="the response is not a JSON object"):
                 await api.kube().get(CONFIG_MAP, "a", "ns")
 
     run(main)

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.kube.config.cluster import Cluster, KubeUser, Plugin, choose
-from wigwag.kube.config.discover import find_cluster
+from wigwag.kube.config.cluster import Cluster, KubeUser, Plugin, choose, find_cluster
 from wigwag.kube.config.kubeconfig import merged
 from wigwag.kube.config.tls import ClusterTrust
 
@@ -78,7 +77,7 @@ def test_whom_to_believe_and_what_to_show(cluster: Any, user: Any, trust: Cluste
             {"token": "t", "as": "jane", "as-uid": "7", "as-groups": ["a", "b"]},
             KubeUser(
                 "t",
-                pretence=(
+                impersonation=(
                     ("Impersonate-User", "jane"),
                     ("Impersonate-Uid", "7"),
                     ("Impersonate-Group", "a"),
@@ -147,7 +146,7 @@ def test_of_several_files_the_first_word_counts_and_paths_belong_to_their_file()
         (config(context={"cluster": "x"}), "/etc/kube/config: context 'here' has no cluster 'x'"),
         (config(context={"user": "x"}), "/etc/kube/config: context 'here' has no user 'x'"),
         (config({"server": ""}), "cluster 'c': the cluster's server: the URL is not of the scheme http or https"),
-        (config({"proxy-url": "socks5://x"}), "cluster 'c': the cluster's proxy-url: only proxies"),
+        (config({"proxy-url": "socks5://x"}), "cluster 'c': the cluster's proxy-url: only http:// proxies"),
         (config({"certificate-authority-data": "!"}), "cluster 'c': certificate-authority-data is not base64 of PEM"),
         (
             config({"certificate-authority": "x", "insecure-skip-tls-verify": True}),
@@ -163,7 +162,7 @@ def test_of_several_files_the_first_word_counts_and_paths_belong_to_their_file()
         (config(user={"exec": {"apiVersion": V1}}), "user 'u': exec: has no command"),
         (
             config(user={"exec": {"apiVersion": V1, "command": "x", "interactiveMode": "Always"}}),
-            "user 'u': exec: interactiveMode is Always, but there is nobody to ask",
+            "user 'u': exec: interactiveMode is Always, but nobody can answer",
         ),
         (
             config(user={"exec": {"apiVersion": V1, "command": "x", "env": [{"value": "x"}]}}),

@@ -15,8 +15,7 @@ import pytest
 from tests.pipeline.fakes import run
 from wigwag.errors import UsageError
 from wigwag.kube.config.cluster import Cluster, KubeUser, Plugin
-from wigwag.kube.config.credentials import Credentials
-from wigwag.kube.config.plugins import PluginError, read_credential, run_plugin
+from wigwag.kube.config.credentials import Credentials, PluginError, read_credential, run_plugin
 
 V1 = "client.authentication.k8s.io/v1"
 SERVER = "https://api.example"
@@ -32,7 +31,7 @@ def fields(user: KubeUser) -> Any:
 def test_a_token_a_file_and_a_password() -> None:
     assert fields(KubeUser("t")) == (("Authorization", "Bearer t"),)
     assert fields(KubeUser(basic="me:p")) == (("Authorization", "Basic bWU6cA=="),)
-    assert fields(KubeUser("t", pretence=(("Impersonate-User", "jane"),)))[1] == ("Impersonate-User", "jane")
+    assert fields(KubeUser("t", impersonation=(("Impersonate-User", "jane"),)))[1] == ("Impersonate-User", "jane")
     assert fields(KubeUser("t", "/does/not/exist")) == (("Authorization", "Bearer t"),)
 
 

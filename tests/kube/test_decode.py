@@ -48,7 +48,7 @@ def test_a_page_has_its_version_the_next_one_and_its_objects() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"items":[]}', b'{"metadata":{},"items":[1]}', b"[" * 100_000])
 def test_what_is_no_page_is_an_error(body: bytes) -> None:
-    with pytest.raises(MalformedObjectError, match="the list cannot be read"):
+    with pytest.raises(MalformedObjectError, match="the list cannot be decoded"):
         read_page(body, plain)
 
 

@@ -72,7 +72,7 @@ def test_a_server_without_that_is_listed_in_pages_and_then_watched(loop: str) ->
                 "t",
                 "5",
             ]
-            assert not client.abilities.streams
+            assert not client.capabilities.watch_list
 
     run(main, loop)
 
@@ -132,9 +132,7 @@ def test_trouble_is_told_and_over_when_a_watch_stays_open(loop: str) -> None:
         same = listing(5, obj("a", 1))
         async with cluster(*script, compared=[same]) as api, followed(api.kube()) as item:
             assert contents(await item()) == {"ns/a": "a1"}
-            assert await item() == Unavailable(
-                "the API server answered 500 InternalError to our watch of configmaps ns/*"
-            )
+            assert await item() == Unavailable("the API server answered 500 InternalError to watch configmaps ns/*")
             assert isinstance(await item(), Unavailable)
             assert await item() is UNCHANGED
             assert [query["resourceVersion"] for query in api.queries[2:]] == ["5", "5", "5"]
@@ -165,7 +163,7 @@ def test_a_kind_that_is_not_installed_is_waited_for() -> None:
         async with cluster(whole404(), watch(bookmark(5, end=True))) as api:
             async with followed(api.kube(), KubeWatch(FEATURE_FLAG)) as item:
                 assert await item() == Unavailable(
-                    "the API server has no featureflags in core.openfeature.dev/v1beta1; install what defines them"
+                    "the API server has no featureflags in core.openfeature.dev/v1beta1; install their definition (CRD)"
                 )
                 assert await item() == {}
             assert api.asked[0].target.startswith("/apis/core.openfeature.dev/v1beta1/featureflags?")
@@ -377,13 +375,13 @@ def test_what_happens_to_a_watch_is_in_the_debug_log(caplog: pytest.LogCaptureFi
         run(main)
     for words in (
         "configmaps ns/*: list from version 0",
-        "configmaps ns/*: list from the newest",
+        "configmaps ns/*: list from version newest",
         "configmaps ns/*: watch from version 5",
         "configmaps ns/*: the watch failed: ",
         "configmaps ns/*: compared with the server, which is at 3: the server's version went from 5 back to 3",
-        "configmaps ns/*: the server's version went from 5 back to 3; all of it is listed again",
+        "configmaps ns/*: the server's version went from 5 back to 3; listing again",
         "configmaps ns/*: the watch failed: the API server answered 410",
-        "configmaps ns/*: all objects are listed again, since 3",
+        "configmaps ns/*: listing again from version 3",
     ):
         assert words in caplog.text
 

@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from tests.kube.model import SPEC, State, World, contents
+from wigwag.kube.client import Capabilities
 from wigwag.kube.errors import ApiStatus
-from wigwag.kube.requests import Abilities
-from wigwag.kube.watch.asks import ReflectorRequest
 from wigwag.kube.watch.decode import Bookmark, ListPage, ObjectEvent, ObjectRecord
-from wigwag.kube.watch.faults import WatchFault, refusal
+from wigwag.kube.watch.listwatch import ReflectorRequest, WatchFault, WatchTiming, refusal
 from wigwag.kube.watch.reflector import Reflector
-from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
 SCHEDULES, BATCHES = 3000, 12
@@ -90,8 +88,8 @@ class Driven:
     """A reflector whose time and answers the test chooses. Chance is a coin that always falls on the middle."""
 
     def __init__(self, streams: bool = False, chance: float = 0.5, **timing: Any) -> None:
-        self.abilities = Abilities(streams)
-        self.reflector = Reflector[dict[str, Any]](self.abilities, WatchTiming(**timing), lambda: chance)
+        self.capabilities = Capabilities(streams)
+        self.reflector = Reflector[dict[str, Any]](self.capabilities, WatchTiming(**timing), lambda: chance)
         self.now = 0.0
         self.asks: list[ReflectorRequest] = []
 
@@ -106,9 +104,9 @@ class Driven:
         self.now += after
         return self.reflector.failed(fault, self.now)
 
-    def heard(self, *events: Any, after: float = 0.0) -> list[Any]:
+    def received(self, *events: Any, after: float = 0.0) -> list[Any]:
         self.now += after
-        return self.reflector.heard(events, self.now)
+        return self.reflector.received(events, self.now)
 
     def ended(self, after: float) -> list[Any]:
         self.now += after
@@ -169,10 +167,10 @@ def test_the_first_request_is_a_watch_that_begins_with_all_objects() -> None:
         ("sendInitialEvents", "true"),
         ("resourceVersionMatch", "NotOlderThan"),
     )
-    assert driven.heard(there("a", 3), there("b", 5)) == []
-    assert state(driven.heard(Bookmark("9", end=True))) == {"a": "a3", "b": "b5"}
+    assert driven.received(there("a", 3), there("b", 5)) == []
+    assert state(driven.received(Bookmark("9", end=True))) == {"a": "a3", "b": "b5"}
     assert driven.reflector.open
-    assert state(driven.heard(there("a", 11))) == {"a": "a11", "b": "b5"}
+    assert state(driven.received(there("a", 11))) == {"a": "a11", "b": "b5"}
 
 
 @pytest.mark.parametrize("code", [400, 422])
@@ -182,25 +180,25 @@ def test_a_server_that_does_not_offer_that_is_listed_and_not_asked_for_it_again(
     assert driven.failed(status(code)) == []
     asked = driven.ask()
     assert (driven.now, asked.query()) == (0.0, (("limit", "500"), ("resourceVersion", "0")))
-    other = Reflector[Any](driven.abilities, WatchTiming(), lambda: 0.5)
+    other = Reflector[Any](driven.capabilities, WatchTiming(), lambda: 0.5)
     assert other.next(0.0).how == "list"
 
 
 def test_a_server_that_ignores_that_wish_is_listed_when_it_is_silent_for_too_long() -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), after=5.0)
+    driven.received(there("a", 3), after=5.0)
     assert driven.silent() == []
     assert driven.now == 15.0
     assert driven.ask().how == "list"
-    assert not driven.abilities.streams
+    assert not driven.capabilities.watch_list
 
 
 def test_objects_of_a_beginning_that_breaks_off_are_not_published_and_nothing_goes_on_from_their_versions() -> None:
     driven = Driven(streams=True)
     for _ in range(3):
         driven.opened()
-        assert driven.heard(there("a", 7)) == []
+        assert driven.received(there("a", 7)) == []
         driven.failed(REFUSED)
     assert [(asked.how, asked.version) for asked in driven.asks] == [("stream", "")] * 3
     assert driven.ask().how == "list", "a list may come through where a stream does not"
@@ -209,7 +207,7 @@ def test_objects_of_a_beginning_that_breaks_off_are_not_published_and_nothing_go
 def test_what_comes_right_behind_the_beginning_is_published_after_it() -> None:
     driven = Driven(streams=True)
     driven.opened()
-    first, second = driven.heard(there("a", 3), Bookmark("9", end=True), there("a", 10))
+    first, second = driven.received(there("a", 3), Bookmark("9", end=True), there("a", 10))
     assert (contents(first), contents(second)) == ({"a": "a3"}, {"a": "a10"})
 
 
@@ -269,7 +267,7 @@ def test_pages_that_are_too_large_are_asked_for_in_smaller_ones() -> None:
 
 
 def test_a_list_that_does_not_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wigwag.kube.watch.asks.MOST_PAGES", 3)
+    monkeypatch.setattr("wigwag.kube.watch.listwatch.MOST_PAGES", 3)
     driven = Driven()
     said: list[Any] = []
     for _ in range(4):
@@ -290,14 +288,14 @@ def test_a_list_goes_on_from_the_version_of_its_first_page_and_the_next_one_is_p
     driven.ask()
     driven.reflector.listed(page(25), driven.now)
     assert driven.opened().version == "20"
-    driven.heard(status(410))
+    driven.received(status(410))
     assert driven.ask().limit == 500
 
 
 def test_a_beginning_that_ends_before_it_is_whole_is_no_answer() -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3))
+    driven.received(there("a", 3))
     [said] = driven.ended(after=60.0)
     assert isinstance(said, Unavailable)
     assert driven.ask().how == "stream"
@@ -311,7 +309,7 @@ def test_a_version_that_is_too_old_leads_to_a_list_which_shows_what_went(as_even
     driven = Driven()
     driven.listed(obj("a", 1), obj("b", 2), version=10)
     if as_event:
-        assert driven.heard(status(410, "Expired"), after=5.0) == []
+        assert driven.received(status(410, "Expired"), after=5.0) == []
         assert not driven.reflector.open
     else:
         driven.ended(after=400.0)
@@ -330,20 +328,20 @@ def test_a_version_that_is_too_old_leads_to_a_list_which_shows_what_went(as_even
 def test_a_stream_whose_beginning_has_come_is_a_watch_like_any_other(fault: WatchFault, version: str) -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Bookmark("9", end=True))
-    assert driven.heard(fault, after=5.0) == []
+    driven.received(there("a", 3), Bookmark("9", end=True))
+    assert driven.received(fault, after=5.0) == []
     before = driven.now
     asked = driven.opened()
     assert (asked.how, asked.version, driven.now) == ("stream", version, before)
-    driven.heard(there("a", 3), Bookmark("12", end=True))
-    driven.heard(status(422), after=60.0)
+    driven.received(there("a", 3), Bookmark("12", end=True))
+    driven.received(status(422), after=60.0)
     assert driven.ask().how == "stream", "it does offer streams, whatever else it does not like"
 
 
 def test_a_list_that_shows_nothing_new_is_a_confirmation() -> None:
     driven = Driven()
     driven.listed(obj("a", 1))
-    driven.heard(status(410))
+    driven.received(status(410))
     driven.ask()
     assert driven.reflector.listed(page(30, obj("a", 1)), driven.now) == [UNCHANGED]
 
@@ -352,19 +350,19 @@ def test_a_list_that_shows_nothing_new_is_a_confirmation() -> None:
 def test_if_even_the_list_cannot_be_had_from_there_the_newest_is_asked_for(fault: WatchFault) -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
-    driven.heard(status(410))
+    driven.received(status(410))
     driven.ask()
     assert driven.failed(fault) == []
     assert driven.ask().query() == (("limit", "500"),)
     assert state(driven.reflector.listed(page(5, obj("a", 4)), driven.now)) == {"a": "a4"}
     assert driven.opened().version == "5"
-    assert state(driven.heard(there("a", 6))) == {"a": "a6"}, "a restored server counts from an earlier number"
+    assert state(driven.received(there("a", 6))) == {"a": "a6"}, "a restored server counts from an earlier number"
 
 
 def test_a_server_that_is_behind_us_is_asked_for_what_it_has() -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
-    driven.heard(status(504, "Timeout", "Too large resource version: 30, current: 5"))
+    driven.received(status(504, "Timeout", "Too large resource version: 30, current: 5"))
     assert driven.ask().query() == (("limit", "500"),)
 
 
@@ -381,7 +379,7 @@ def test_a_silent_server_is_compared_with_what_is_known_after_half_an_hour() -> 
 def test_a_server_that_no_longer_sends_bookmarks_is_compared_too() -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
-    driven.heard(Bookmark("31"))
+    driven.received(Bookmark("31"))
     while driven.asks[-1].how == "watch":
         driven.silent()
         driven.opened()
@@ -392,19 +390,19 @@ def test_a_server_that_no_longer_sends_bookmarks_is_compared_too() -> None:
 def test_what_went_before_a_restore_may_come_back_after_it() -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
-    driven.heard(gone("a", 31))
-    driven.heard(status(504, "Timeout", "Too large resource version: 31, current: 5"))
+    driven.received(gone("a", 31))
+    driven.received(status(504, "Timeout", "Too large resource version: 31, current: 5"))
     driven.ask()
     driven.reflector.listed(page(5), driven.now)
     driven.opened()
-    assert state(driven.heard(there("a", 6))) == {"a": "a6"}
+    assert state(driven.received(there("a", 6))) == {"a": "a6"}
 
 
 def test_what_is_done_at_once_is_done_so_again_after_a_while_of_peace() -> None:
     driven = Driven()
     driven.listed(obj("a", 1))
     for _ in range(20):
-        driven.heard(status(410), after=31.0)
+        driven.received(status(410), after=31.0)
         before = driven.now
         assert (driven.ask().how, driven.now) == ("list", before)
         driven.reflector.listed(page(10, obj("a", 1)), driven.now)
@@ -415,7 +413,7 @@ def test_while_there_are_signs_of_life_no_list_is_compared() -> None:
     driven = Driven()
     driven.listed(obj("a", 30), version=30)
     for number in range(100):
-        driven.heard(Bookmark(str(31 + number)), after=60.0)
+        driven.received(Bookmark(str(31 + number)), after=60.0)
         driven.ended(after=390.0)
         assert driven.opened().version == str(31 + number)
     assert [asked.how for asked in driven.asks[1:]] == ["watch"] * 101
@@ -430,11 +428,11 @@ def test_a_watch_that_is_opened_again_confirms_nothing_until_it_was_compared() -
     driven.listed(obj("a", 8), version=30)
     driven.failed(REFUSED, after=60.0)
     assert driven.opened().version == "30"
-    assert driven.heard(Bookmark("30"), after=1.2) == []
+    assert driven.received(Bookmark("30"), after=1.2) == []
     asked = driven.check()
     assert (asked.how, asked.query()) == ("compare", (("limit", "500"),))
     assert driven.compared(obj("a", 8), version=30) == [UNCHANGED]
-    assert driven.heard(Bookmark("31"), after=60.0) == [UNCHANGED]
+    assert driven.received(Bookmark("31"), after=60.0) == [UNCHANGED]
 
 
 @pytest.mark.parametrize("after", [0.5, 400.0], ids=["at once", "before its time"])
@@ -442,7 +440,7 @@ def test_a_watch_that_the_server_ended_early_is_compared_and_one_that_timed_out_
     """A server that shuts down in good order ends its watches in good order."""
     driven = Driven()
     driven.listed(obj("a", 8), version=30)
-    driven.heard(Bookmark("31"))
+    driven.received(Bookmark("31"))
     assert driven.ended(after=after) == []
     driven.opened()
     assert driven.check().how == "compare"
@@ -460,7 +458,7 @@ def restored(driven: Driven) -> None:
     assert (asked.how, asked.query(), driven.now) == ("list", (("limit", "500"),), before)
     assert state(driven.reflector.listed(page(7, obj("a", 4)), driven.now)) == {"a": "a4"}
     assert driven.opened().version == "7"
-    assert state(driven.heard(there("a", 9))) == {"a": "a9"}
+    assert state(driven.received(there("a", 9))) == {"a": "a9"}
 
 
 def test_a_list_whose_version_is_below_ours_shows_a_restore_though_no_object_changed(
@@ -472,7 +470,7 @@ def test_a_list_whose_version_is_below_ours_shows_a_restore_though_no_object_cha
     driven.opened()
     driven.check()
     assert driven.compared(obj("a", 4), version=7) == []
-    assert "the server's version went from 30 back to 7; all of it is listed again" in caplog.text
+    assert "the server's version went from 30 back to 7; listing again" in caplog.text
     assert not driven.reflector.open
     driven.ask()
     assert driven.reflector.listed(page(7, obj("a", 4)), driven.now) == [UNCHANGED]
@@ -493,9 +491,9 @@ def test_a_restore_is_found_by_an_object_though_the_server_has_passed_our_versio
 def test_a_version_below_ours_is_a_reason_to_compare_at_once_and_confirms_nothing(event: Any) -> None:
     driven = Driven()
     driven.listed(obj("a", 18), version=10)
-    driven.heard(Bookmark("30"))
+    driven.received(Bookmark("30"))
     before = driven.now
-    assert not [said for said in driven.heard(event, after=5.0) if said is UNCHANGED]
+    assert not [said for said in driven.received(event, after=5.0) if said is UNCHANGED]
     assert (driven.check().how, driven.now) == ("compare", before + 5.0)
     assert driven.compared(obj("a", 4), version=20) == []
     restored(driven)
@@ -504,9 +502,9 @@ def test_a_version_below_ours_is_a_reason_to_compare_at_once_and_confirms_nothin
 def test_a_version_below_ours_during_a_comparison_is_a_reason_for_another() -> None:
     driven = Driven()
     driven.listed(obj("a", 18), version=10)
-    driven.heard(Bookmark("30"))
+    driven.received(Bookmark("30"))
     assert driven.check().how == "probe"
-    driven.heard(Bookmark("20"))
+    driven.received(Bookmark("20"))
     assert driven.compared(obj("a", 18)) == []
     before = driven.now
     assert (driven.check().how, driven.now) == ("compare", before)
@@ -518,7 +516,7 @@ def test_all_objects_are_compared_every_few_minutes_though_bookmarks_come() -> N
         driven.listed(obj("a", 1), version=10)
         version = 10
         while (asked := driven.reflector.check(driven.now)) is None:
-            driven.heard(Bookmark(str(version := version + 1)), after=10.0)
+            driven.received(Bookmark(str(version := version + 1)), after=10.0)
         assert (asked.how, driven.now) == ("compare", seconds)
 
 
@@ -526,7 +524,7 @@ def test_after_some_seconds_of_silence_the_server_is_asked_for_one_object() -> N
     for chance, seconds in ((0.0, 15.0), (0.5, 17.5), (1.0, 20.0)):
         driven = Driven(chance=chance)
         driven.listed(obj("a", 1), version=10)
-        driven.heard(Bookmark("11"), after=9.0)
+        driven.received(Bookmark("11"), after=9.0)
         heard = driven.now
         asked = driven.check()
         assert (asked.how, asked.limit, driven.now) == ("probe", 1, heard + seconds)
@@ -537,9 +535,9 @@ def test_after_some_seconds_of_silence_the_server_is_asked_for_one_object() -> N
 def test_a_connection_that_dies_without_a_word_is_found_within_half_a_minute(first: bool) -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Bookmark("9", end=True), after=5.0)
+    driven.received(there("a", 3), Bookmark("9", end=True), after=5.0)
     for number in range(0 if first else 5):
-        driven.heard(Bookmark(str(10 + number)), after=60.0)
+        driven.received(Bookmark(str(10 + number)), after=60.0)
     began = driven.now
     driven.check()
     driven.now += WatchTiming().answer
@@ -553,7 +551,7 @@ def test_a_connection_that_something_holds_open_is_given_up_when_bookmarks_stay_
     """Also in its first minute: the bookmark that ends the initial objects counts."""
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Bookmark("9", end=True), after=5.0)
+    driven.received(there("a", 3), Bookmark("9", end=True), after=5.0)
     began = driven.now
     while driven.reflector.open:
         driven.now = driven.reflector.wake
@@ -580,7 +578,7 @@ def test_an_event_that_a_comparison_was_faster_than_is_no_difference() -> None:
     driven.listed(obj("a", 8), obj("b", 9), version=30)
     driven.check()
     assert driven.compared(obj("a", 31), version=32) == []
-    assert state(driven.heard(there("a", 31), gone("b", 32), after=1.0)) == {"a": "a31"}
+    assert state(driven.received(there("a", 31), gone("b", 32), after=1.0)) == {"a": "a31"}
     assert driven.check().how == "probe"
     assert driven.compared(obj("a", 31)) == [UNCHANGED]
 
@@ -592,18 +590,18 @@ def test_a_set_that_changes_all_the_time_is_confirmed_when_what_was_on_its_way_h
     driven.opened()
     driven.check()
     assert driven.compared(obj("a", 31), version=31) == []
-    assert state(driven.heard(there("a", 31), there("b", 32), after=1.0)) == {"a": "a31", "b": "b32"}
-    assert driven.heard(Bookmark("33")) == []
+    assert state(driven.received(there("a", 31), there("b", 32), after=1.0)) == {"a": "a31", "b": "b32"}
+    assert driven.received(Bookmark("33")) == []
     driven.now = driven.reflector.wake
     assert driven.reflector.waited(driven.now) == [UNCHANGED]
-    assert driven.heard(Bookmark("34")) == [UNCHANGED]
+    assert driven.received(Bookmark("34")) == [UNCHANGED]
 
 
 def test_what_changes_while_a_comparison_is_under_way_is_no_difference() -> None:
     driven = Driven()
     driven.listed(obj("a", 8), obj("b", 9), version=30)
     driven.check()
-    driven.heard(there("a", 31), gone("b", 32), there("c", 33))
+    driven.received(there("a", 31), gone("b", 32), there("c", 33))
     assert driven.compared(obj("a", 8), obj("b", 9), version=30) == [UNCHANGED]
 
 
@@ -618,7 +616,7 @@ def test_another_object_of_the_same_name_and_version_is_a_difference() -> None:
 def test_an_object_that_cannot_be_decoded_is_no_difference() -> None:
     driven = Driven()
     driven.listed(ObjectRecord(("ns", "bad"), "8", None, "bad"), version=30)
-    driven.heard(ObjectEvent(ObjectRecord(("ns", "worse"), "31", None, "bad")))
+    driven.received(ObjectEvent(ObjectRecord(("ns", "worse"), "31", None, "bad")))
     driven.check()
     assert driven.compared(obj("bad", 8), obj("worse", 31)) == [UNCHANGED]
 
@@ -649,7 +647,7 @@ def test_a_server_whose_lists_are_not_what_its_objects_are_is_told_and_not_liste
         [said] = driven.compared(obj("a", 4))
         assert "the API server contradicts itself: ns/a has version 4 on the server" in said.reason
         assert "restart the API server" in said.reason
-        assert driven.heard(Bookmark("31"), after=1.0) == []
+        assert driven.received(Bookmark("31"), after=1.0) == []
     assert driven.reflector.open
     driven.check()
     assert driven.compared(obj("a", 20)) == [UNCHANGED]
@@ -682,8 +680,8 @@ def test_a_server_that_cannot_be_compared_with_is_told_and_followed(code: int) -
     [said] = driven.reflector.check_failed(status(code), driven.now)
     assert isinstance(said, Unavailable)
     assert driven.reflector.open
-    assert driven.heard(Bookmark("31"), after=1.0) == []
-    assert state(driven.heard(there("a", 32))) == {"a": "a32"}
+    assert driven.received(Bookmark("31"), after=1.0) == []
+    assert state(driven.received(there("a", 32))) == {"a": "a32"}
     assert driven.check().how == "compare"
     assert driven.compared(obj("a", 32), version=33) == [UNCHANGED]
 
@@ -694,7 +692,7 @@ def test_a_busy_server_is_asked_later_and_that_is_no_trouble() -> None:
     driven.check()
     before = driven.now
     assert driven.reflector.check_failed(status(429, retry_after=50.0), driven.now) == []
-    assert driven.heard(Bookmark("31"), after=1.0) == [UNCHANGED]
+    assert driven.received(Bookmark("31"), after=1.0) == [UNCHANGED]
     driven.check()
     assert driven.now == before + 50.0
 
@@ -702,10 +700,10 @@ def test_a_busy_server_is_asked_later_and_that_is_no_trouble() -> None:
 def test_who_may_watch_and_not_list_is_followed_all_the_same_and_lists_where_it_would_compare() -> None:
     driven = Driven(streams=True)
     driven.opened()
-    driven.heard(there("a", 3), Bookmark("9", end=True))
+    driven.received(there("a", 3), Bookmark("9", end=True))
     driven.check()
     assert driven.reflector.check_failed(status(403), driven.now) == []
-    assert driven.heard(Bookmark("31"), after=1.0) == [UNCHANGED]
+    assert driven.received(Bookmark("31"), after=1.0) == [UNCHANGED]
     driven.failed(REFUSED, after=60.0)
     asked = driven.ask()
     assert (asked.how, asked.version) == ("stream", "")
@@ -717,8 +715,8 @@ def test_who_may_watch_and_not_list_is_followed_all_the_same_and_lists_where_it_
 def test_a_watch_that_ends_is_followed_by_another_from_the_last_version_at_once() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    driven.heard(there("b", 12))
-    driven.heard(Bookmark("15"))
+    driven.received(there("b", 12))
+    driven.received(Bookmark("15"))
     assert driven.ended(after=450.0) == [UNCHANGED]
     before = driven.now
     asked = driven.ask()
@@ -728,14 +726,14 @@ def test_a_watch_that_ends_is_followed_by_another_from_the_last_version_at_once(
 def test_a_bookmark_confirms_and_a_burst_is_one_change() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    assert driven.heard(Bookmark("15")) == [UNCHANGED]
-    assert state(driven.heard(there("a", 16), there("b", 17), gone("a", 18), Bookmark("18"))) == {"b": "b17"}
+    assert driven.received(Bookmark("15")) == [UNCHANGED]
+    assert state(driven.received(there("a", 16), there("b", 17), gone("a", 18), Bookmark("18"))) == {"b": "b17"}
 
 
 def test_an_event_that_changes_nothing_that_is_kept_is_a_confirmation() -> None:
     driven = Driven()
     driven.listed(obj("a", 1, "same"), version=10)
-    assert driven.heard(ObjectEvent(obj("a", 11, "same"))) == [UNCHANGED]
+    assert driven.received(ObjectEvent(obj("a", 11, "same"))) == [UNCHANGED]
     driven.failed(REFUSED, after=60.0)
     assert driven.ask().version == "11"
 
@@ -743,9 +741,9 @@ def test_an_event_that_changes_nothing_that_is_kept_is_a_confirmation() -> None:
 def test_events_that_come_twice_late_or_in_another_order_do_no_harm() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), obj("b", 2), version=10)
-    assert state(driven.heard(there("a", 14), there("a", 12), gone("b", 13), there("b", 11))) == {"a": "a14"}
-    assert driven.heard(there("a", 14), there("b", 2), gone("a", 9)) == [], "and confirm nothing"
-    assert state(driven.heard(there("b", 15), gone("b", 13))) == {"a": "a14", "b": "b15"}
+    assert state(driven.received(there("a", 14), there("a", 12), gone("b", 13), there("b", 11))) == {"a": "a14"}
+    assert driven.received(there("a", 14), there("b", 2), gone("a", 9)) == [], "and confirm nothing"
+    assert state(driven.received(there("b", 15), gone("b", 13))) == {"a": "a14", "b": "b15"}
     driven.failed(REFUSED, after=60.0)
     assert driven.ask().version == "15"
 
@@ -753,7 +751,7 @@ def test_events_that_come_twice_late_or_in_another_order_do_no_harm() -> None:
 def test_what_happened_before_the_list_does_not_come_back() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    assert driven.heard(there("deleted long ago", 5)) == []
+    assert driven.received(there("deleted long ago", 5)) == []
 
 
 def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
@@ -764,7 +762,7 @@ def test_versions_that_are_no_numbers_are_taken_as_they_come() -> None:
     )
     driven.opened()
     changed = ObjectEvent(ObjectRecord(("ns", "a"), "b", {"metadata": {}, "data": {"content": "2"}}))
-    assert state(driven.heard(changed)) == {"a": "2"}
+    assert state(driven.received(changed)) == {"a": "2"}
     driven.failed(REFUSED, after=60.0)
     assert driven.ask().version == "b"
 
@@ -773,9 +771,12 @@ def test_an_object_that_cannot_be_read_stays_as_it_was_and_harms_no_other(caplog
     driven = Driven()
     driven.listed(obj("a", 1), obj("b", 2), version=10)
     bad: ObjectRecord[Any] = ObjectRecord(("ns", "a"), "11", None, "Expected `object`, got `int` - at `$.spec`")
-    assert state(driven.heard(ObjectEvent(bad), there("b", 12))) == {"a": "a1", "b": "b12"}
-    assert "ns/a: cannot be read, and stays as it was: Expected `object`, got `int` - at `$.spec`" in caplog.text
-    driven.heard(status(410))
+    assert state(driven.received(ObjectEvent(bad), there("b", 12))) == {"a": "a1", "b": "b12"}
+    assert (
+        "ns/a: cannot be decoded, its last good version stays: Expected `object`, got `int` - at `$.spec`"
+        in caplog.text
+    )
+    driven.received(status(410))
     driven.ask()
     worse: ObjectRecord[Any] = ObjectRecord(("ns", "c"), "13", None, "bad")
     assert state(driven.reflector.listed(page(30, bad, worse), driven.now)) == {"a": "a1"}
@@ -794,7 +795,7 @@ def test_a_dead_connection_is_found_after_the_time_of_the_watch() -> None:
 def test_a_dead_connection_to_a_server_that_sends_bookmarks_is_found_sooner() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    driven.heard(Bookmark("11"), after=60.0)
+    driven.received(Bookmark("11"), after=60.0)
     began = driven.now
     driven.silent()
     assert driven.now == began + 100.0
@@ -805,10 +806,10 @@ def test_a_dead_connection_to_a_server_that_sends_bookmarks_is_found_sooner() ->
 def test_a_stream_that_tells_only_what_is_known_and_ends_at_once_has_failed() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    driven.heard(there("a", 1), Bookmark("10"))
+    driven.received(there("a", 1), Bookmark("10"))
     driven.ended(after=0.1)
     driven.opened()
-    driven.heard(there("a", 1))
+    driven.received(there("a", 1))
     [said] = driven.ended(after=0.1)
     assert isinstance(said, Unavailable)
 
@@ -819,7 +820,7 @@ def test_a_stream_that_tells_only_what_is_known_and_ends_at_once_has_failed() ->
 def test_what_came_before_an_error_is_published_before_it_is_told() -> None:
     driven = Driven()
     driven.listed(obj("a", 1), version=10)
-    value, said = driven.heard(there("a", 11), status(500), there("a", 12))
+    value, said = driven.received(there("a", 11), status(500), there("a", 12))
     assert contents(value) == {"a": "a11"}
     assert isinstance(said, Unavailable)
 
@@ -908,7 +909,7 @@ def test_a_watch_that_delivers_an_event_or_proves_to_hold_ends_the_row_of_failur
         driven.ask()
     driven.reflector.opened(driven.now)
     if sign == "event":
-        driven.heard(there("a", 12))
+        driven.received(there("a", 12))
     elif sign == "comparison":
         driven.check()
         driven.compared(obj("a", 1), version=10)
@@ -924,7 +925,7 @@ def test_a_watch_that_delivers_and_breaks_off_again_and_again_is_limited_and_rep
     began = driven.now
     for number in range(30):
         driven.opened()
-        driven.heard(there("a", 20 + number))
+        driven.received(there("a", 20 + number))
         reported.append(driven.failed(REFUSED, after=0.1))
         driven.ask()
     assert driven.now - began > (30 - 2 * 4) * 15.0
@@ -954,7 +955,7 @@ def expire(driven: Driven) -> None:
         driven.reflector.listed(page(10, obj("a", 1)), driven.now)
     else:
         driven.reflector.opened(driven.now)
-        driven.heard(there("a", 11), Bookmark("12"), status(410))
+        driven.received(there("a", 11), Bookmark("12"), status(410))
 
 
 def end_at_once(driven: Driven) -> None:
@@ -964,7 +965,7 @@ def end_at_once(driven: Driven) -> None:
 
 def end_soon(driven: Driven) -> None:
     driven.reflector.opened(driven.now)
-    driven.heard(Bookmark(str(100 + len(driven.asks))))
+    driven.received(Bookmark(str(100 + len(driven.asks))))
     driven.ended(after=0.01)
 
 

@@ -21,8 +21,8 @@ from tests.real.processes import until
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.access import ConsulAccess
-from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
+from wigwag.sources.consul.query import ConsulDeps
 from wigwag.sources.consul.service import ServiceHealth, ServiceWatch, watch_service
 from wigwag.sources.document import Document, Merged
 
@@ -190,7 +190,7 @@ def test_without_a_leader_what_was_there_stays_and_a_new_leader_is_noticed(consu
         async with watching(watch_consul, ConsulWatch(ConsulAccess(host(second.consul), wait=1.0), "flags")) as stream:
             assert await stream.next() == Document(b"1")
             first.server.kill()
-            await stream.until(trouble("has no leader at present"))
+            await stream.until(trouble("has no leader"))
             first.server.begin()
             passed = await stream.until(lambda item: item is UNCHANGED)
             assert not any(isinstance(item, Document) for item in passed)
@@ -240,7 +240,7 @@ def test_a_token_that_may_see_some_keys_only_is_told_so(private_consul: NewConsu
 def test_a_datacenter_or_a_namespace_that_is_not_there_is_told(consul: Consul, prefix: str) -> None:
     async def main() -> None:
         for access, said in (
-            (ConsulAccess(host(consul), datacenter="mars"), "knows no way to that datacenter"),
+            (ConsulAccess(host(consul), datacenter="mars"), "cannot reach that datacenter"),
             (ConsulAccess(host(consul), namespace="team"), "has no namespaces"),
         ):
             async with watching(watch_consul, ConsulWatch(access, prefix)) as stream:

@@ -21,7 +21,7 @@ from tests.real.cluster import Namespace
 from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.processes import until
 from tests.real.tap import Tap
-from wigwag.sources.source import parse_sources
+from wigwag.sources.kinds import parse_sources
 
 GROUP = "core.openfeature.dev"
 V1BETA1 = f"{GROUP}/v1beta1"
@@ -76,7 +76,7 @@ def test_with_the_policy_remove_the_flags_go_with_their_object(
         assert client.value() is True
         namespace.cluster.delete(namespace.path(V1BETA1, "FeatureFlag", "shop"))
         client.sees(None)
-        client.is_told("by onDelete=remove that counts as no flags")
+        client.is_told("with onDelete=remove it has no flags")
         namespace.feature_flag("shop", flags("on"))
         client.sees(True)
 

@@ -18,8 +18,8 @@ from wigwag.kube.hub import alone
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Merged
+from wigwag.sources.kubernetes.address import ObjectsAddress
 from wigwag.sources.kubernetes.objects import ObjectsWatch, watch_objects
-from wigwag.sources.kubernetes.place import ObjectsAddress
 from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source
 

@@ -13,11 +13,11 @@ import pytest
 from tests.real.cluster import Namespace
 from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.watching import Counting, Watching, kubeconfig
+from wigwag.kube.client import ApiRequest
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.requests import ApiRequest
+from wigwag.kube.watch.listwatch import WatchTiming
 from wigwag.kube.watch.spec import KubeWatch
-from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.kubernetes.objects import decode_flag
@@ -270,13 +270,13 @@ def test_a_kind_that_is_installed_later_is_found_and_without_streams_lists_are_u
     timing = WatchTiming(backoff=Backoff(first=0.5, most=1.0))
     with Watching(path, KubeWatch(FEATURE_FLAG), decode_flag, timing) as seen:
         seen.until(lambda: seen.troubles, "the missing kind")
-        assert seen.troubles[0] == f"the API server has no featureflags in {V1BETA1}; install what defines them"
+        assert seen.troubles[0] == f"the API server has no featureflags in {V1BETA1}; install their definition (CRD)"
         plane.cluster.install(DEFINITIONS)
         seen.until(lambda: seen.values == [{}], "the kind")
         namespace = plane.cluster.add_namespace("later")
         namespace.feature_flag("flags", flags("on"))
         seen.until(lambda: seen.names() == {"flags"}, "the flag")
-        assert not seen.kube.abilities.streams
+        assert not seen.kube.capabilities.watch_list
         assert not isinstance(seen.last, Unavailable)
         plane.cluster.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/featureflags.{GROUP}")
         known = len(seen.troubles)

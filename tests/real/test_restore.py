@@ -18,8 +18,8 @@ from tests.real.processes import until
 from tests.real.tap import Tap
 from tests.real.watching import Watching, kubeconfig
 from wigwag.kube.kinds import CONFIG_MAP
+from wigwag.kube.watch.listwatch import WatchTiming
 from wigwag.kube.watch.spec import KubeWatch
-from wigwag.kube.watch.timing import WatchTiming
 
 NewPlane = Callable[..., ControlPlane]
 Kubeconfig = Callable[[Access], Path]

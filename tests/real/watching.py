@@ -12,14 +12,13 @@ from typing import Any, Self
 
 from tests.real.access import Access
 from tests.real.processes import until
-from wigwag.kube.client import Kube
-from wigwag.kube.config.discover import find_cluster
+from wigwag.kube.client import STREAM, ApiRequest, Kube, KubeDeps
+from wigwag.kube.config.cluster import find_cluster
 from wigwag.kube.errors import ApiError
-from wigwag.kube.requests import STREAM, ApiRequest, KubeDeps
 from wigwag.kube.watch.decode import Decode, plain
 from wigwag.kube.watch.follow import watch_kube
+from wigwag.kube.watch.listwatch import WatchTiming
 from wigwag.kube.watch.spec import KubeWatch
-from wigwag.kube.watch.timing import WatchTiming
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.wire.client.client import StreamedResponse
@@ -81,7 +80,7 @@ class Watching:
         **deps: Any,
     ) -> None:
         self.kube = Counting(path, **deps)
-        self.kube.abilities.streams = streams
+        self.kube.capabilities.watch_list = streams
         self._spec, self._decode, self._timing = spec, decode, timing
         self.values: list[Mapping[Any, Any]] = []
         self.troubles: list[str] = []

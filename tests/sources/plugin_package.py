@@ -49,6 +49,8 @@ FILE = SourceKind(name="file", schemes=("memory",), watch=watch)
 PREFIXED = SourceKind(name="memory", prefix="configmap/", watch=watch)
 OTHER = SourceKind(name="other", schemes=("memory",), watch=watch)
 NOTHING = None
+MISREAD = SourceKind(name="memory", watch=watch, parse=lambda uri: uri.split("|")[1])
+UNPREPARED = SourceKind(name="memory", watch=watch, prepare=lambda source, warn, environment: environment["STORE"])
 '''
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.pipeline.fakes import run
 from tests.sources.disk import reading
 from wigwag.pipeline.spec import Unavailable
-from wigwag.sources.disk.beneath import open_beneath
+from wigwag.sources.disk.read import open_beneath
 
 
 def content(root: Path, path: Path) -> bytes:

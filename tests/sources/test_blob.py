@@ -18,7 +18,7 @@ from tests.pipeline.fakes import FakeClock, run, settle
 from tests.sources.blob_stores import AWS, Scripted, Store, answer, azure, gcs, s3
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
-from wigwag.sources.remote.blob import BlobDeps, BlobWatch, told, watch_blob
+from wigwag.sources.remote.blob import BlobDeps, BlobWatch, describe, watch_blob
 
 FIRST, SECOND = b'{"flags": {}}', b'{"flags": {}, "metadata": {}}'
 
@@ -153,12 +153,12 @@ DENIED = b"<Error><Code>AccessDenied</Code><Message>hush-hush</Message></Error>"
 FAULTS: list[tuple[str, Callable[[BaseHTTPRequestHandler], None], str]] = [
     ("500", status(500), r"the store failed \(500 Internal Server Error\)"),
     ("503", status(503), r"the store failed \(503 Service Unavailable\)"),
-    ("403", status(403, DENIED), r"the store does not allow it; check the rights .*\(403 Forbidden, AccessDenied\)"),
-    ("401", status(401), r"the store does not know us; check the credentials \(401 Unauthorized\)"),
+    ("403", status(403, DENIED), r"the store denies access; check the permissions .*\(403 Forbidden, AccessDenied\)"),
+    ("401", status(401), r"the store refuses the credentials; check them \(401 Unauthorized\)"),
     ("404", status(404), r"there is no such object; check its name \(404 Not Found\)"),
-    ("truncated", cut, r"the answer broke off"),
-    ("garbage", garbage, r"the store cannot be asked|the answer broke off|cannot connect"),
-    ("silence", lambda handler: handler.connection.shutdown(socket.SHUT_RDWR), r"broke off|cannot be asked"),
+    ("truncated", cut, r"the response broke off"),
+    ("garbage", garbage, r"the request failed|the response broke off|cannot connect"),
+    ("silence", lambda handler: handler.connection.shutdown(socket.SHUT_RDWR), r"broke off|the request failed"),
 ]
 
 
@@ -281,4 +281,4 @@ def test_a_signature_in_an_error_is_not_shown() -> None:
     error = OSError(
         "Generic error: Error performing GET https://a.example/b?sig=hush in 1.2ms - odd\n\nDebug source: hush"
     )
-    assert told(error) == "the store cannot be asked: Generic error: Error performing GET - odd"
+    assert describe(error) == "the request failed: Generic error: Error performing GET - odd"

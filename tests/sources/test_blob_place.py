@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.sources.remote.blob_place import BlobAddress, locate
+from wigwag.sources.remote.blob import BlobAddress, locate
 
 ACCOUNT = {"AZURE_STORAGE_ACCOUNT": "acme"}
 CONNECTION = "DefaultEndpointsProtocol=https;AccountName=acme;AccountKey=a2V5==;EndpointSuffix=core.example"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tests.pipeline.fakes import FakeClock, run
 from tests.sources.disk import Reader, reading_stream
 from wigwag.sources.disk.follow import FileMark, FollowDeps, FollowTiming, follow
-from wigwag.sources.disk.lookup import Lookup, chain
+from wigwag.sources.disk.listen import Lookup, chain
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -287,7 +287,7 @@ async def page(link: Scripted) -> None:
     await link.gone()
 
 
-@ending("INVALID_ARGUMENT: the message is cut short")
+@ending("INVALID_ARGUMENT: the message is truncated")
 async def rubbish(link: Scripted) -> None:
     link.greet()
     link.say(await link.asked(), wrap(b"\x0a\x7f"))
@@ -617,7 +617,7 @@ WRONG = [
     (GrpcWatch("xds:///flags"), "xDS is not supported"),
     (GrpcWatch("flags:8015", max_message=0), "maxMsgSize must be positive"),
     (GrpcWatch("flags:8015", keep_alive=-1), "keep-alive"),
-    (GrpcWatch("flags:8015", authority="a b"), "cannot be the name of a server"),
+    (GrpcWatch("flags:8015", authority="a b"), "cannot be the authority of a server"),
     (GrpcWatch("flags:8015", headers=(("a b", "secret"),)), "the header 'a b' cannot be sent"),
     (GrpcWatch("flags:8015", headers=(("TE", "secret"),)), "the header 'te' cannot be sent"),
     (GrpcWatch("flags:8015", headers=(("grpc-timeout", "secret"),)), "the header 'grpc-timeout' cannot be sent"),

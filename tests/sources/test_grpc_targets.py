@@ -50,22 +50,22 @@ def test_a_target_is_places_and_a_name(text: str, places: tuple[Place, ...], aut
 
 
 BAD = [
-    ("", "is no address; write HOST:PORT"),
-    ("flags:", "is no address"),
-    ("flags:port", "is no address"),
+    ("", "is not an address; write HOST:PORT"),
+    ("flags:", "is not an address"),
+    ("flags:port", "is not an address"),
     ("flags:0", "a number from 1 to 65535"),
     ("flags:65536", "a number from 1 to 65535"),
-    ("flags:8015/path", "is no address"),
-    ("user@flags:8015", "is no address"),
-    ("a b:1", "is no address"),
-    ("[::1:8015", "is no address"),
-    ("fl\u00e4gs:8015", "is no address"),
-    ("flags\r\n:8015", "is no address"),
-    ("dns:", "is no address"),
-    ("dns://flags:8015", "is no address"),
+    ("flags:8015/path", "is not an address"),
+    ("user@flags:8015", "is not an address"),
+    ("a b:1", "is not an address"),
+    ("[::1:8015", "is not an address"),
+    ("fl\u00e4gs:8015", "is not an address"),
+    ("flags\r\n:8015", "is not an address"),
+    ("dns:", "is not an address"),
+    ("dns://flags:8015", "is not an address"),
     ("passthrough:///flags", "a number from 1 to 65535"),
-    ("ipv4:", "is no address"),
-    ("ipv4:1.2.3.4,", "is no address"),
+    ("ipv4:", "is not an address"),
+    ("ipv4:1.2.3.4,", "is not an address"),
     ("unix:", "which socket"),
     ("unix://run/flags.sock", "write unix:///PATH or unix:PATH"),
     ("unix-abstract:", "which socket"),
@@ -104,5 +104,5 @@ def test_any_text_is_a_target_or_is_refused(text: str) -> None:
 def test_the_name_of_a_server_is_one_word() -> None:
     check_authority("flags.test:8015")
     for text in ("", "a b", "a\r\nb", "a/b", "ü"):
-        with pytest.raises(UsageError, match="name of a server"):
+        with pytest.raises(UsageError, match="authority of a server"):
             check_authority(text)

@@ -19,9 +19,9 @@ from wigwag.golang import fnv1a32
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
+from wigwag.sources.fields import OAuthFields
 from wigwag.sources.remote.http import HttpWatch, bounds, format_of, watch_http
-from wigwag.sources.remote.oauth import OAuth
-from wigwag.sources.remote.schedule import Schedule
+from wigwag.sources.remote.polling import Schedule
 from wigwag.wire.client.url import parse_url
 from wigwag.wire.h1.client import ResponseLimits
 
@@ -149,7 +149,7 @@ def test_credentials_in_the_url_are_sent_as_basic_authorisation_and_never_shown(
                 assert server.asked[0].headers["authorization"] == "Basic bWU6c0BjcmV0"
                 assert server.asked[0].target == "/flags?sig=s%40cret"
                 assert trouble == Unavailable(
-                    f"RefusedError: {server.url}?sig=***: the server answered 401 where a document is expected; "
+                    f"HttpRefusedError: {server.url}?sig=***: the server answered 401 where a document is expected; "
                     "check its credentials"
                 )
 
@@ -160,7 +160,7 @@ SECRET = HttpWatch(
     "https://me:hunter2@flags.example/f?sig=hunter2",
     headers=(("X-Key", "hunter2"),),
     auth_header="Bearer hunter2",
-    oauth=OAuth("me", "hunter2", "https://me:hunter2@login.example/"),
+    oauth=OAuthFields("me", "hunter2", "https://me:hunter2@login.example/"),
 )
 
 

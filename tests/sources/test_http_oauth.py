@@ -15,7 +15,8 @@ from tests.sources.faulty import FLAGS, Asked, Server, answer, redirect, serving
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.document import Document
-from wigwag.sources.remote.oauth import OAuth
+from wigwag.sources.fields import OAuthFields
+from wigwag.sources.remote.http import HttpWatch
 
 
 def grant(**more: Any) -> Any:
@@ -35,7 +36,7 @@ def tokens(source: Server) -> list[str]:
 def test_a_token_is_asked_for_with_the_credentials_in_the_body_and_used_until_shortly_before_its_end() -> None:
     async def main() -> None:
         async with serving(grant(expires_in=60)) as login, serving(answer()) as source:
-            oauth = OAuth("me", "s&cret", login.url)
+            oauth = OAuthFields("me", "s&cret", login.url)
             async with watching(source.url, oauth=oauth, auth_header="Basic x", interval=10.0) as watched:
                 await watched.next()
                 began = watched.clock.now()
@@ -62,7 +63,7 @@ def test_a_token_without_an_end_is_used_until_it_is_refused_and_then_replaced_at
         async with (
             serving(grant()) as login,
             serving(answer()) as source,
-            watching(source.url, oauth=OAuth("me", "secret", login.url)) as watched,
+            watching(source.url, oauth=OAuthFields("me", "secret", login.url)) as watched,
         ):
             await watched.next()
             source.behaviour = picky
@@ -77,7 +78,7 @@ def test_a_source_that_refuses_every_token_is_asked_twice_at_a_time_and_no_more(
         async with (
             serving(grant()) as login,
             serving(answer(b"", "401 Unauthorized")) as source,
-            watching(source.url, oauth=OAuth("me", "secret", login.url)) as watched,
+            watching(source.url, oauth=OAuthFields("me", "secret", login.url)) as watched,
         ):
             for trouble in (await watched.next(), await watched.on(), await watched.on()):
                 assert "answered 401" in trouble.reason
@@ -103,7 +104,7 @@ def test_no_token_is_trouble_that_names_the_server_and_no_secret(behaviour: Any,
     async def main() -> None:
         async with serving(behaviour) as login, serving(answer()) as source:
             url = login.url + "?key=hunter2"
-            async with watching(source.url, oauth=OAuth("me", "hunter2", url)) as watched:
+            async with watching(source.url, oauth=OAuthFields("me", "hunter2", url)) as watched:
                 reason = (await watched.next()).reason
                 assert said in reason
                 assert f"http://localhost:{login.port}/flags?key=***" in reason
@@ -120,7 +121,7 @@ def test_credentials_from_a_folder_are_read_again_but_not_too_often(tmp_path: Pa
         (tmp_path / "client-id").write_text("me\n")
         (tmp_path / "client-secret").write_text("old\n")
         async with serving(grant()) as login, serving(answer()) as source:
-            oauth = OAuth("ignored", "ignored", login.url, str(tmp_path), reload_delay=30.0)
+            oauth = OAuthFields("ignored", "ignored", login.url, str(tmp_path), reload_delay=30.0)
             async with watching(source.url, oauth=oauth, interval=10.0) as watched:
                 await watched.next()
                 (tmp_path / "client-secret").write_text("new\n")
@@ -144,7 +145,7 @@ def test_credentials_from_a_folder_are_read_again_but_not_too_often(tmp_path: Pa
 def test_a_folder_without_its_files_is_trouble_until_they_are_there(tmp_path: Path) -> None:
     async def main() -> None:
         async with serving(grant()) as login, serving(answer()) as source:
-            oauth = OAuth(token_url=login.url, folder=str(tmp_path))
+            oauth = OAuthFields(token_url=login.url, folder=str(tmp_path))
             async with watching(source.url, oauth=oauth) as watched:
                 assert await watched.next() == Unavailable(
                     f"UsageError: {tmp_path}/client-id: No such file or directory; "
@@ -163,13 +164,14 @@ def test_a_folder_without_its_files_is_trouble_until_they_are_there(tmp_path: Pa
     ("wrong", "said"),
     [
         ({"token_url": "login.example"}, "tokenUrl: the URL is not of the scheme"),
-        ({"client_id": ""}, "give clientID and clientSecret, or a folder"),
-        ({"client_secret": ""}, "give clientID and clientSecret, or a folder"),
+        ({"client_id": ""}, "set clientID and clientSecret, or a folder"),
+        ({"client_secret": ""}, "set clientID and clientSecret, or a folder"),
     ],
 )
 def test_what_cannot_work_is_refused_when_it_is_configured(wrong: dict[str, str], said: str) -> None:
+    right: dict[str, Any] = {"client_id": "me", "client_secret": "s", "token_url": "https://login.example/"}
     with pytest.raises(UsageError, match=said):
-        OAuth(**{"client_id": "me", "client_secret": "s", "token_url": "https://login.example/", **wrong})  # type: ignore[arg-type]
+        HttpWatch("https://flags.example/", oauth=OAuthFields(**right | wrong))
 
 
 def test_the_token_in_a_file_is_read_for_each_request(tmp_path: Path) -> None:

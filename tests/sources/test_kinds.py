@@ -17,8 +17,8 @@ from tests.sources.blob_stores import AWS, Scripted, answer
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Unavailable
 from wigwag.sources.document import Document
-from wigwag.sources.kinds import documents, prepare
-from wigwag.sources.source import Source, SourceSettings, parse_sources
+from wigwag.sources.kinds import documents, parse_sources, prepare
+from wigwag.sources.source import Source, SourceSettings
 
 PLUGINS = ("importlib.metadata",)
 """What is loaded to look for plug-ins."""
@@ -101,7 +101,7 @@ def test_an_agent_on_a_file_loads_no_other_kind_of_source(tmp_path: Path) -> Non
 import asyncio, sys
 import wigwag.agent.run
 from wigwag.sources.kinds import documents, prepare
-from wigwag.sources.source import parse_sources
+from wigwag.sources.kinds import parse_sources
 async def main():
     sources = parse_sources(("file:{path}",), "")
     prepare(sources, print)

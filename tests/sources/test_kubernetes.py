@@ -16,7 +16,7 @@ from msgspec import Raw
 
 import wigwag
 from tests.kube.api import bookmark, cluster, event, watch
-from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
+from tests.pipeline.fakes import FakeWatcher, run, settle
 from wigwag.errors import UsageError
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
@@ -25,7 +25,8 @@ from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.kinds import documents, heartbeat, prepare
+from wigwag.sources.kinds import documents, heartbeat, parse_sources, prepare
+from wigwag.sources.kubernetes.address import ObjectsAddress, read_address
 from wigwag.sources.kubernetes.objects import (
     MOST_OBJECTS,
     NOTHING,
@@ -34,8 +35,7 @@ from wigwag.sources.kubernetes.objects import (
     decode_flag,
     watch_objects,
 )
-from wigwag.sources.kubernetes.place import ObjectsAddress, read_place
-from wigwag.sources.source import Source, parse_sources
+from wigwag.sources.source import Source
 
 ONE = ObjectsAddress(FEATURE_FLAG, "team", "shop")
 SEVERAL = ObjectsAddress(FEATURE_FLAG, "team", labels="app=shop")
@@ -71,7 +71,7 @@ class TestPlace:
         ],
     )  # fmt: skip
     def test_of_feature_flags(self, name: str, expected: ObjectsAddress) -> None:
-        assert read_place(name) == expected
+        assert read_address(name) == expected
 
     @pytest.mark.parametrize(
         ("name", "expected"),
@@ -82,7 +82,7 @@ class TestPlace:
         ],
     )
     def test_of_a_config_map(self, name: str, expected: ObjectsAddress) -> None:
-        assert read_place(name, "configmap") == expected
+        assert read_address(name, "configmap") == expected
 
     @pytest.mark.parametrize(
         ("name", "why"),
@@ -92,8 +92,8 @@ class TestPlace:
             ("team/", "this names no FeatureFlag"),
             ("/shop", "this names no FeatureFlag"),
             ("team/shop/more", "this names no FeatureFlag"),
-            ("../shop", "is no name of an object"),
-            ("team/sh op", "is no name of an object"),
+            ("../shop", "is not the name of an object"),
+            ("team/sh op", "is not the name of an object"),
             ("team/shop?labels=a=b", "this chooses no FeatureFlags"),
             ("team?label=a=b", "by the option 'label'"),
             ("?labels=a", "this chooses no FeatureFlags"),
@@ -105,19 +105,19 @@ class TestPlace:
     )
     def test_what_names_nothing_is_refused_with_a_remedy(self, name: str, why: str) -> None:
         with pytest.raises(UsageError) as refused:
-            read_place(name)
+            read_address(name)
         assert why in str(refused.value)
         assert "write core.openfeature.dev/NAMESPACE/NAME" in str(refused.value)
 
     @pytest.mark.parametrize("name", ["team", "team/shop/a/b", "team/shop/", "team/shop/..%2f", "team/shop?labels=a"])
     def test_what_is_no_config_map_is_refused(self, name: str) -> None:
         with pytest.raises(UsageError, match="write configmap/NAMESPACE/NAME"):
-            read_place(name, "configmap")
+            read_address(name, "configmap")
 
     @given(st.text(alphabet="ab=!,()in .-_/", max_size=40))
     def test_a_selector_is_judged_quickly_whatever_it_is(self, text: str) -> None:
         try:
-            assert read_place(f"team?labels={text}").labels == text
+            assert read_address(f"team?labels={text}").labels == text
         except UsageError as error:
             assert "malformed" in str(error)
 
@@ -156,7 +156,7 @@ async def told(spec: ObjectsWatch, *items: object) -> list[Any]:
     """Return what a source yields when its watch yields these."""
     watcher = FakeWatcher()
     seen: list[Any] = []
-    await watcher.push(spec.place.watch(), *items, StopAsyncIteration)
+    await watcher.push(spec.address.watch(), *items, StopAsyncIteration)
     async with closing(watch_objects(spec, lambda watch, decode: watcher.watch(watch))) as stream:
         async for item in stream:
             seen.append(item)  # noqa: PERF401 - the stream is closed here
@@ -186,7 +186,7 @@ class TestOne:
 
     def test_with_the_policy_remove_one_that_is_gone_counts_as_empty_and_is_told(self) -> None:
         spec = ObjectsWatch(ONE, remove=True)
-        missing = Unavailable("there is no FeatureFlag team/shop; by onDelete=remove that counts as no flags")
+        missing = Unavailable("there is no FeatureFlag team/shop; with onDelete=remove it has no flags")
         seen = yields(spec, {}, held(shop=A), {}, UNCHANGED, held(shop=A))
         assert seen == [NOTHING, missing, Document(A, "json"), NOTHING, missing, missing, Document(A, "json")]
         assert len(wigwag.load(NOTHING.content)) == 0
@@ -274,7 +274,7 @@ class TestSeveral:
     def test_there_is_a_limit_of_how_many(self) -> None:
         many = {("team", f"f{n}"): {"": A} for n in range(MOST_OBJECTS + 1)}
         (trouble,) = yields(ObjectsWatch(SEVERAL), many)
-        assert "there are more than 10000; narrow the selector down" in trouble.reason
+        assert "there are more than 10000; narrow the selector" in trouble.reason
 
 
 class TestConfigMap:
@@ -353,7 +353,7 @@ class TestHub:
                     await anext(aiter(stream))
 
         async def main() -> None:
-            hub = Hub(FakeClock(), connect)
+            hub = Hub(connect)
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(first(hub))
                 await settle()
@@ -376,7 +376,7 @@ class TestKinds:
             prepare(parse_sources(("core.openfeature.dev/team",), ""), print, {})
 
     def test_who_is_not_an_agent_has_no_pod_to_ask(self) -> None:
-        with pytest.raises(UsageError, match="can be found by its own agent only"):
+        with pytest.raises(UsageError, match="only the agent of a pod can read"):
             documents(parse_sources(("core.openfeature.dev/",), "")[0])
 
     def test_they_are_known_to_hold_by_bookmarks(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wigwag.sources.disk.lookup import Lookup, chain
+from wigwag.sources.disk.listen import Lookup, chain
 
 if TYPE_CHECKING:
     import pytest

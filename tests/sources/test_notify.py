@@ -89,12 +89,12 @@ def test_a_subscriber_hears_of_its_own_names_only(tmp_path: Path) -> None:
         watch = one.add(str(tmp_path), CLOSE_WRITE, ["a"])
         assert two.add(str(tmp_path), CREATE, ["b"]) == watch
         (tmp_path / "a").write_bytes(b"x")
-        one.drain()
+        notifier.drain()
         assert [notice.name for notice in mine if notice.mask == CLOSE_WRITE] == ["a"], "the masks of both count"
         assert not others
         one.retain({})
         (tmp_path / "b").touch()
-        two.drain()
+        notifier.drain()
         assert CREATE in [notice.mask for notice in others], "it goes on for who is left"
         one.close()
         two.close()
@@ -111,7 +111,7 @@ def test_a_directory_that_goes_is_told_to_all_who_listen_there(tmp_path: Path) -
             assert subscription
             subscription.add(str(folder), CREATE, ["a"])
             folder.rmdir()
-            subscription.drain()
+            notifier.drain()
             assert heard.pop().mask == IGNORED
             subscription.close()
 

@@ -152,6 +152,22 @@ class TestBroken:
             load_from(entries(tmp_path), "memory", TAKEN)
         monkeypatch.delitem(sys.modules, "wigwag_memory", raising=False)
 
+    @pytest.mark.parametrize(
+        ("kind", "error"),
+        [
+            ("MISREAD", "$.sources[0].uri: the plug-in wigwag-memory 1.2 failed in parse: IndexError: list index"),
+            ("UNPREPARED", "source memory:shop: the plug-in wigwag-memory 1.2 failed in prepare: KeyError: 'STORE'"),
+        ],
+    )
+    def test_an_exception_that_is_no_usage_error_names_the_package_and_ends_the_start(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, error: str
+    ) -> None:
+        monkeypatch.setenv("PYTHONPATH", str(install(tmp_path / "site", f"memory = wigwag_memory:{kind}")))
+        done = wigwag("start", "--sources", '[{"uri": "memory:shop", "provider": "memory"}]')
+        assert done.returncode == 2
+        assert error in done.stderr
+        assert "Traceback" not in done.stderr
+
     def test_two_packages_with_one_name_are_refused(self, tmp_path: Path) -> None:
         install(tmp_path, BOTH)
         install(tmp_path, BOTH, "other-memory")
@@ -198,7 +214,7 @@ print("wigwag_memory" in sys.modules)
 import sys
 from wigwag.sources import plugins
 from wigwag.sources.kinds import prepare
-from wigwag.sources.source import parse_sources
+from wigwag.sources.kinds import parse_sources
 prepare(parse_sources(("file:a.json",), '[{"uri": "b.json", "provider": "fsnotify"}]'), print)
 print(plugins._entries.cache_info().misses, "wigwag_memory" in sys.modules)
 """

@@ -11,17 +11,17 @@ from tests.pipeline.fakes import FakeClock, run
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.remote.polling import Answer, PollTiming, format_of_media, poll
+from wigwag.sources.remote.polling import PollResult, PollTiming, format_of_media, poll
 
 BAD, GOOD = (Unavailable("no"), None), (Document(b"{}"), None)
 
 
-def pauses(*answers: tuple[Answer, float | None], interval: float = 10.0, seed: str = "") -> list[float]:
+def pauses(*answers: tuple[PollResult, float | None], interval: float = 10.0, seed: str = "") -> list[float]:
     """Give these answers; return how long it was from each question to the next, with chance at its largest."""
-    left, asked, seen = list(answers), list[float](), list[Answer]()
+    left, asked, seen = list(answers), list[float](), list[PollResult]()
     clock, over = FakeClock(1003.0), asyncio.Event()
 
-    async def ask() -> tuple[Answer, float | None]:
+    async def ask() -> tuple[PollResult, float | None]:
         asked.append(clock.now())
         if not left:
             over.set()

@@ -13,7 +13,8 @@ from wigwag.errors import UsageError
 from wigwag.flags.model import Limits
 from wigwag.flags.yaml import parse_value
 from wigwag.sources.fields import Fields, OAuthFields
-from wigwag.sources.source import Source, SourceSettings, parse_sources
+from wigwag.sources.kinds import parse_sources
+from wigwag.sources.source import Source, SourceSettings
 from wigwag.wire.client.shown import HARMLESS
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "sources.md").read_text()
@@ -84,11 +85,11 @@ class TestUri:
             ("ftp://flags.example", "cannot tell what 'ftp://flags.example' is"),
             ("file:", "--uri: 'file:' names nothing; write file:PATH"),
             ("grpc://", "write grpc://HOST:PORT"),
-            ("https://", "is no web address; write https://HOST/PATH"),
-            ("https://flags.example:many/", "is no address: its host or port is malformed"),
-            ("https://me:hush@flags.example:many/", "'https://…' is no address"),
-            ("https://me:hush/hush@flags.example/", "'https://…' is no address"),
-            ("https://me:hush@flags.ex\u2100mple/", "is no address"),
+            ("https://", "is not an HTTP URL; write https://HOST/PATH"),
+            ("https://flags.example:many/", "is not a URI: its host or port is malformed"),
+            ("https://me:hush@flags.example:many/", "'https://…' is not a URI"),
+            ("https://me:hush/hush@flags.example/", "'https://…' is not a URI"),
+            ("https://me:hush@flags.ex\u2100mple/", "is not a URI"),
             ("me:hush@flags.example/flags.json", "cannot tell what 'flags.example/flags.json' is"),
             ("grpc://flags.example:8015?token=hush", "has credentials or a query in it"),
             ("dns:///flags.example:8015#hush", "has credentials or a query in it"),
@@ -96,7 +97,7 @@ class TestUri:
             ("s3://bucket", "does not name an object of a store; write s3://BUCKET/OBJECT"),
             ("azblob://container/", "write azblob://CONTAINER/OBJECT"),
             ("gs://me:hush@bucket/o", "has credentials in it; write gs://BUCKET/OBJECT"),
-            ("grpc://me:hush@flags.example:8015", "has credentials or a query in it, which gRPC does not know"),
+            ("grpc://me:hush@flags.example:8015", "has credentials or a query in it, which gRPC does not support"),
             ("dns:///me:hush@flags.example", "has credentials or"),
             ("dns://me:hush@flags.example/x", "has credentials or"),
             ("core.openfeature.dev/ns/flags?onDelete=drop", "onDelete is keep or remove, not 'drop'"),
@@ -181,7 +182,7 @@ class TestSecrets:
         for text in (repr(source), str(source), f"{source}", repr(source.settings.oauth)):
             assert "hush" not in text
         assert "auth_header=…" in repr(source)
-        assert repr(SourceSettings()) == "Settings()"
+        assert repr(SourceSettings()) == "SourceSettings()"
 
     @pytest.mark.parametrize(
         "fields", [{"authHeader": ["hush"]}, {"headers": {"a": 1, "b": "hush"}}, {"oauth": {"clientSecret": ["hush"]}},
@@ -289,13 +290,13 @@ class TestRemarks:
     def test_a_misspelt_field_is_told_and_read_over(self) -> None:
         element = {"uri": "https://x.example", "provider": "http", "intervall": 7, "quux": "hush"}
         assert remarks({"uri": "a", "provider": "file"}, element) == [
-            "--sources: $.sources[1].intervall is no field and is read over; did you mean interval?",
-            "--sources: $.sources[1].quux is no field and is read over",
+            "--sources: $.sources[1].intervall is not a field and is ignored; did you mean interval?",
+            "--sources: $.sources[1].quux is not a field and is ignored",
         ]
 
     def test_a_misspelt_field_of_oauth_too(self) -> None:
         told = remarks({"uri": "https://x.example", "provider": "http", "oauth": OAUTH | {"tokenUri": "x"}})
-        assert told == ["--sources: $.sources[0].oauth.tokenUri is no field and is read over; did you mean tokenUrl?"]
+        assert told == ["--sources: $.sources[0].oauth.tokenUri is not a field and is ignored; did you mean tokenUrl?"]
 
     def test_a_field_that_has_no_effect_on_this_kind(self) -> None:
         assert remarks({"uri": "a", "provider": "file", "interval": 5, "tls": False, "headers": {}}) == [
@@ -327,11 +328,11 @@ class TestRefusals:
             (WEB | {"oauth": "x"}, ".oauth", "it is an object with tokenUrl"),
             (WEB | {"oauth": {"clientID": 1}}, ".oauth.clientID", "expected `str`"),
             (WEB | {"oauth": {}}, ".oauth.tokenUrl", "is missing"),
-            (WEB | {"oauth": OAUTH | {"tokenUrl": "login"}}, ".oauth.tokenUrl", "is no web address"),
+            (WEB | {"oauth": OAUTH | {"tokenUrl": "login"}}, ".oauth.tokenUrl", "is not an HTTP URL"),
             (WEB | {"oauth": OAUTH | {"clientID": ""}}, ".oauth.clientID", "is missing; write it, or in folder"),
             (WEB | {"oauth": OAUTH | {"clientSecret": None}}, ".oauth.clientSecret", "is missing"),
             (WEB | {"uri": "http://x.example", "certPath": "c"}, ".certPath", "needs TLS; write https://"),
-            (WEB | {"uri": "x.example"}, ".uri", "is no web address"),
+            (WEB | {"uri": "x.example"}, ".uri", "is not an HTTP URL"),
             (WEB | {"maxBytes": -1}, ".maxBytes", "expected `int` >= 0"),
             (WEB | {"tls": "yes"}, ".tls", "expected `bool`, got `str`; it is true or false"),
             (WEB | {"required": True, "optional": True}, ".optional", "says the opposite of required"),

@@ -79,7 +79,7 @@ async def reach(
             return CheckResult(source, "ok", None, seconds=seconds)
         return CheckResult(source, "failing", None if facts else 0, seconds=seconds, error=found)
 
-    hub = Hub(clock)
+    hub = Hub()
     async with asyncio.TaskGroup() as group:
         running = group.create_task(hub.run())
         tasks = [group.create_task(asked(source)) for source in sources]

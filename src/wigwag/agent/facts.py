@@ -74,7 +74,7 @@ def _service_source(name: str) -> Source:
 
 
 def _service(source: Source, environment: Mapping[str, str]) -> ServiceWatch:
-    from wigwag.sources.consul.place import locate
+    from wigwag.sources.consul.access import locate
     from wigwag.sources.consul.service import ServiceWatch
 
     try:

@@ -26,8 +26,9 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources import kinds
 from wigwag.sources.document import AnyDocument, Document, Merged
+from wigwag.sources.kinds import parse_sources
 from wigwag.sources.kubernetes.names import SELF
-from wigwag.sources.source import Source, parse_sources
+from wigwag.sources.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -117,10 +118,10 @@ def _references(annotation: str, value: str, home: str) -> References:
 
 
 def _is_name(name: str) -> bool:
-    from wigwag.sources.kubernetes.place import read_place
+    from wigwag.sources.kubernetes.address import read_address
 
     try:
-        return not read_place(name).labels and "?" not in name
+        return not read_address(name).labels and "?" not in name
     except UsageError:
         return False
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from wigwag.agent.podinfo import LONGEST_VALUE, ZONE, attribute
 from wigwag.errors import UsageError, WigwagError
-from wigwag.kube.config.discover import find_cluster, in_a_pod
+from wigwag.kube.config.cluster import find_cluster, in_a_pod
 from wigwag.kube.kinds import NODE, POD
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import Unavailable, Unchanged

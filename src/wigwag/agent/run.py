@@ -88,7 +88,7 @@ class Agent:
         for remark in too_strict(self.sources, options.stale_after):
             log.warning("%s", remark)
         deps, policy = self._deps, self._deps.policy
-        self._clock, self._hub, notifier = policy.clock, Hub(policy.clock), Notifier()
+        self._clock, self._hub, notifier = policy.clock, Hub(), Notifier()
         self._loader = loader = Loader(options.fractional, strict=options.strict)
         self.last_good = LastGood(options.state_dir, policy.clock, deps.wall, deps.state)
         restored = self.last_good.restore(self.sources, loader)

@@ -106,8 +106,7 @@ async def _read_once(uri: str) -> Side:
     import asyncio
 
     from wigwag.pipeline.spec import describe
-    from wigwag.sources.kinds import prepare
-    from wigwag.sources.source import parse_sources
+    from wigwag.sources.kinds import parse_sources, prepare
     from wigwag.wire.rpc import RpcError
 
     (source,) = parse_sources((uri,), "", remark)

@@ -1,5 +1,12 @@
-"""Kubernetes: how its API server is found, asked and followed.
+"""Kubernetes: a client of the API server, and watches that do not lose events. Knows no flags.
 
-Connection and credentials, single requests, and the reflector, which lists and then follows. Nothing here knows what
-the objects mean: sources, the proxy and the operator do.
+    config/   where the API server is, and the credentials for it
+    kinds     `Kind`: group, version, plural; the paths of objects
+    client    `Kube`: one request at a time (get, list, create, patch, apply, …)
+    watch/    `watch_kube`: list, then watch, for ever; yields whole maps of objects
+    hub       shares the client and equal watches within a process
+    errors    `ApiError`, with the server's own `Status`
+
+What only a controller needs (discovery, leases, a work queue, events) belongs here too, each as a module of its own
+above `client` and `watch`. What objects mean belongs to the callers: sources, the proxy, the operator.
 """

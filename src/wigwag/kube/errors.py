@@ -1,8 +1,8 @@
-"""What the API server says when it does not do what it was asked, as one branch of the tree in `wigwag.errors`.
+"""The errors of an API server, as one branch of the tree in `wigwag.errors`.
 
-    ApiError    the server answered, but not with what was asked for; `status` is its own account of that
+    ApiError    the server refused a request; `status` is the `Status` object that it sent
 
-The server's words are meant for people and say whom it took us for, so they are shown, up to a length.
+The server's message is meant for people and names the account that it saw, so it is shown, up to a length.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from wigwag.errors import WigwagError
 
 LONGEST = 1000
-"""Characters of a server's message that are kept."""
+"""The most characters of a server's message that are kept."""
 _TOO_LARGE = "Too large resource version"
 
 
@@ -40,7 +40,7 @@ class Details(Struct, frozen=True, rename="camel"):
 
 
 class ApiStatus(Struct, frozen=True):
-    """The API server's account of a failure."""
+    """The `Status` object that the API server sends with an error."""
 
     code: int = 0
     reason: str = ""
@@ -50,27 +50,27 @@ class ApiStatus(Struct, frozen=True):
 
     @property
     def about(self) -> Details:
-        """More about it, if only in empty fields."""
+        """The details, which may be empty."""
         return self.details or Details()
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """What exactly is wrong."""
+        """The single faults."""
         return self.about.causes or ()
 
     @property
     def retry_after(self) -> float | None:
-        """How many seconds the server asks to be left alone, if it does."""
+        """Seconds to wait before a retry, if the server names them."""
         return self.about.retry_after_seconds or None
 
     @property
     def expired(self) -> bool:
-        """Whether what was asked for lies too far back."""
+        """Whether the requested version is too old."""
         return self.code == HTTPStatus.GONE or self.reason in ("Expired", "Gone")
 
     @property
     def ahead(self) -> bool:
-        """Whether what was asked for lies in the future of this server."""
+        """Whether the requested version is newer than the server's."""
         return any(cause.reason == "ResourceVersionTooLarge" for cause in self.causes) or _TOO_LARGE in self.message
 
     def __str__(self) -> str:
@@ -84,11 +84,11 @@ class ApiError(WigwagError):
         super().__init__(f"{what}: the API server answered {status}")
         self.status = status
         self.retry_after = retry_after if retry_after is not None else status.retry_after
-        """How many seconds the server asks to be left alone, if it does."""
+        """Seconds to wait before a retry, if the server names them."""
 
 
 def read_status(body: bytes | msgspec.Raw, code: int = 0) -> ApiStatus:
-    """Read a Status; whatever else it is, it becomes one, with the code it came with.
+    """Read a `Status`; of anything else, make one from the HTTP status code.
 
     >>> print(read_status(b'{"kind":"ApiStatus","code":409,"reason":"Conflict","message":"try again"}'))
     409 Conflict: try again
@@ -96,11 +96,11 @@ def read_status(body: bytes | msgspec.Raw, code: int = 0) -> ApiStatus:
     502 Bad Gateway
     """
     try:
-        found: Any = msgspec.json.decode(body, type=ApiStatus)
+        status: Any = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        found = ApiStatus()
-    code = found.code or code
-    return ApiStatus(code, found.reason[:LONGEST] or _phrase(code), found.message[:LONGEST], found.details)
+        status = ApiStatus()
+    code = status.code or code
+    return ApiStatus(code, status.reason[:LONGEST] or _phrase(code), status.message[:LONGEST], status.details)
 
 
 def _phrase(code: int) -> str:

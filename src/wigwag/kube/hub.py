@@ -1,71 +1,112 @@
-"""Who asks the API server: one client for a whole process, and one watch for all who want the same.
+"""The shared watches of one API server: one client for a process, and one watch per spec.
 
-A hub is made with the process and costs nothing until somebody watches. Its watches are children of `run`; whoever
-begins before that waits for it. Who wants a single look and has no hub uses `alone`.
+    watch_kube ──▶ Topic[WatchLevel] ──▶ each subscriber, at its own speed
+
+A hub costs nothing until somebody watches. The first subscriber of a spec opens its watch, and the last one closes it.
+A new subscriber gets the current objects at once. A slow one may skip values; a `WatchLevel` therefore holds the value,
+its edition and the state of the watch together, so that everybody ends with the newest value. Watches are children of
+`run`; who subscribes earlier waits for it. For a single watch without a hub there is `alone`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from wigwag.pipeline.clock import Clock, LoopClock
+from wigwag.pipeline.publish import Topic
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from wigwag.kube.client import Kube
-    from wigwag.kube.watch.decode import Decode
+    from wigwag.kube.watch.decode import Decode, Key
     from wigwag.kube.watch.reflector import Item
-    from wigwag.kube.watch.share import SharedWatches
     from wigwag.kube.watch.spec import KubeWatch
 
 T = TypeVar("T")
 
 
 class Follow(Protocol):
-    """How a watch is opened."""
+    """Opens a watch: `Hub.watch` or `alone`."""
 
     def __call__(self, spec: KubeWatch, decode: Decode[T], /) -> AsyncIterator[Item[T]]:
-        """Yield all objects when one changes, that none has, or why that cannot be told at present."""
+        """Yield all objects when one changes, `UNCHANGED`, or `Unavailable`."""
         ...
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Kube:
     """Make a client of the API server that KUBECONFIG or the pod names; `UsageError` if there is none."""
     from wigwag.kube.client import Kube
-    from wigwag.kube.config.discover import find_cluster
+    from wigwag.kube.config.cluster import find_cluster
 
     return Kube(find_cluster(environment))
 
 
+def open_watch(kube: Kube, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
+    """Open a watch that is not shared."""
+    from wigwag.kube.watch.follow import watch_kube  # not needed by a process that watches nothing
+
+    return watch_kube(kube, spec, decode)
+
+
 async def alone(spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
     """Watch with a client of its own."""
-    from wigwag.kube.watch.follow import watch_kube
-
     kube = connect()
     try:
-        async with closing(watch_kube(kube, spec, decode)) as items:
+        async with closing(open_watch(kube, spec, decode)) as items:
             async for item in items:
                 yield item
     finally:
         kube.close()
 
 
-class Hub:
-    """The API server, for all who watch something in it."""
+@dataclass(frozen=True, slots=True)
+class WatchLevel(Generic[T]):
+    """The current state of a watch."""
 
-    def __init__(self, clock: Clock = LoopClock(), connect: Callable[[], Kube] = connect) -> None:  # noqa: B008 - it has no state
-        self._clock, self._connect = clock, connect
+    value: Mapping[Key, T] | None = None
+    edition: int = 0
+    """How many values there have been."""
+    trouble: Unavailable | None = None
+    error: BaseException | None = None
+    """Why the watch has ended, if it has."""
+
+    def after(self, item: Item[T]) -> WatchLevel[T]:
+        """Return the state after one more item."""
+        if isinstance(item, Unavailable):
+            return replace(self, trouble=item)
+        if isinstance(item, Unchanged):
+            return replace(self, trouble=None)
+        return WatchLevel(item, self.edition + 1)
+
+
+@dataclass(slots=True)
+class _Shared(Generic[T]):
+    task: asyncio.Task[None]
+    topic: Topic[WatchLevel[T]]
+    subscribers: int = 0
+
+
+class Hub:
+    """The client and the watches of one API server, for a whole process."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Kube] = connect,
+        open_watch: Callable[[Kube, KubeWatch, Decode[Any]], AsyncIterator[Item[Any]]] = open_watch,
+    ) -> None:
+        self._connect, self._open_watch = connect, open_watch
         self._kube: Kube | None = None
         self._group: asyncio.TaskGroup | None = None
-        self._shared: SharedWatches | None = None
         self._running = asyncio.Event()
+        self._shared: dict[tuple[KubeWatch, Decode[Any]], _Shared[Any]] = {}
 
     async def run(self) -> None:
-        """Hold the watches, until cancelled."""
+        """Run the watches, until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
@@ -73,36 +114,70 @@ class Hub:
                 await asyncio.Event().wait()
         finally:
             self._running.clear()
-            self._shared = None
+            self._shared.clear()
             if self._kube is not None:
                 self._kube.close()
 
     @property
     def kube(self) -> Kube:
-        """The client; made when it is first needed, `UsageError` if no Kubernetes is configured."""
+        """The client, made when it is first needed; `UsageError` if no Kubernetes is configured."""
         if self._kube is None:
             self._kube = self._connect()
         return self._kube
 
-    async def watch(self, spec: KubeWatch, decode: Decode[T], /) -> AsyncIterator[Item[T]]:
-        """Watch together with all who want the same, decoded in the same way."""
-        from wigwag.kube.watch.share import SharedWatches  # a process that watches nothing does not need it
-
-        await self._running.wait()
-        assert self._group is not None
-        if self._shared is None:
-            self._shared = SharedWatches(self._group, self._clock, self._open)
-        async with closing(self._shared.watch(spec, decode)) as items:
-            async for item in items:
-                yield item
-
     async def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Have a task beside the watches. It must not fail, and whoever wanted it cancels it."""
+        """Start a task beside the watches. It must not fail, and its owner cancels it."""
         await self._running.wait()
         assert self._group is not None
         return self._group.create_task(work)
 
-    def _open(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
-        from wigwag.kube.watch.follow import watch_kube
+    async def watch(self, spec: KubeWatch, decode: Decode[T], /) -> AsyncIterator[Item[T]]:
+        """Subscribe. Equal specs with the same `decode` share one watch."""
+        await self._running.wait()
+        key = spec, decode
+        shared = self._join(key)
+        edition = 0
+        try:
+            async for level in shared.topic:
+                if level.error is not None:
+                    raise level.error
+                changed = level.edition != edition
+                if changed and level.value is not None:
+                    edition = level.edition
+                    yield level.value
+                if level.trouble is not None:
+                    yield level.trouble
+                elif not changed:
+                    yield UNCHANGED
+        finally:
+            shared.subscribers -= 1
+            if not shared.subscribers and self._shared.get(key) is shared:
+                del self._shared[key]
+                shared.task.cancel()
 
-        return watch_kube(self.kube, spec, decode)
+    def _join(self, key: tuple[KubeWatch, Decode[T]]) -> _Shared[T]:
+        shared = self._shared.get(key)
+        if shared is None:
+            assert self._group is not None
+            topic = Topic[WatchLevel[T]]()
+            task = self._group.create_task(self._publish(key, topic), name=f"watch {key[0]}")
+            shared = self._shared[key] = _Shared(task, topic)
+        shared.subscribers += 1
+        return shared
+
+    async def _publish(self, key: tuple[KubeWatch, Decode[T]], topic: Topic[WatchLevel[T]]) -> None:
+        """Publish each item. When the watch ends, its subscribers get the error; the next one opens another watch."""
+        error: BaseException = RuntimeError("the watch ended")
+        level: WatchLevel[T] = WatchLevel()
+        try:
+            async with closing(self._open_watch(self.kube, *key)) as items:
+                async for item in items:
+                    level = level.after(item)
+                    topic.set(level)
+        except Exception as caught:  # noqa: BLE001 - whatever it is, the subscribers get it
+            error = caught
+        finally:
+            shared = self._shared.get(key)
+            if shared is not None and shared.topic is topic:
+                del self._shared[key]
+            topic.set(replace(level, error=error))

@@ -1,16 +1,19 @@
-"""What the API server calls the things that it keeps: a `Kind` and the addresses of its objects.
+"""Kinds of objects: group, version and plural name, and the paths that follow from them.
 
-A kind is written out where it is used; the server is not asked what it has. What is not there answers 404, and a watch
-of it waits until it is installed.
+Kinds are constants; nothing is discovered from the server. A kind that is not installed answers 404, and a watch of it
+waits until it is. Add a constant for a kind that code refers to; make a `Kind` for one that users name.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from wigwag.errors import UsageError
 
+Query: TypeAlias = tuple[tuple[str, str], ...]
+"""Query parameters of a request."""
 _PLURAL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _GROUP = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
@@ -18,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, by the name that it has in addresses.
+    """A kind of object, by its plural name in paths (not the `kind` in manifests).
 
     >>> FEATURE_FLAG.path("team-a", "checkout")
     '/apis/core.openfeature.dev/v1beta1/namespaces/team-a/featureflags/checkout'
@@ -27,16 +30,16 @@ class Kind:
     """
 
     group: str
-    """Empty for what is as old as Kubernetes itself."""
+    """Empty for the core group."""
     version: str
     plural: str
     namespaced: bool = True
 
     def __post_init__(self) -> None:
         if not (_PLURAL.fullmatch(self.plural) and _PLURAL.fullmatch(self.version)):
-            raise UsageError(f"{self.plural!r} in version {self.version!r} is no kind; write it as in `kubectl get`")
+            raise UsageError(f"{self.plural!r} in version {self.version!r} is not a kind; write it as in `kubectl get`")
         if self.group and not _GROUP.fullmatch(self.group):
-            raise UsageError(f"{self.group!r} is no API group; write it as in the first part of `apiVersion`")
+            raise UsageError(f"{self.group!r} is not an API group; write it as in the first part of `apiVersion`")
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural
@@ -47,7 +50,7 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the address of an object, or of all in a namespace, or of all there are."""
+        """Return the path of an object, of all in a namespace, or of all in the cluster."""
         self.check(namespace)
         scope = f"/namespaces/{check_name(namespace)}" if namespace else ""
         own = f"/{check_name(name)}" if name else ""
@@ -55,21 +58,21 @@ class Kind:
         return f"{'/apis' if self.group else '/api'}/{self.api}{scope}/{self.plural}{own}{part}"
 
     def check(self, namespace: str) -> None:
-        """Raise `UsageError` if there is no such namespace for objects of this kind."""
+        """Raise `UsageError` for a namespace of a kind that is cluster-scoped."""
         if namespace and not self.namespaced:
-            raise UsageError(f"{self} are in no namespace; leave {namespace!r} out")
+            raise UsageError(f"{self} are cluster-scoped; leave {namespace!r} out")
 
 
 def check_name(name: str) -> str:
-    """Return a name that can be a part of an address; `UsageError` if it is none.
+    """Return a name that is safe in a path; `UsageError` if it is not.
 
     >>> check_name("../secrets")
     Traceback (most recent call last):
     ...
-    wigwag.errors.UsageError: '../secrets' is no name of an object; use letters, digits, dots and dashes
+    wigwag.errors.UsageError: '../secrets' is not the name of an object; use letters, digits, dots and dashes
     """
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name of an object; use letters, digits, dots and dashes")
+        raise UsageError(f"{name!r} is not the name of an object; use letters, digits, dots and dashes")
     return name
 
 

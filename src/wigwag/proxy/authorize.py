@@ -19,7 +19,7 @@ from msgspec import Struct
 from wigwag.errors import WigwagError
 from wigwag.kube.kinds import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
 from wigwag.pipeline.clock import Clock, LoopClock
-from wigwag.sources.kubernetes.place import read_place
+from wigwag.sources.kubernetes.address import read_address
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from wigwag.kube.hub import Hub
     from wigwag.kube.kinds import Kind
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.sources.kubernetes.place import ObjectsAddress
+    from wigwag.sources.kubernetes.address import ObjectsAddress
     from wigwag.sources.source import Source
 
 ALLOWED_SECONDS, REFUSED_SECONDS = 60.0, 5.0
@@ -90,7 +90,7 @@ class Review:
         if token is None or len(token) > LONGEST_TOKEN:
             raise RpcError(Code.UNAUTHENTICATED, NO_TOKEN)
         digest = sha256(token.encode()).digest()  # the cache holds no token
-        place = read_place(source.name, source.provider)
+        place = read_address(source.name, source.provider)
         if not cached:
             self._users.pop(digest, None)
             self._rights.pop((digest, place), None)

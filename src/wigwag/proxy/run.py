@@ -85,7 +85,7 @@ class Proxy:
 
     def __init__(self, options: ProxyOptions, deps: ProxyDeps | None = None) -> None:
         deps = deps or ProxyDeps()
-        self._options, self._over, self._hub = options, asyncio.Event(), Hub(deps.policy.clock)
+        self._options, self._over, self._hub = options, asyncio.Event(), Hub()
         self.targets = Targets(
             options, deps.documents or partial(documents, hub=self._hub, notifier=Notifier()), deps.policy
         )

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from wigwag.errors import UsageError
 from wigwag.proxy.options import KINDS, USUAL
-from wigwag.sources.kinds import kind_named, kind_of, prepare
+from wigwag.sources.kinds import kind_named, kind_of, prepare, read_source
 from wigwag.sources.plugins import is_installed
-from wigwag.sources.source import Source, read_source
+from wigwag.sources.source import Source
 
 if TYPE_CHECKING:
     from wigwag.proxy.options import ProxyOptions

@@ -1,8 +1,7 @@
-"""Where values come from: one file per kind of source (`file`, `directory`, …); kinds never import each other.
+"""Where flags come from: one module per kind of source (`disk.file`, `remote.http`, …); kinds never import each other.
 
-A source is a frozen spec and an async generator that yields the whole current value whenever it changes. It yields
-`Unavailable` while it has nothing to show but goes on looking, and raises if it has to be started again. Only one that
-polls retries by itself: it alone remembers by what the server knows its last answer again. What the kinds on disk share
-is in `follow` (when to look), `listen` (what was heard), `lookup` (where to listen) and `notify` (inotify).
-`merge` makes one document of many.
+A source is a frozen spec and an async generator that yields the whole current value when it changes. It yields
+`UNCHANGED` when the last value is confirmed, `Unavailable` while it has none but goes on trying, and raises if it has
+to be restarted. Only polled sources and watches retry by themselves: they alone remember the last response. `kinds` is
+the registry; `merge` makes one document of many.
 """

@@ -1,27 +1,30 @@
-"""What sources yield: a whole document, and what its sender said it is; or several, of which the last one wins."""
+"""What sources yield: a whole document with its format; or several documents, of which the last one wins."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from wigwag.flags.part import written
+from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wigwag.flags.part import Part
 
+V = TypeVar("V")
+
 
 class Document(NamedTuple):
-    """A document as it came. Equal documents are one: whoever loads them may keep what became of the last."""
+    """A document as it was received. Equal documents need not be loaded again."""
 
     content: bytes
     format: Literal["json", "yaml"] | None = None
-    """What its media type or name says; None: look at the text."""
+    """From its media type or name; None: detect it from the text."""
 
 
 class Merged:
-    """Several documents by name, read already, in order: the last one wins. A part that did not change is the same.
+    """Several parsed documents by name, in order: the last one wins. An unchanged part is the same object.
 
     >>> Merged({}).content
     b'{"flags":{}}'
@@ -36,13 +39,13 @@ class Merged:
 
     @property
     def content(self) -> bytes:
-        """The parts as one document. Written when it is first asked for."""
+        """The parts as one document, written on first use."""
         if self._content is None:
             self._content = written(self.parts.values())
         return self._content
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether two say the same: what a watch that started again yields may be equal, but made anew."""
+        """Compare by content: a restarted watch yields equal parts that are new objects."""
         if not isinstance(other, Merged):
             return NotImplemented
         ours, theirs = self.parts, other.parts
@@ -60,3 +63,21 @@ class Merged:
 
 
 AnyDocument: TypeAlias = "Document | Merged"
+
+
+class ReadResult(NamedTuple, Generic[V]):
+    """What a response holds: a value, what is wrong, or both. What is right counts even if something is wrong."""
+
+    value: V | None = None
+    trouble: Unavailable | None = None
+
+    def items(self, last: V | None) -> list[V | Unavailable | Unchanged]:
+        """Return what a watcher yields, after it has yielded `last`."""
+        items: list[V | Unavailable | Unchanged] = []
+        if self.value is not None and self.value != last:
+            items.append(self.value)
+        if self.trouble is not None:
+            items.append(self.trouble)
+        elif self.value is not None and not items:
+            items.append(UNCHANGED)
+        return items

@@ -2,7 +2,8 @@
 
     --uri / --sources ─▶ parse ─▶ Source ─▶ prepare (once, at start) ─▶ watch ─▶ documents
 
-Built-in kinds are in `builtin`; packages of others add kinds by an entry point (`plugins`). Both use this record.
+Built-in kinds are in `builtin`; other packages add kinds by an entry point (`plugins`). Both use this record, and only
+`kinds` calls its functions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from wigwag.sources.uris import visible_place
+from wigwag.sources.uris import visible_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -37,11 +38,6 @@ class SharedClients:
     """The inotify instance."""
 
 
-def poll_interval(source: Source) -> float:
-    """Return the heartbeat of a kind that polls."""
-    return source.settings.interval
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
     """Everything about a kind of source."""
@@ -49,25 +45,25 @@ class SourceKind:
     name: str
     """The value of `provider` in `--sources`, and the kind in `/debug/sources` and logs."""
     watch: Callable[[Source, SharedClients], Documents]
-    """Yields the whole document when it changes, `UNCHANGED` when it holds, and `Unavailable` when it cannot tell."""
+    """Yields the whole document when it changes, `UNCHANGED` when it holds, and `Unavailable` when it does not know."""
     aliases: tuple[str, ...] = ()
     """Further values of `provider`."""
     schemes: tuple[str, ...] = ()
     """The URI schemes of `--uri`, without the colon."""
     prefix: str = ""
-    """How a URI of `--uri` begins that has no scheme."""
+    """How a URI of `--uri` without a scheme begins."""
     forms: tuple[str, ...] = ()
-    """How to write a URI, for messages; the first one is the usual."""
+    """How to write a URI, for messages; the first is the usual one."""
     parse: Callable[[str], UriAddress] | None = None
-    """Reads a URI; raises `UsageError`. None: the URI without secrets is the name, and the whole URI the address."""
+    """Parses a URI; raises `UsageError`. None: the URI without secrets is the name, and the whole URI the address."""
     fields: frozenset[str] = frozenset()
     """The fields of `--sources` that have an effect, beside `uri`, `provider`, `required` and `optional`."""
-    contradictions: Callable[[Fields, UriAddress], Iterable[tuple[str, str]]] = lambda _fields, _place: ()
+    contradictions: Callable[[Fields, UriAddress], Iterable[tuple[str, str]]] = lambda _fields, _address: ()
     """Returns fields that cannot be used together, each with the reason."""
     prepare: Callable[[Source, Warn, Mapping[str, str]], object] = lambda _source, _warn, _environment: None
     """Checks before anything is served, with the environment: raises `UsageError` if a source can never work."""
-    heartbeat: Callable[[Source], float] = poll_interval
-    """Returns the longest time in seconds between two items of a source that works."""
+    heartbeat: Callable[[Source], float] = lambda source: source.settings.interval
+    """Returns the longest time in seconds between two items of a source that works; by default, the poll interval."""
     internal: bool = False
     """Whether wigwag alone makes such sources: no URI or `provider` names the kind."""
 
@@ -81,6 +77,6 @@ class SourceKind:
         """How to write a URI of this kind."""
         return self.forms[0] if self.forms else f"{(*self.schemes, self.name)[0]}:…"
 
-    def place(self, uri: str) -> UriAddress:
-        """Read a URI of this kind."""
-        return visible_place(uri, self.name) if self.parse is None else self.parse(uri)
+    def address_of(self, uri: str) -> UriAddress:
+        """Parse a URI of this kind."""
+        return visible_address(uri, self.name) if self.parse is None else self.parse(uri)

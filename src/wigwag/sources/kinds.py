@@ -1,18 +1,21 @@
-"""The kinds of sources: the list of those built in, how one is found, and what is done with a source of any kind.
+"""The registry of source kinds, and what is done with a source of any kind: parse, prepare, watch.
 
-Records of kinds are light; what they need is imported when the first source of them is watched: an agent on a file
-loads no HTTP client, no gRPC and no store of blobs. What a kind needs and does not have is found before anything is
-served. Entry points of other packages are looked at only for a name that is not built in, so nothing replaces a
-built-in kind, and nobody pays for plug-ins who has none.
+    --uri, --sources ─▶ parse_sources ─▶ Source ─▶ prepare ─▶ documents
+
+The records in `builtin` are light. Their clients are imported when the first source of a kind is watched: an agent on a
+file loads no HTTP client, no gRPC and no blob store. `prepare` finds what a source needs and does not have before
+anything is served. Entry points are looked up only for a name that is not built in, so no plug-in can replace a
+built-in kind, and a process without plug-ins does not search for them.
 """
 
 from __future__ import annotations
 
+import logging
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
-from wigwag.sources import plugins
+from wigwag.sources import fields, plugins
 from wigwag.sources.builtin.blob import AZBLOB, GCS, S3
 from wigwag.sources.builtin.consul import CONSUL
 from wigwag.sources.builtin.demo import DEMO
@@ -21,15 +24,16 @@ from wigwag.sources.builtin.grpc import GRPC
 from wigwag.sources.builtin.http import HTTP
 from wigwag.sources.builtin.kubernetes import CONFIGMAP, KUBERNETES, KUBERNETES_SELF
 from wigwag.sources.kind import SharedClients
+from wigwag.sources.source import INTERVAL, MOST, Source, SourceSettings
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from wigwag.kube.hub import Hub
     from wigwag.sources.disk.notify import Notifier
-    from wigwag.sources.kind import Documents, SourceKind
-    from wigwag.sources.source import Source
+    from wigwag.sources.kind import Documents, SourceKind, Warn
+    from wigwag.sources.uris import UriAddress
 
 BUILT_IN: tuple[SourceKind, ...] = (
     FILE,
@@ -48,6 +52,8 @@ BUILT_IN: tuple[SourceKind, ...] = (
 _BY_NAME = {name: kind for kind in BUILT_IN for name in kind.names}
 _BY_SCHEME = {scheme: kind for kind in BUILT_IN for scheme in kind.schemes}
 _TAKEN = frozenset({*_BY_NAME, *_BY_SCHEME})
+_EVERYWHERE = {"uri", "provider", "required", "optional"}
+log = logging.getLogger("wigwag.agent")
 
 
 def kind_of(provider: str) -> SourceKind:
@@ -67,9 +73,9 @@ def kind_named(provider: str) -> SourceKind:
 
 
 def kind_of_uri(uri: str, others: Iterable[SourceKind] | None = None) -> SourceKind | None:
-    """Return the kind of source that a URI names by its beginning; None, if it names none.
+    """Return the kind of source that a URI names by its scheme or prefix; None if there is no such kind.
 
-    With `others`, of the plug-ins only these are considered, and none is loaded.
+    With `others`, only these plug-ins are considered, and none is loaded.
 
     >>> [kind and kind.name for kind in map(kind_of_uri, ("unix:/run/flags.sock", "s3://bucket/a.json", "a.json"))]
     ['grpc', 's3', None]
@@ -95,26 +101,88 @@ def uri_kind(uri: str, others: Iterable[SourceKind] | None = None) -> SourceKind
     return kind
 
 
-def prepare(
-    sources: Iterable[Source], remark: Callable[[str], object], environment: Mapping[str, str] = os.environ
-) -> None:
-    """Refuse sources that can never answer in this installation and environment; tell what will have no effect."""
+def parse_sources(uris: tuple[str, ...], configured: Any, warn: Warn = log.warning) -> tuple[Source, ...]:
+    """Return the sources of `--uri` and `--sources`, lowest priority first; without any, the embedded demo flags."""
+    sources = [_from_uri(uri) for uri in uris]
+    sources += [_from_element(each, warn) for each in fields.read_elements(configured, warn)]
+    if not sources:
+        return (Source(DEMO.name, DEMO.name),)
+    return tuple(
+        Source(address.name, address.provider, position, settings, required)
+        for position, (address, settings, required) in enumerate(sources)
+    )
+
+
+def read_source(uri: str, others: Iterable[SourceKind] | None = None) -> Source:
+    """Return the source that a URI alone names; `others` as in `kind_of_uri`."""
+    address = uri_kind(uri, others).address_of(uri)
+    return Source(address.name, address.provider, settings=_settings(address))
+
+
+def _from_uri(uri: str) -> tuple[UriAddress, SourceSettings, bool]:
+    try:
+        address = uri_kind(uri).address_of(uri)
+    except UsageError as error:
+        raise UsageError(f"--uri: {error}") from None
+    return address, _settings(address), True
+
+
+def _from_element(element: fields.Element, warn: Warn) -> tuple[UriAddress, SourceSettings, bool]:
+    given, member = element.fields, ".provider"
+    try:
+        kind = kind_named(given.provider)
+        member = ".uri"
+        address = kind.address_of(given.uri)
+    except UsageError as error:
+        raise element.error(member, str(error)) from None
+    kind = kind_of(address.provider)
+    for name, reason in (*kind.contradictions(given, address), *fields.contradictions(given)):
+        raise element.error(f".{name}", reason)
+    for name in given.given():
+        if name not in kind.fields | _EVERYWHERE:
+            warn(f"--sources: {element.where}.{name} has no effect on a source of the kind {kind.name}")
+    if given.oauth and given.auth_header:
+        warn(f"--sources: {element.where}.authHeader has no effect: oauth brings its own")
+    return address, _settings(address, given), not given.optional and given.required is not False
+
+
+def _settings(address: UriAddress, given: fields.Fields = fields.Fields()) -> SourceSettings:  # noqa: B008 - frozen
+    on_delete = given.on_delete or address.on_delete
+    return SourceSettings(
+        address=address.address,
+        auth_header=given.auth_header or address.auth_header,
+        headers=tuple(given.headers.items()),
+        interval=float(given.interval) or INTERVAL,
+        seed=given.interval_seed,
+        timeout=given.timeout,
+        oauth=given.oauth,
+        tls=given.tls or address.tls,
+        cert_path=given.cert_path,
+        provider_id=given.provider_id,
+        selector=given.selector,
+        incremental=given.incremental_updates,
+        max_message=given.max_msg_size or MOST,
+        most=given.max_bytes or MOST,
+        on_delete="" if on_delete == "keep" else on_delete,  # the default, so that both ways to say it are equal
+        token_file=given.token_file,
+    )
+
+
+def prepare(sources: Iterable[Source], warn: Warn, environment: Mapping[str, str] = os.environ) -> None:
+    """Raise `UsageError` for a source that can never work in this environment; warn of settings without effect."""
     for source in sources:
         prefix = f"source {source.name}: "
         try:
-            kind_of(source.provider).prepare(source, lambda text, prefix=prefix: remark(prefix + text), environment)  # type: ignore[misc]
+            kind_of(source.provider).prepare(source, lambda text, prefix=prefix: warn(prefix + text), environment)  # type: ignore[misc]
         except UsageError as error:
             raise UsageError(f"{prefix}{error}") from None
 
 
 def documents(source: Source, hub: Hub | None = None, notifier: Notifier | None = None) -> Documents:
-    """Yield the documents of a source.
-
-    With a hub, sources in Kubernetes share what they ask its API server with; with a notifier, files share inotify.
-    """
+    """Yield the documents of a source. Kubernetes sources share the watches of a hub, files those of a notifier."""
     return kind_of(source.provider).watch(source, SharedClients(hub, notifier))
 
 
 def heartbeat(source: Source) -> float:
-    """Return how many seconds may pass until a source that is well says that its flags still hold."""
+    """Return the longest time in seconds between two items of a source that works."""
     return kind_of(source.provider).heartbeat(source)

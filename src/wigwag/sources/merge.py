@@ -1,6 +1,6 @@
-"""Several documents become one source: the last one wins, and each is read again only when it changes.
+"""Merge several documents into one source: the last one wins, and each is parsed again only when it changes.
 
-A document that cannot be read at all is the trouble of its own: what it said last stays, and the others load.
+A document that cannot be parsed does not affect the others: its last good version stays.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from wigwag.flags.part import Part
 
 SLICE = 1 << 17
-"""Bytes that are read before others get their turn: about two milliseconds."""
+"""Bytes that are parsed before other tasks run: about two milliseconds."""
 MANY = 500
-"""Documents that take a millisecond to go through."""
+"""Documents that take a millisecond to compare."""
 _LIMITS = Limits()
 
 
@@ -32,13 +32,13 @@ class _Known(NamedTuple):
 
     content: bytes
     part: Part | None
-    """What it said last that could be read."""
+    """The last version that could be parsed."""
     problem: str = ""
-    """Why the content cannot be read; empty if it can."""
+    """Why the content cannot be parsed; empty if it can."""
 
 
 class Merger:
-    """Merges documents by name, and remembers the last that could be read of each."""
+    """Merges documents by name, and remembers the last good version of each."""
 
     def __init__(self, read: Callable[[bytes, Limits, Format | None], Part] = read_part) -> None:
         self._read_part = read
@@ -46,16 +46,16 @@ class Merger:
         self._merged = Merged({})
 
     def merge(self, documents: Mapping[str, bytes], format: Format | None = None) -> tuple[Merged, str]:
-        """Return the documents as one, and what is wrong with those that cannot be read; empty if all can.
+        """Return the documents as one, and what is wrong with those that cannot be parsed; empty if all can.
 
-        `format`: what they all are; without it, names and texts tell. If nothing changed, it is the same object.
+        `format` of all of them; None: by name or content. If nothing changed, the result is the same object.
         """
         for name, content in self._new(documents):
             self._read(name, content, format)
         return self._whole(documents)
 
     async def merge_in_turns(self, documents: Mapping[str, bytes], format: Format | None = None) -> tuple[Merged, str]:
-        """Merge as `merge` does, but let others have their turn while much is read."""
+        """Merge as `merge` does, but let other tasks run in between."""
         read = 0
         for name, content in self._new(documents):
             self._read(name, content, format)

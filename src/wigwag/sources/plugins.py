@@ -7,20 +7,25 @@
 An entry point is looked up by the name that a URI or `provider` has, so only the plug-in that is used is imported, and
 a broken one affects nobody else. The list of entry points is read once per process, when a name is not built in: a
 client that sends unknown names cannot make the process search the disk again and again.
+
+Whatever a plug-in raises at start becomes a `UsageError` that names its package; what its `watch` raises is retried.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
     from importlib.metadata import EntryPoint
 
+P = ParamSpec("P")
+T = TypeVar("T")
 GROUP = "wigwag.sources"
 
 
@@ -53,7 +58,23 @@ def load_from(entries: Iterable[EntryPoint], name: str, built_in: Collection[str
     problem = _problem(kind, objects, candidates[0], built_in)
     if problem or not isinstance(kind, SourceKind):
         raise _unusable(candidates[0], problem)
-    return kind
+    parse = kind.parse and _checked(kind.parse, "parse", packages[0])
+    return replace(kind, parse=parse, prepare=_checked(kind.prepare, "prepare", packages[0]))
+
+
+def _checked(function: Callable[P, T], name: str, package: str) -> Callable[P, T]:
+    """Return a function of a plug-in that raises nothing but `UsageError`."""
+
+    def call(*arguments: P.args, **options: P.kwargs) -> T:
+        try:
+            return function(*arguments, **options)
+        except UsageError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise UsageError(f"the plug-in {package} failed in {name}: {reason}; update the package") from error
+
+    return call
 
 
 def _import(entry: EntryPoint) -> object:
@@ -91,6 +112,6 @@ def _package(entry: EntryPoint) -> str:
 
 @cache
 def _entries() -> tuple[EntryPoint, ...]:
-    from importlib.metadata import entry_points  # not needed by who has built-in kinds only
+    from importlib.metadata import entry_points  # not needed without plug-ins
 
     return tuple(entry_points(group=GROUP))

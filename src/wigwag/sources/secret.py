@@ -1,7 +1,7 @@
-"""Credentials in files: one word each, read again whenever they are used.
+"""Credentials in files: one token each, read again for every use.
 
-Mounted Secrets and projected service-account tokens are replaced while a process runs, so nothing is cached here. What
-a file holds is in no error and in no log.
+Mounted Secrets and projected service-account tokens are replaced while a process runs, so nothing is cached here. The
+content of a file is in no error and in no log.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _LARGEST = 64 << 10
 
 
 def read_secret(path: str, remedy: str) -> str:
-    """Return what a file holds, without the line break that editors leave; `UsageError` says what is wrong with it."""
+    """Return the text of a file without blanks around it; `UsageError` if it is empty or no text."""
     try:
         secret = read(path, _LARGEST).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -24,10 +24,15 @@ def read_secret(path: str, remedy: str) -> str:
     return secret
 
 
+def read_token(path: str, remedy: str) -> str:
+    """Return the token in a file; `UsageError` also if it cannot be sent in a header."""
+    token = read_secret(path, remedy)
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise UsageError(f"{path}: holds text that cannot be sent as a token; {remedy}")
+    return token
+
+
 def read_authorization(path: str) -> str:
     """Return the `Authorization` header for the bearer token in a file."""
     remedy = "tokenFile must be a file that holds one token, such as a mounted service-account token"
-    header = f"Bearer {read_secret(path, remedy)}"
-    if not header.isascii() or not header.isprintable() or header.count(" ") > 1:
-        raise UsageError(f"{path}: holds something that cannot be sent as a token; {remedy}")
-    return header
+    return f"Bearer {read_token(path, remedy)}"

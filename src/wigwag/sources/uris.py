@@ -1,9 +1,9 @@
-"""What a URI names: a kind of source and its name, with the secrets taken out. Here is what the kinds share.
+"""The address of a source, parsed from its URI, and what the parsers of all kinds share.
 
-The name is what `source=` selects by: the URI as configured, without a scheme that only says how to read it (`file:`,
-`grpc://`), as in flagd. It is seen by many (logs, metrics, debug pages, clients), so what proves who we are is moved
-out of it: user and password become the `Authorization` header they stand for, and the values of query parameters are
-kept in the address only, but for those that are known to be harmless.
+The name of a source is its URI without a scheme that only says how to read it (`file:`, `grpc://`), as in flagd; the
+selector `source=` matches it. It appears in logs, metrics, debug pages and clients, so credentials are moved out of it:
+user and password become an `Authorization` header, and the values of query parameters are kept in the address only,
+except those that are known to be harmless.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from wigwag.wire.client.shown import shown
 
 
 class UriAddress(NamedTuple):
-    """Where a source is."""
+    """A parsed URI."""
 
     name: str
     provider: str
     tls: bool = False
     address: str = ""
-    """The way there, if the name does not tell: it has secrets in it."""
+    """The whole URI with its secrets, if it differs from the name."""
     auth_header: str = ""
     on_delete: str = ""
-    """What its flags become when it is gone, if the address says so."""
+    """What happens to the flags when the source is deleted, if the URI says so."""
 
 
-def visible_place(uri: str, provider: str, auth_header: str = "") -> UriAddress:
-    """Return a place with the URI without secrets as its name; the address is kept apart if it is not the same.
+def visible_address(uri: str, provider: str, auth_header: str = "") -> UriAddress:
+    """Return an address whose name is the URI without secrets.
 
-    >>> visible_place("redis://cache/flags?token=abc", "redis")[:4]
+    >>> visible_address("redis://cache/flags?token=abc", "redis")[:4]
     ('redis://cache/flags?token=***', 'redis', False, 'redis://cache/flags?token=abc')
     """
     check_printable(uri)
@@ -41,7 +41,7 @@ def visible_place(uri: str, provider: str, auth_header: str = "") -> UriAddress:
 
 
 def without_scheme(uri: str, schemes: tuple[str, ...], form: str) -> str:
-    """Take off a scheme that only says how to read; `form` is how the URI should be written."""
+    """Remove a scheme that only says how to read the URI; `form` shows how to write it."""
     scheme = next((each for each in schemes if uri.startswith(each)), "")
     if uri == scheme:
         raise UsageError(f"{uri!r} names nothing; write {form}")
@@ -49,9 +49,9 @@ def without_scheme(uri: str, schemes: tuple[str, ...], form: str) -> str:
 
 
 def check_printable(uri: str) -> None:
-    """Refuse blanks at the ends and control characters."""
+    """Raise `UsageError` for blanks at the ends and control characters."""
     if not uri.isprintable() or uri != uri.strip():
-        raise UsageError("an address has no blanks at its ends and no control characters in it; take them out")
+        raise UsageError("a URI has no blanks at its ends and no control characters in it; take them out")
 
 
 def split_uri(uri: str) -> SplitResult:
@@ -60,13 +60,13 @@ def split_uri(uri: str) -> SplitResult:
     try:
         parts = urlsplit(uri)
         _ = parts.port  # reading it checks it
-    except ValueError:  # its words quote what may be a password
-        raise UsageError(f"{shown(uri)!r} is no address: its host or port is malformed") from None
+    except ValueError:  # its text may quote a password
+        raise UsageError(f"{shown(uri)!r} is not a URI: its host or port is malformed") from None
     return parts
 
 
 def without_user(uri: str, parts: SplitResult) -> tuple[str, str]:
-    """Return a URI without its user and password, and the `Authorization` header that they stand for."""
+    """Return a URI without its user and password, and the `Authorization` header for them."""
     if parts.username is None:
         return uri, ""
     pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

@@ -16,7 +16,7 @@ from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.clock import heard, sleep_until
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.access import ConsulAccess
-from wigwag.sources.consul.follow import ConsulDeps
+from wigwag.sources.consul.query import ConsulDeps
 from wigwag.wire.client.client import ClientResponse
 from wigwag.wire.client.errors import SlowError, UnreachableError
 from wigwag.wire.h1.client import ClientRequest, ResponseLimits

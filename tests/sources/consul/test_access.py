@@ -15,8 +15,8 @@ from tests.sources.faulty import Authority, answer, serving
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.access import ConsulAccess
-from wigwag.sources.consul.follow import ConsulDeps
 from wigwag.sources.consul.keys import ConsulWatch, watch_consul
+from wigwag.sources.consul.query import ConsulDeps
 from wigwag.sources.document import Document
 
 SECRET = "0f8fad5b-d9cb-469f-a165-70867728950e"
@@ -80,14 +80,14 @@ def test_it_is_asked_by_a_unix_socket(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        ("500 Oops", b"No cluster leader", "Consul has no leader at present"),
-        ("500 Oops", b"No path to datacenter", "knows no way to that datacenter"),
+        ("500 Oops", b"No cluster leader", "Consul has no leader"),
+        ("500 Oops", b"No path to datacenter", "cannot reach that datacenter"),
         ("500 Oops", b"rpc error making call: " + SECRET.encode(), "answered 500: look at Consul"),
         ("403 No", b"ACL not found", "does not know the token, or it was revoked"),
         ("403 No", b"Permission denied: token with AccessorID '" + SECRET.encode(), "the token may not read this"),
         ("400 No", b"... Enterprise feature", "has no namespaces and partitions"),
         ("429 No", b"", "too many requests or connections"),
-        ("404 No", b"page not found", "see whether this is Consul"),
+        ("404 No", b"page not found", "check that this is Consul"),
         ("200 OK", b"<html>", "not one of Consul"),
         ("200 OK", b'[{"Key": "a", "Value": "%%%"}]', "not one of Consul"),
         ("301 Go", b"", "answered 301"),

@@ -110,7 +110,7 @@ def test_without_an_index_it_is_asked_from_the_first_one_and_seldom() -> None:
     ("state", "said"),
     [
         (DOWN, "no connection"),
-        (LEADERLESS, "Consul has no leader at present"),
+        (LEADERLESS, "Consul has no leader"),
         (DENIED, "Consul does not know the token, or it was revoked"),
     ],
 )
@@ -270,7 +270,7 @@ def test_a_stale_answer_is_taken_unless_it_is_too_old() -> None:
             assert followed.consul.asked[0][2]["stale"] == ""
             followed.consul.extra = {"x-consul-lastcontact": "61000"}
             followed.consul.put(KEY, b"2")
-            assert "has not heard from a leader for 61 s" in (await followed.on(0))[0].reason
+            assert "has had no contact with a leader for 61 s" in (await followed.on(0))[0].reason
             followed.consul.extra = {}
             assert (await followed.on(5))[0] == Document(b"2", "json")
 
@@ -320,7 +320,7 @@ def test_what_is_too_large_is_trouble() -> None:
 
 @pytest.mark.parametrize("key", ["", "/", "a//b", "/a", "a/../b", ".", "a\nb"])
 def test_what_cannot_be_a_key_is_refused(key: str) -> None:
-    with pytest.raises(UsageError, match="is no key"):
+    with pytest.raises(UsageError, match="is not a key"):
         ConsulWatch(ConsulAccess(), key)
 
 

@@ -22,10 +22,10 @@ def test_a_question_never_waits_for_an_index_that_is_not_the_last_one_seen(
         else:
             now += event[0]
             cursor = cursor.failed(now, forget=event[1])
-        question = cursor.question(60.0)
-        assert question.index in (0, max(last, 1))
-        assert question.wait <= 60.0
-        assert bool(question.wait) == bool(question.index)
+        query = cursor.query(60.0)
+        assert query.index in (0, max(last, 1))
+        assert query.wait <= 60.0
+        assert bool(query.wait) == bool(query.index)
 
 
 @given(answers, answers)
@@ -36,17 +36,17 @@ def test_an_index_that_goes_back_is_forgotten_and_one_that_is_missing_is_the_fir
 
 def test_an_outage_is_long_from_its_first_failure_on_and_an_answer_ends_it() -> None:
     cursor = Cursor(7).failed(0.0, forget=False).failed(LONG_OUTAGE - 1, forget=False)
-    assert cursor.question(60.0) == BlockingQuery(7, SHORT_WAIT)
-    assert cursor.failed(LONG_OUTAGE, forget=False).question(60.0) == BlockingQuery()
+    assert cursor.query(60.0) == BlockingQuery(7, SHORT_WAIT)
+    assert cursor.failed(LONG_OUTAGE, forget=False).query(60.0) == BlockingQuery()
     assert cursor.answered(8) == Cursor(8)
 
 
 def test_a_refusal_makes_the_index_forgotten_at_once() -> None:
-    assert Cursor(7).failed(0.0, forget=True).question(60.0) == BlockingQuery()
+    assert Cursor(7).failed(0.0, forget=True).query(60.0) == BlockingQuery()
 
 
 def test_a_short_wait_stays_as_short_as_it_is_told_to_be() -> None:
-    assert Cursor(7).failed(0.0, forget=False).question(0.2) == BlockingQuery(7, 0.2)
+    assert Cursor(7).failed(0.0, forget=False).query(0.2) == BlockingQuery(7, 0.2)
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.booleans()), max_size=60))
@@ -55,7 +55,7 @@ def test_the_pace_bounds_how_often_is_asked(steps: list[tuple[float, bool]]) -> 
     asked = {True: 0, False: 0}
     for seconds, news in steps:
         now += seconds
-        while pause := timing.pause(now, news=news):
+        while pause := timing.pause(now, changed=news):
             now += pause
         asked[news] += 1
         assert asked[True] <= 10 + now / 5 + 1e-3

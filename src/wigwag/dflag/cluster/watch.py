@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from msgspec import MsgspecError
 
 from wigwag.kube.client import Kube
-from wigwag.kube.config.discover import find_cluster
+from wigwag.kube.config.cluster import find_cluster
 from wigwag.kube.watch.follow import watch_kube
 from wigwag.loop_thread import LoopThread
 from wigwag.pipeline.spec import Unavailable

@@ -19,7 +19,8 @@ from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.disk.directory import beneath, lookups_of
 from wigwag.sources.disk.follow import SWAPPED, FileMark, FollowDeps, FollowTiming, follow
-from wigwag.sources.disk.lookup import EVERY, Lookup
+from wigwag.sources.disk.listen import Lookup
+from wigwag.sources.disk.notify import EVERY
 from wigwag.sources.disk.read import FLAGS, read, too_large
 
 if TYPE_CHECKING:

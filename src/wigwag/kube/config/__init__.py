@@ -1,1 +1,1 @@
-"""How to reach an API server: kubeconfig files, service accounts, credentials and certificates."""
+"""Reaching an API server: `cluster` finds it, `kubeconfig` parses files, `credentials` and `tls` serve a request."""

@@ -1,9 +1,8 @@
-"""Kubeconfig files as they are written: read, and several made into one.
+"""Kubeconfig files: parsed, and several merged into one.
 
-Of clusters, users and contexts with the same name the first counts, as it does for kubectl; of an entry that says
-nothing, what is null says nothing too. Each entry remembers its file, because the paths in it are relative to that.
-
-An error names the file and the entry. It never quotes a value: most of them are secret.
+Of clusters, users and contexts with the same name the first wins, as for kubectl; null means not set. Each entry
+remembers its file, because the paths in it are relative to that. An error names the file and the entry. It never quotes
+a value: most of them are secret.
 """
 
 from __future__ import annotations
@@ -31,26 +30,27 @@ DEEPEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class KubeconfigEntry:
-    """An entry of a file, for errors and relative paths."""
+class Located(Generic[T]):
+    """An entry, and where it is: for errors, and for the relative paths in it."""
 
+    entry: T
     file: str
-    entry: str
+    title: str
 
-    def wrong(self, reason: str) -> UsageError:
-        """Make the error that tells what is wrong here."""
-        return UsageError(f"{self.file}: {self.entry}: {reason}")
+    def error(self, reason: str) -> UsageError:
+        """Make an error that names this entry."""
+        return UsageError(f"{self.file}: {self.title}: {reason}")
 
     def path(self, given: str) -> str:
         """Return a path that was written here."""
         return str(PurePath(self.file).parent / given) if given else ""
 
     def pem(self, data: str, name: str) -> str:
-        """Return the text that was written here as base64."""
+        """Decode text that was written here as base64."""
         try:
             return base64.b64decode("".join(data.split()), validate=True).decode("ascii")
         except (binascii.Error, ValueError):
-            raise self.wrong(f"{name} is not base64 of PEM; write what `base64 < FILE` says") from None
+            raise self.error(f"{name} is not base64 of PEM; write the output of `base64 < FILE`") from None
 
 
 class ClusterEntry(Struct, rename="kebab"):
@@ -96,7 +96,7 @@ class UserEntry(Struct, rename="kebab"):
 
 
 class ContextEntry(Struct):
-    """Which user asks which cluster."""
+    """Which user connects to which cluster."""
 
     cluster: str = ""
     user: str = ""
@@ -133,14 +133,6 @@ class KubeconfigFile(Struct, rename="kebab"):
     contexts: list[NamedContext] = []
 
 
-@dataclass(frozen=True, slots=True)
-class Located(Generic[T]):
-    """An entry, and where it is."""
-
-    entry: T
-    place: KubeconfigEntry
-
-
 @dataclass(slots=True)
 class Kubeconfig:
     """All files together."""
@@ -150,26 +142,20 @@ class Kubeconfig:
     users: dict[str, Located[UserEntry]] = field(default_factory=dict)
     contexts: dict[str, Located[ContextEntry]] = field(default_factory=dict)
 
-    def add(self, path: str, text: bytes) -> None:
-        """Read one more file; what is there already stays."""
-        read = _read(path, text)
-        self.current = self.current or read.current_context
-        for cluster in read.clusters:
-            place = KubeconfigEntry(path, f"cluster {cluster.name!r}")
-            self.clusters.setdefault(cluster.name, Located(cluster.cluster, place))
-        for user in read.users:
-            self.users.setdefault(user.name, Located(user.user, KubeconfigEntry(path, f"user {user.name!r}")))
-        for context in read.contexts:
-            place = KubeconfigEntry(path, f"context {context.name!r}")
-            self.contexts.setdefault(context.name, Located(context.context, place))
-
 
 def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:
-    """Make one of several files, the most important first."""
-    found = Kubeconfig()
+    """Merge several files, the most important first: entries that are there already stay."""
+    config = Kubeconfig()
     for path, text in files:
-        found.add(path, text)
-    return found
+        file = _read(path, text)
+        config.current = config.current or file.current_context
+        for cluster in file.clusters:
+            config.clusters.setdefault(cluster.name, Located(cluster.cluster, path, f"cluster {cluster.name!r}"))
+        for user in file.users:
+            config.users.setdefault(user.name, Located(user.user, path, f"user {user.name!r}"))
+        for context in file.contexts:
+            config.contexts.setdefault(context.name, Located(context.context, path, f"context {context.name!r}"))
+    return config
 
 
 def _read(path: str, text: bytes) -> KubeconfigFile:

@@ -1,7 +1,7 @@
-"""Whom we believe to be the API server, and what we show it: certificates from files, or from a kubeconfig itself.
+"""TLS settings of an API server: CA and client certificate, from files or as text from a kubeconfig or a plugin.
 
-Python reads a client's certificate and key from files only. What a kubeconfig or a plugin gives as text is put into a
-file in memory for that moment, so it works where nothing can be written, and no key is left on a disk.
+Python reads a client's certificate and key from files only. Text is therefore written to a file in memory (memfd) for
+that moment, so it works on a read-only file system, and no key is left on a disk.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 
 class NamedServerContext(ssl.SSLContext):
-    """A context for a server whose certificate is for another name than the one it is reached by."""
+    """A context for a server whose certificate may be for another name than that of its address."""
 
     expected: str = ""
+    """That name; empty: that of the address."""
 
     def wrap_bio(self, *given: Any, **options: Any) -> ssl.SSLObject:
-        options["server_hostname"] = self.expected
+        options["server_hostname"] = self.expected or options.get("server_hostname")
         return super().wrap_bio(*given, **options)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTrust(Trust):
-    """Files as in `Trust`; text, where there is some, goes before files."""
+    """Files as in `Trust`; text takes precedence over files."""
 
     authority_data: str = ""
     certificate_data: str = field(default="", repr=False)
@@ -39,38 +40,30 @@ class ClusterTrust(Trust):
     server_name: str = ""
     """The name that the server's certificate is for; empty: that of its address."""
     insecure: bool = False
-    """Believe anybody."""
+    """Do not verify the server's certificate."""
 
     def context(self, protocol: str = "http/1.1") -> ssl.SSLContext:
         made = empty_context(protocol, NamedServerContext if self.server_name else ssl.SSLContext)
         if isinstance(made, NamedServerContext):
             made.expected = self.server_name
-        self._believe(made)
-        self._show(made)
+        if self.insecure:
+            made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        elif self.authority_data:
+            made.load_verify_locations(cadata=self.authority_data)
+        elif self.authority:
+            made.load_verify_locations(self.authority)
+        else:
+            made.load_default_certs()
+        if self.certificate_data or self.certificate:
+            with _file(self.certificate_data, self.certificate) as certificate, _file(self.key_data, self.key) as key:
+                made.load_cert_chain(certificate, key or None)
         return made
 
     def files(self) -> tuple[str, ...]:
-        found = "" if self.authority_data or self.insecure else self.authority
-        own = () if self.certificate_data else (self.certificate,)
-        keys = () if self.key_data else (self.key,)
-        return tuple(path for path in (found, *own, *keys) if path)
-
-    def _believe(self, context: ssl.SSLContext) -> None:
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        elif self.authority_data:
-            context.load_verify_locations(cadata=self.authority_data)
-        elif self.authority:
-            context.load_verify_locations(self.authority)
-        else:
-            context.load_default_certs()
-
-    def _show(self, context: ssl.SSLContext) -> None:
-        if not (self.certificate_data or self.certificate):
-            return
-        with _file(self.certificate_data, self.certificate) as certificate, _file(self.key_data, self.key) as key:
-            context.load_cert_chain(certificate, key or None)
+        ca = "" if self.authority_data or self.insecure else self.authority
+        certificate = "" if self.certificate_data else self.certificate
+        key = "" if self.key_data else self.key
+        return tuple(path for path in (ca, certificate, key) if path)
 
 
 @contextmanager

@@ -1,9 +1,9 @@
-"""From the bytes of the API server to records: pages of a list, and events of a watch.
+"""Decode the responses of the API server: pages of a list, and events of a watch.
 
-Every object is looked at twice: once for its name and version, and once by `decode`, which keeps what its user needs.
-`plain` keeps all but what is long and of no use to anybody but the server itself; a `msgspec` type keeps its fields and
-nothing else, and may keep a part as it was written (`Raw`). An object that cannot be decoded is a record with a
-`problem`: it does not take its neighbours down.
+Every object is decoded twice: once for its name and version, and once by the caller's `decode`, which keeps what the
+caller needs. `plain` keeps all but the long fields that only the server itself uses; a `msgspec` type keeps its fields,
+and may keep a part undecoded (`Raw`). An object that cannot be decoded is a record with a `problem`; the others of the
+same response are not affected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BAD = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 
 
 class MalformedObjectError(ValueError):
-    """What the server sent cannot be read."""
+    """The server sent something that cannot be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class ObjectRecord(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class ListPage(Generic[T]):
-    """A part of a list."""
+    """A page of a list."""
 
     version: str
     token: str
-    """What to ask for the next part with; empty: there is none."""
+    """The continue token of the next page; empty: this is the last."""
     records: tuple[ObjectRecord[T], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectEvent(Generic[T]):
-    """An object is there, or gone."""
+    """An object was added, modified or deleted."""
 
     record: ObjectRecord[T]
     gone: bool = False
@@ -64,11 +64,11 @@ class ObjectEvent(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """A bookmark: how far we are."""
+    """A bookmark: the version that the watch has reached."""
 
     version: str
     end: bool = False
-    """Whether it ends the objects that were there in the beginning."""
+    """Whether it ends the initial objects."""
 
 
 Event: TypeAlias = ObjectEvent[T] | Bookmark | ApiStatus
@@ -117,28 +117,28 @@ _plain = msgspec.json.Decoder(dict[str, Any]).decode
 
 def plain(raw: Raw) -> dict[str, Any]:
     """Decode an object into plain JSON values, without `managedFields` and what kubectl applied last."""
-    found = _plain(raw)
-    about = found.get("metadata")
-    if isinstance(about, dict):
-        about.pop("managedFields", None)
-        notes = about.get("annotations")
-        if isinstance(notes, dict):
-            notes.pop(LAST_APPLIED, None)
-    return found
+    value = _plain(raw)
+    metadata = value.get("metadata")
+    if isinstance(metadata, dict):
+        metadata.pop("managedFields", None)
+        annotations = metadata.get("annotations")
+        if isinstance(annotations, dict):
+            annotations.pop(LAST_APPLIED, None)
+    return value
 
 
 def metadata_only(_: Raw) -> None:
-    """Decode nothing: of an object, only its name, version and uid are kept."""
+    """Decode nothing: only name, version and uid of an object are kept."""
 
 
 def read_page(body: bytes, decode: Decode[T]) -> ListPage[T]:
-    """Read a part of a list; `MalformedObjectError` if it is none."""
+    """Read a page of a list; `MalformedObjectError` if it is none."""
     try:
-        found = _list(body)
-        records = tuple(_record(item, decode) for item in found.items or ())
+        page = _list(body)
+        records = tuple(_record(item, decode) for item in page.items or ())
     except _BAD as error:
-        raise MalformedObjectError(f"the list cannot be read: {_said(error)}") from error
-    return ListPage(found.metadata.resource_version, found.metadata.continue_, records)
+        raise MalformedObjectError(f"the list cannot be decoded: {_reason(error)}") from error
+    return ListPage(page.metadata.resource_version, page.metadata.continue_, records)
 
 
 def read_object(body: bytes, decode: Decode[T]) -> ObjectRecord[T]:
@@ -146,34 +146,34 @@ def read_object(body: bytes, decode: Decode[T]) -> ObjectRecord[T]:
     try:
         return _record(Raw(body), decode)
     except _BAD as error:
-        raise MalformedObjectError(f"the object cannot be read: {_said(error)}") from error
+        raise MalformedObjectError(f"the object cannot be decoded: {_reason(error)}") from error
 
 
 def read_event(line: bytes, decode: Decode[T]) -> Event[T] | None:
-    """Read a line of a watch; None if it is of a type that we do not know."""
+    """Read a line of a watch; None if its type is unknown."""
     try:
-        found = _event(line)
-        if found.type == "ERROR":
-            return read_status(found.object)
-        if found.type == "BOOKMARK":
-            about = _bookmark(found.object).metadata
-            return Bookmark(about.resource_version, about.annotations.get(END) == "true")
-        if found.type in ("ADDED", "MODIFIED", "DELETED"):
-            return ObjectEvent(_record(found.object, decode), found.type == "DELETED")
+        event = _event(line)
+        if event.type == "ERROR":
+            return read_status(event.object)
+        if event.type == "BOOKMARK":
+            metadata = _bookmark(event.object).metadata
+            return Bookmark(metadata.resource_version, metadata.annotations.get(END) == "true")
+        if event.type in ("ADDED", "MODIFIED", "DELETED"):
+            return ObjectEvent(_record(event.object, decode), event.type == "DELETED")
     except _BAD as error:
-        raise MalformedObjectError(f"an event of the watch cannot be read: {_said(error)}") from error
+        raise MalformedObjectError(f"an event of the watch cannot be decoded: {_reason(error)}") from error
     return None
 
 
 class Lines(Generic[T]):
-    """Puts the pieces of a watch together to events."""
+    """Splits the chunks of a watch into events."""
 
     def __init__(self, decode: Decode[T]) -> None:
         self._decode = decode
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> tuple[list[Event[T]], MalformedObjectError | None]:
-        """Return the events that are whole by now, up to what cannot be read, if there is such."""
+        """Return the events that are complete, up to the first that cannot be decoded, and that error."""
         seen = len(self._rest)
         self._rest += piece
         end = self._rest.rfind(b"\n", seen)
@@ -193,18 +193,18 @@ class Lines(Generic[T]):
 
     @property
     def broken(self) -> bool:
-        """Whether the last event is not whole."""
+        """Whether the last event is incomplete."""
         return bool(self._rest.strip())
 
 
 def _record(raw: Raw, decode: Decode[T]) -> ObjectRecord[T]:
-    about = _head(raw).metadata
-    key = about.namespace, about.name
+    metadata = _head(raw).metadata
+    key = metadata.namespace, metadata.name
     try:
-        return ObjectRecord(key, about.resource_version, decode(raw), uid=about.uid)
+        return ObjectRecord(key, metadata.resource_version, decode(raw), uid=metadata.uid)
     except _BAD as error:
-        return ObjectRecord(key, about.resource_version, None, _said(error), about.uid)
+        return ObjectRecord(key, metadata.resource_version, None, _reason(error), metadata.uid)
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__

@@ -1,23 +1,23 @@
-"""What to ask the API server next, and what its answers mean: a watch as a state machine, without a connection.
+"""A reflector: which request to send to the API server next, and what its responses mean. A state machine without I/O.
 
-    stream ──all came──┐                        stream: a watch that begins with all objects, where the server has it
+    stream ──all sent──┐                        stream: a watch that begins with all objects, where the server has it
       │ not offered    ▼                        list:   page by page, otherwise
       └──▶ list ──▶ watch ──ended──▶ watch      watch:  from the last version on
              ▲        │ the version is too old
              └────────┘
 
-`next` says what to ask, and when. Whoever asks tells what came of it: `listed`, `opened`, `heard`, `waited` (at the
-time `wake`, if nothing came), `ended` or `failed`; each returns what to yield. After any of them `open` tells whether
-the stream is still wanted. While it is, `check` may return a request to make beside it, which compares what is known
-with what the server has (see `verify`): its answer goes to `checked` or `check_failed`.
+`next` returns the next request, and when to send it. The caller (`follow`) reports what happened: `listed`, `opened`,
+`received`, `waited` (at the time `wake`, if nothing arrived), `ended` or `failed`; each returns the items to yield.
+After any of them, `open` says whether the stream is still wanted. While it is, `check` may return a request to send
+beside it, which compares the store with the server (see `verify`): its response goes to `checked` or `check_failed`.
 
-What is known changes by what the server says, never by what fails: a list that comes after a failure is compared with
-it, and so shows what went meanwhile. A failure is answered by asking for the same again, later; only a version that is
-too old, or a server that cannot follow from it, is answered by a list. That is at once, but only a few times in a row:
-a server whose lists are too old for its watches must not be asked as fast as it answers.
+The store changes by what the server sends, never by a failure: a list after a failure is compared with it, and so shows
+what was deleted meanwhile. After a failure the same request is retried later. Only a version that is too old, or one
+that the server cannot watch from, leads to a list. That is at once, but only a few times in a row: a server whose lists
+are too old for its watches must not get requests as fast as it answers them.
 
-A watch that ended in any other way than by its timeout may go on at a server that has lost history. Until a comparison
-has shown that it has not, neither a bookmark nor an open stream confirms what is known.
+The hard case: a watch that ended in any other way than by its timeout may resume at a server that has lost history.
+Until a comparison has shown otherwise, neither a bookmark nor an open stream confirms the store.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, TypeVar
 
-from wigwag.kube.watch.asks import ANY, NEWEST, OpenWatch, PartialList, ReflectorRequest
 from wigwag.kube.watch.decode import Bookmark, ObjectEvent
-from wigwag.kube.watch.faults import WatchFault
+from wigwag.kube.watch.listwatch import ANY, NEWEST, OpenWatch, PartialList, ReflectorRequest, WatchFault, WatchTiming
 from wigwag.kube.watch.store import ObjectStore, latest, newer
-from wigwag.kube.watch.timing import WatchTiming
 from wigwag.kube.watch.verify import Verifier
 from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
@@ -39,19 +37,19 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from wigwag.kube.requests import Abilities
+    from wigwag.kube.client import Capabilities
     from wigwag.kube.watch.decode import Key, ListPage, ObjectRecord
 
 T = TypeVar("T")
 Item: TypeAlias = "Mapping[Key, T] | Unavailable | Unchanged"
-Heard: TypeAlias = "ObjectEvent[T] | Bookmark | WatchFault"
+Received: TypeAlias = "ObjectEvent[T] | Bookmark | WatchFault"
 AT_ONCE = 4
-"""How many times in a row something else is asked at once."""
+"""How many times in a row another request follows without a pause."""
 _SMALLEST_PAGE = 4
 _STREAM_FAILURES = 3
 _SERVER_FAILURES = 3
-_AGAIN = (0, 401, 403, 404, 408, 429, 503)
-"""After these, asking for the same again is right; after others, a watch may never work from its version."""
+_RETRYABLE = (0, 401, 403, 404, 408, 429, 503)
+"""After these, the same request is retried; after others, a watch may never work from its version."""
 _NOT_OFFERED = (400, 422)
 _FORBIDDEN, _BUSY = 403, 429
 log = logging.getLogger(__name__)
@@ -61,42 +59,43 @@ class Reflector(Generic[T]):
     """One watch."""
 
     def __init__(
-        self, abilities: Abilities, timing: WatchTiming, random: Callable[[], float], title: str = "watch"
+        self, capabilities: Capabilities, timing: WatchTiming, random: Callable[[], float], title: str = "watch"
     ) -> None:
-        """`abilities`: of the server; what is learnt here holds for its other watches too. `title`: for the log."""
-        self._abilities, self._timing, self._random, self._title = abilities, timing, random, title
+        """`capabilities` of the server are shared with its other watches. `title` is for the log."""
+        self._capabilities, self._timing, self._random, self._title = capabilities, timing, random, title
         self._retry = Retry(timing.backoff, random)
         self._store = ObjectStore[T]()
         self._verifier = Verifier(self._store, timing, random)
         self._uncertain = False
-        """Whether the next watch may be at a server that has lost history."""
+        """Whether the next watch may reach a server that has lost history."""
         self._stage: Literal["list", "watch"] = "list"
         self._from, self._version, self._limit = ANY, NEWEST, timing.page
         self._listing: PartialList[T] | None = None
         self._stream: OpenWatch[T] | None = None
-        self._ask = ReflectorRequest("list", 0.0)
-        self._when = self._sign = -math.inf
+        self._request = ReflectorRequest("list", 0.0)
+        self._when = self._last_event = -math.inf
         self._published = self._bookmarks = False
         self._at_once = self._stream_failures = self._server_failures = 0
 
     def next(self, now: float) -> ReflectorRequest:
-        """Return what to ask."""
+        """Return the next request."""
         timing, when = self._timing, max(now, self._when)
         seconds = int(timing.shortest + (timing.longest - timing.shortest) * self._random())
         if self._stage == "watch" and self._uncertain and not self._verifier.allowed:
             self._relist(NEWEST)
         if self._stage == "watch":
-            self._ask = ReflectorRequest("watch", when, self._version, seconds=seconds)
-        elif self._listing is None and self._abilities.streams and self._stream_failures < _STREAM_FAILURES:
-            self._ask = ReflectorRequest("stream", when, NEWEST if self._from == ANY else self._from, seconds=seconds)
+            self._request = ReflectorRequest("watch", when, self._version, seconds=seconds)
+        elif self._listing is None and self._capabilities.watch_list and self._stream_failures < _STREAM_FAILURES:
+            version = NEWEST if self._from == ANY else self._from
+            self._request = ReflectorRequest("stream", when, version, seconds=seconds)
         else:
             self._listing = self._listing or PartialList()
-            self._ask = ReflectorRequest("list", when, self._from, self._limit, self._listing.token)
-        return self._ask
+            self._request = ReflectorRequest("list", when, self._from, self._limit, self._listing.token)
+        return self._request
 
     @property
     def open(self) -> bool:
-        """Whether the stream is wanted."""
+        """Whether the stream is still wanted."""
         return self._stream is not None
 
     @property
@@ -107,90 +106,91 @@ class Reflector(Generic[T]):
             return -math.inf
         ends = [stream.opened + stream.seconds + timing.margin]
         if stream.initial is not None:
-            ends.append(stream.heard + timing.initial)
+            ends.append(stream.last_event + timing.initial)
         else:
-            ends.append(self._verifier.due(stream.heard))
+            ends.append(self._verifier.due(stream.last_event))
             if not stream.confirmed and not self._verifier.doubt:
                 ends.append(stream.opened + timing.quiet)
         if self._bookmarks:
-            ends.append(stream.heard + timing.silence)
+            ends.append(stream.last_event + timing.silence)
         return min(ends)
 
     def listed(self, page: ListPage[T], now: float) -> list[Item[T]]:
-        """A page of the list has come."""
+        """A page of the list has arrived."""
         listing = self._listing or PartialList()
         listing.add(page)
         if listing.endless:
             self._listing = None
-            return self.failed(WatchFault("the list does not end; narrow the watch down with a selector"), now)
+            return self.failed(WatchFault("the list does not end; narrow the watch with a selector"), now)
         if listing.token:
             return []
         self._listing, self._limit = None, self._timing.page
         return self._replace(listing.records.values(), listing.version, now)
 
     def opened(self, now: float) -> None:
-        """The server has begun to answer a watch."""
-        ask = self._ask
-        self._stream = OpenWatch(now, ask.seconds, now, ask.version, {} if ask.how == "stream" else None)
-        if self._uncertain and ask.how == "watch":
+        """The response to a watch has begun."""
+        request = self._request
+        self._stream = OpenWatch(now, request.seconds, now, request.version, {} if request.how == "stream" else None)
+        if self._uncertain and request.how == "watch":
             self._verifier.forget()
         self._verifier.begin(now, doubt=self._uncertain or self._verifier.suspicious)
 
-    def heard(self, events: Iterable[Heard[T]], now: float) -> list[Item[T]]:
-        """Events have come, all at once: what they change together is one change."""
+    def received(self, events: Iterable[Received[T]], now: float) -> list[Item[T]]:
+        """Events have arrived together; what they change is published once."""
         changed: bool | None = None
         whole: list[Item[T]] = []
-        trouble: list[Item[T]] = []
+        failure: list[Item[T]] = []
         for event in events:
             if (stream := self._stream) is None:
                 break
-            stream.heard = now
+            stream.last_event = now
             if isinstance(event, WatchFault):
-                trouble = self.failed(event, now)
+                failure = self.failed(event, now)
             elif stream.initial is not None:
                 whole += self._begin(stream, event, now)
             else:
                 changed = self._apply(stream, event, now) or bool(changed)
-        news: list[Item[T]] = [] if changed is None else [self._publish()] if changed else self._confirmed()
-        return whole + news + trouble
+        result: list[Item[T]] = [] if changed is None else [self._publish()] if changed else self._confirmed()
+        return whole + result + failure
 
     def waited(self, now: float) -> list[Item[T]]:
-        """Nothing has come until `wake`."""
+        """Nothing has arrived until `wake`."""
         stream, timing = self._stream, self._timing
         if stream is None or now < self.wake:
             return []
         if now >= stream.opened + stream.seconds + timing.margin:
-            return self.failed(WatchFault("the watch did not end when it should; the connection seems to be dead"), now)
-        if stream.initial is not None and now >= stream.heard + timing.initial:
-            return self._not_offered(now)
-        if self._bookmarks and now >= stream.heard + timing.silence:
+            return self.failed(WatchFault("the watch outlived its timeout; the connection seems to be dead"), now)
+        if stream.initial is not None and now >= stream.last_event + timing.initial:
+            self._capabilities.watch_list, self._stream, self._when = False, None, now  # it ignores sendInitialEvents
+            return []
+        if self._bookmarks and now >= stream.last_event + timing.silence:
             self._audit(now)
-            return self.failed(WatchFault("no sign of life from the server; the connection seems to be dead"), now)
+            return self.failed(WatchFault("the server is silent for too long; the connection seems to be dead"), now)
         items: list[Item[T]] = []
         if not stream.confirmed and not self._verifier.doubt and now >= stream.opened + timing.quiet:
             stream.confirmed = True
             self._retry.succeeded()
             items.append(UNCHANGED)
-        return items + self._judged(self._verifier.settle(), now) if self._verifier.settles(now) else items
+        return items + self._after_check(self._verifier.settle(), now) if self._verifier.settles(now) else items
 
     def check(self, now: float) -> ReflectorRequest | None:
-        """Return what to ask beside the open stream, if it is time for that."""
+        """Return a request to send beside the open stream, if one is due."""
         stream = self._stream
-        if stream is None or stream.initial is not None or now < self._verifier.due(stream.heard):
+        if stream is None or stream.initial is not None or now < self._verifier.due(stream.last_event):
             return None
-        return self._verifier.ask(self._version, now)
+        return self._verifier.next(self._version, now)
 
     def checked(self, page: ListPage[None], now: float) -> list[Item[T]]:
-        """An answer to `check` has come."""
+        """The response to `check` has arrived."""
         if self._stream is None:
             return []
         fault = self._verifier.answered(page, now)
         where = f", which is at {page.version}" if page.version else ""
         log.debug("%s: compared with the server%s: %s", self._title, where, fault.text if fault else "no difference")
-        return self._judged(fault, now)
+        return self._after_check(fault, now)
 
     def check_failed(self, fault: WatchFault, now: float) -> list[Item[T]]:
-        """What `check` wanted was refused, or not answered. Only silence says that the stream is dead, too."""
+        """The request of `check` failed. No response at all means that the stream is dead, too."""
         if self._stream is None:
             return []
         log.debug("%s: cannot be compared with the server: %s", self._title, fault.text)
@@ -205,13 +205,13 @@ class Reflector(Generic[T]):
         return [Unavailable(fault.text)]
 
     def ended(self, now: float) -> list[Item[T]]:
-        """The server has ended the stream in good order."""
+        """The server has ended the stream properly."""
         stream, timing = self._stream, self._timing
         if stream is None:
             return []
         lived = now - stream.opened
-        if stream.initial is not None or (lived < timing.hasty and not stream.told):
-            return self.failed(WatchFault("the watch ended too soon; see what is between us and the API server"), now)
+        if stream.initial is not None or (lived < timing.hasty and not stream.progressed):
+            return self.failed(WatchFault("the watch ended too soon; check the proxies before the API server"), now)
         self._stream, self._uncertain = None, self._verifier.doubt or lived < stream.seconds - 1
         log.debug("%s: the watch ended after %.0f s", self._title, lived)
         self._lived(lived)
@@ -220,12 +220,12 @@ class Reflector(Generic[T]):
         return [] if self._uncertain else [UNCHANGED]
 
     def failed(self, fault: WatchFault, now: float) -> list[Item[T]]:
-        """A request was refused, or what came of it broke off."""
+        """A request was refused, or its response broke off."""
         stream, self._stream, self._uncertain = self._stream, None, True
         lived = 0.0 if stream is None else now - stream.opened
-        log.debug("%s: the %s failed: %s", self._title, self._ask.how, fault.text)
+        log.debug("%s: the %s failed: %s", self._title, self._request.how, fault.text)
         self._lived(lived)
-        if self._turn(fault) and self._at_once < AT_ONCE:
+        if self._change_request(fault) and self._at_once < AT_ONCE:
             self._at_once += 1
             self._when = now
             return []
@@ -234,38 +234,38 @@ class Reflector(Generic[T]):
         self._when = self._retry.next(now, fault.retry_after)
         return [] if first and not self._retry.limited else [Unavailable(fault.text)]
 
-    def _turn(self, fault: WatchFault) -> bool:
-        """Decide what is asked instead of what failed; False if it is the same, or nothing that is worth a hurry."""
-        ask = self._ask
+    def _change_request(self, fault: WatchFault) -> bool:
+        """Choose another request after a fault; False to retry the same, or after the usual pause."""
+        request = self._request
         if fault.expired or fault.ahead:
             return self._outdated(fault)
-        if fault.oversize and ask.how == "list":
+        if fault.oversize and request.how == "list":
             self._listing, self._from, self._limit = None, NEWEST, max(self._limit // 5, _SMALLEST_PAGE)
-            return ask.limit != self._limit
-        if ask.how == "stream":
+            return request.limit != self._limit
+        if request.how == "stream":
             return self._cannot_stream(fault)
-        if fault.code not in _AGAIN:
-            self._doubt(fault)
+        if fault.code not in _RETRYABLE:
+            self._reset(fault)
         return False
 
-    def _doubt(self, fault: WatchFault) -> None:
-        """The server may never answer to what we ask it with: the version of a watch, the next page of a list."""
+    def _reset(self, fault: WatchFault) -> None:
+        """The server may never accept this version of a watch, or this page of a list: list from the beginning."""
         self._server_failures += 1
         if fault.code >= 500 and self._server_failures < _SERVER_FAILURES:
             return
-        if self._ask.how == "watch":
+        if self._request.how == "watch":
             self._relist(self._version)
         else:
             self._listing = None
 
     def _outdated(self, fault: WatchFault) -> bool:
-        """The server cannot go on from the version that we have: ask for what it has."""
-        ask = self._ask
-        if ask.token:
-            self._listing, self._limit = None, 0  # in one piece, as it changes faster than we read
-        elif ask.how == "watch":
+        """The server cannot watch from our version: list what it has."""
+        request = self._request
+        if request.token:
+            self._listing, self._limit = None, 0  # without pages: it changes faster than they arrive
+        elif request.how == "watch":
             self._relist(NEWEST if fault.ahead else self._version)
-        elif ask.version != NEWEST:
+        elif request.version != NEWEST:
             self._relist(NEWEST)
         else:
             return False
@@ -273,18 +273,13 @@ class Reflector(Generic[T]):
 
     def _cannot_stream(self, fault: WatchFault) -> bool:
         if fault.code in _NOT_OFFERED:
-            self._abilities.streams = False
+            self._capabilities.watch_list = False
             return True
         self._stream_failures += fault.code in (0, *range(500, 600))
         return False
 
-    def _not_offered(self, now: float) -> list[Item[T]]:
-        """A server that does not know what was asked for leaves it out: list, now and from now on."""
-        self._abilities.streams, self._stream, self._when = False, None, now
-        return []
-
-    def _judged(self, fault: WatchFault | None, now: float) -> list[Item[T]]:
-        """Act on what a comparison has shown: all is well, a list is needed, or a list is no help."""
+    def _after_check(self, fault: WatchFault | None, now: float) -> list[Item[T]]:
+        """Act on a comparison: no difference, a difference that a list repairs, or one that it does not."""
         if fault is None:
             if self._stream is None or not self._verifier.sure:
                 return []
@@ -292,23 +287,23 @@ class Reflector(Generic[T]):
             self._retry.succeeded()
             return [UNCHANGED]
         if fault.ahead:
-            log.warning("%s: %s; all of it is listed again", self._title, fault.text)
+            log.warning("%s: %s; listing again", self._title, fault.text)
             return self.failed(fault, now)
         self._verifier.doubt = True
         return [Unavailable(fault.text)]
 
     def _cannot_check(self, fault: WatchFault, now: float) -> list[Item[T]]:
-        """An account that may watch but not list cannot compare. What is in doubt is asked for as a whole."""
-        log.warning("%s: it is not compared with the server any more: %s", self._title, fault.text)
+        """An account that may watch but not list cannot compare. If the store is in doubt, list it."""
+        log.warning("%s: no longer compared with the server: %s", self._title, fault.text)
         self._verifier.allowed = False
         return self.failed(WatchFault(fault.text, ahead=True), now) if self._verifier.doubt else []
 
     def _confirmed(self) -> list[Item[T]]:
-        """Something was heard that changes nothing. In doubt, that proves nothing."""
+        """Something arrived that changes nothing. It confirms the store, unless that is in doubt."""
         return [] if self._verifier.doubt else [UNCHANGED]
 
     def _relist(self, version: str) -> None:
-        log.debug("%s: all objects are listed again, %s", self._title, f"since {version}" if version else "the newest")
+        log.debug("%s: listing again from version %s", self._title, version or "newest")
         self._stage, self._from, self._listing, self._server_failures = "list", version, None, 0
 
     def _lived(self, seconds: float) -> None:
@@ -316,32 +311,36 @@ class Reflector(Generic[T]):
             self._at_once = self._server_failures = 0
 
     def _audit(self, now: float) -> None:
-        """After a long silence, have the next request tell whether we still see what the server has."""
-        if now - self._sign >= self._timing.audit:
+        """After a long silence, list again to see whether events were missed."""
+        if now - self._last_event >= self._timing.audit:
             self._relist(self._version)
 
     def _begin(self, stream: OpenWatch[T], event: ObjectEvent[T] | Bookmark, now: float) -> list[Item[T]]:
-        """Collect what is there in the beginning. The versions of these objects say nothing about how far we are."""
+        """Collect the initial objects. Their versions say nothing about how far the watch is."""
+        assert stream.initial is not None
+        records = stream.initial
         if isinstance(event, ObjectEvent):
-            stream.collect(event)
+            if event.gone:
+                records.pop(event.record.key, None)
+            else:
+                records[event.record.key] = event.record
+        if isinstance(event, ObjectEvent) or not event.end:
             return []
-        if not event.end or stream.initial is None:
-            return []
-        records, stream.initial, stream.base = stream.initial, None, event.version
-        stream.told = stream.confirmed = self._bookmarks = True
+        stream.initial, stream.base = None, event.version
+        stream.progressed = stream.confirmed = self._bookmarks = True
         self._retry.succeeded()
-        self._ask = replace(self._ask, how="watch", version=event.version)  # from here on it is nothing else
+        self._request = replace(self._request, how="watch", version=event.version)  # an ordinary watch from here on
         return self._replace(records.values(), event.version, now)
 
     def _apply(self, stream: OpenWatch[T], event: ObjectEvent[T] | Bookmark, now: float) -> bool:
-        """Take in an event, and tell whether it changed anything."""
+        """Apply an event; return whether it changed the store."""
         version = event.version if isinstance(event, Bookmark) else event.record.version
         before, self._version = self._version, latest(version, self._version)
         if newer(before, version):
             self._verifier.suspect(now)  # the server may have gone back
-        stream.told |= before != self._version
-        stream.confirmed, self._sign = True, now
-        if stream.told:
+        stream.progressed |= before != self._version
+        stream.confirmed, self._last_event = True, now
+        if stream.progressed:
             self._retry.succeeded()
         if isinstance(event, Bookmark):
             self._bookmarks = True
@@ -352,14 +351,14 @@ class Reflector(Generic[T]):
         return self._store.remove(event.record) if event.gone else self._store.put(event.record)
 
     def _replace(self, records: Iterable[ObjectRecord[T]], version: str, now: float) -> list[Item[T]]:
-        """Take in a whole list."""
-        found = list(records)
-        for record in found:
+        """Apply a whole list."""
+        objects = list(records)
+        for record in objects:
             _warn(record)
-        self._stage, self._version, self._sign, self._when, self._uncertain = "watch", version, now, now, False
+        self._stage, self._version, self._last_event, self._when, self._uncertain = "watch", version, now, now, False
         self._verifier.listed(now)
         self._stream_failures = self._server_failures = 0
-        changed = self._store.replace(found)
+        changed = self._store.replace(objects)
         return [self._publish()] if changed or not self._published else self._confirmed()
 
     def _publish(self) -> Mapping[Key, T]:
@@ -369,4 +368,4 @@ class Reflector(Generic[T]):
 
 def _warn(record: ObjectRecord[T]) -> None:
     if record.problem:
-        log.warning("%s/%s: cannot be read, and stays as it was: %s", *record.key, record.problem)
+        log.warning("%s/%s: cannot be decoded, its last good version stays: %s", *record.key, record.problem)

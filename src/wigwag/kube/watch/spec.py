@@ -1,13 +1,11 @@
-"""Which objects are watched: a frozen record that is its own identity, so that equal watches are one."""
+"""Which objects to watch: a frozen record. Equal records are the same watch, so a hub can share it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from wigwag.errors import UsageError
-from wigwag.kube.kinds import Kind, check_name
-
-Query = tuple[tuple[str, str], ...]
+from wigwag.kube.kinds import Kind, Query, check_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +48,18 @@ class KubeWatch:
 
     @property
     def path(self) -> str:
-        """Where the list is."""
+        """The path of the list."""
         return self.kind.path(self.namespace)
 
     def selectors(self) -> Query:
-        """Return what narrows the list down, as parts of a query."""
+        """Return the selectors as query parameters."""
         name = f"metadata.name={self.name}" if self.name else ""
         fields = ",".join(text for text in (name, self.fields) if text)
-        found = (("labelSelector", self.labels), ("fieldSelector", fields))
-        return tuple((key, text) for key, text in found if text)
+        selectors = (("labelSelector", self.labels), ("fieldSelector", fields))
+        return tuple((key, text) for key, text in selectors if text)
 
     def rule(self) -> str:
-        """Return the rule of a Role that allows this watch.
+        """Return the rule of a Role that allows this watch, for error messages.
 
         >>> from wigwag.kube.kinds import POD
         >>> KubeWatch(POD).rule()

@@ -1,12 +1,12 @@
-"""The objects of a watch, as far as they are known: changed by events, replaced by lists, published as a whole.
+"""The objects of a watch: changed by events, replaced by lists, published as a whole.
 
-Events may come twice, late, or in another order than they happened. So each object has the version it is of, and one
-that went leaves its last version behind for a while: what is older than that does not bring it back. Versions are
-compared only where they can be (decimal numbers, of one kind); otherwise the event that comes last counts. A list is
-the truth whatever its versions are, because a restored server counts from an earlier number.
+Events may arrive twice, late, or out of order. So each object is kept with its version, and the version of a deleted
+one is remembered for a while: an older event does not bring it back. Versions are compared only where they can be
+(decimal numbers of one kind); otherwise the last event wins. A list always wins, because a restored server counts from
+an earlier number.
 
-Every object the server has told of has an identity here (uid and version), also one that cannot be decoded: that is
-what `differing` compares with a list of metadata.
+Every object has an identity here (uid and version), also one that cannot be decoded: `differing` compares that with a
+list of metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 GONE = 1000
-"""How many objects that went are remembered."""
+"""How many deleted objects are remembered."""
 
 
 def newer(version: str, than: str) -> bool | None:
@@ -45,14 +45,13 @@ def _number(version: str) -> bool:
 
 
 class ObjectVersion(NamedTuple):
-    """Which object it is, and in which version."""
+    """The identity of an object: its version and uid."""
 
     version: str = ""
     uid: str = ""
 
 
-NOBODY = ObjectVersion()
-"""The identity of an object that is not known."""
+UNKNOWN = ObjectVersion()
 
 
 class ObjectStore(Generic[T]):
@@ -63,15 +62,12 @@ class ObjectStore(Generic[T]):
         self._known: dict[Key, ObjectVersion] = {}
         self._gone: dict[Key, str] = {}
 
-    def __len__(self) -> int:
-        return len(self._objects)
-
     def snapshot(self) -> Mapping[Key, T]:
-        """Return the objects as they are now; what comes later does not change them."""
+        """Return the objects as they are now; later events do not change it."""
         return MappingProxyType(self._objects.copy())
 
     def put(self, record: ObjectRecord[T]) -> bool:
-        """Take in an object, and tell whether that changed anything. One that cannot be decoded stays as it was."""
+        """Add or update an object; return whether that changed anything. One that cannot be decoded stays as it was."""
         key, value = record.key, record.value
         known = self.identity(key).version or self._gone.get(key, "")
         if newer(record.version, known) is False:
@@ -84,7 +80,7 @@ class ObjectStore(Generic[T]):
         return True
 
     def remove(self, record: ObjectRecord[T]) -> bool:
-        """Take out an object, and tell whether that changed anything."""
+        """Remove an object; return whether that changed anything."""
         key = record.key
         if newer(self.identity(key).version, record.version):
             return False
@@ -95,7 +91,7 @@ class ObjectStore(Generic[T]):
         return self._objects.pop(key, None) is not None
 
     def replace(self, records: Iterable[ObjectRecord[T]]) -> bool:
-        """Have these objects and no others, and tell whether that changed anything."""
+        """Replace all objects; return whether that changed anything."""
         before = self._objects
         objects: dict[Key, T] = {}
         known: dict[Key, ObjectVersion] = {}
@@ -112,16 +108,16 @@ class ObjectStore(Generic[T]):
         return True
 
     def identity(self, key: Key) -> ObjectVersion:
-        """Return the identity of an object; `NOBODY` if there is none."""
-        return self._known.get(key, NOBODY)
+        """Return the identity of an object; `UNKNOWN` if there is none."""
+        return self._known.get(key, UNKNOWN)
 
     def differing(self, records: Mapping[Key, ObjectRecord[None]], since: str, *, whole: bool) -> dict[Key, str]:
-        """Return the objects that a list shows in another version than they have here, with that version.
+        """Return the objects whose version in a list differs from the one here, with the version in the list.
 
-        What has changed here `since` a version is no difference. An object that the list does not show has an empty
-        version; if the list is not `whole`, that means nothing.
+        An object that has changed here `since` a version does not count. One that is missing in a `whole` list has an
+        empty version.
         """
-        found = {
+        differences = {
             record.key: record.version
             for record in records.values()
             if ObjectVersion(record.version, record.uid) != self.identity(record.key)
@@ -129,5 +125,5 @@ class ObjectStore(Generic[T]):
         }
         if whole:
             gone = (key for key in self._known if key not in records)
-            found |= {key: "" for key in gone if not newer(self.identity(key).version, since)}
-        return found
+            differences |= {key: "" for key in gone if not newer(self.identity(key).version, since)}
+        return differences

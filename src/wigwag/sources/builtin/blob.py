@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import split_uri, visible_place
+from wigwag.sources.uris import split_uri, visible_address
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
@@ -26,12 +26,12 @@ def _watch(source: Source, _shared: SharedClients) -> Documents:
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
-    from wigwag.sources.remote.blob_place import locate
+    from wigwag.sources.remote.blob import locate
 
     if find_spec("obstore") is None:
         raise UsageError("blob stores need an extra; install wigwag[blob]")
-    for name, why in locate(source.address, environment).unused:
-        warn(f"the option {name} has no effect{why}")
+    for name, remedy in locate(source.address, environment).unused:
+        warn(f"the option {name} has no effect{remedy}")
 
 
 def _parse(uri: str, name: str, scheme: str, form: str) -> UriAddress:
@@ -39,8 +39,8 @@ def _parse(uri: str, name: str, scheme: str, form: str) -> UriAddress:
     if parts.scheme != scheme or not parts.netloc or not parts.path.strip("/"):
         raise UsageError(f"{shown(uri)!r} does not name an object of a store; write {form}")
     if "@" in parts.netloc:
-        raise UsageError(f"has credentials in it; write {form}, and let the environment tell who you are")
-    return visible_place(uri, name)
+        raise UsageError(f"has credentials in it; write {form}, and put them into the environment")
+    return visible_address(uri, name)
 
 
 def _store(name: str, scheme: str, bucket: str) -> SourceKind:

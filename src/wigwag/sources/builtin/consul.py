@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import split_uri, visible_place, without_user
+from wigwag.sources.uris import split_uri, visible_address, without_user
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ _FORM = "consul://HOST:PORT/KEY"
 
 
 def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch:
+    from wigwag.sources.consul.access import locate
     from wigwag.sources.consul.keys import ConsulWatch
-    from wigwag.sources.consul.place import locate
 
     settings = source.settings
-    place = locate(
+    address = locate(
         source.address,
         environment,
         tls=settings.tls,
         auth_header=settings.auth_header,
         ca_path=settings.cert_path,
     )
-    return ConsulWatch(place.access, place.name, settings.most)
+    return ConsulWatch(address.access, address.name, settings.most)
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
@@ -44,19 +44,19 @@ def _watch(source: Source, _shared: SharedClients) -> Documents:
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
-    from wigwag.sources.consul.place import unused
+    from wigwag.sources.consul.access import unused
 
-    for why in unused(_consul_watch(source, environment).access, environment):
-        warn(why)
+    for reason in unused(_consul_watch(source, environment).access, environment):
+        warn(reason)
 
 
 def _parse(uri: str) -> UriAddress:
-    """Read the address of a key; `consul.place` reads the rest of what it says."""
+    """Read the URI of a key; `consul.access` reads its options."""
     parts = split_uri(uri)
     if parts.scheme not in _SCHEMES or not parts.path.strip("/"):
-        raise UsageError(f"{shown(uri)!r} names no key of Consul; write {_FORM}, or KEY/ for all below")
+        raise UsageError(f"{shown(uri)!r} names no key of Consul; write {_FORM}, or KEY/ for all keys below it")
     bare, header = without_user(uri, parts)
-    return visible_place(bare, "consul", header)
+    return visible_address(bare, "consul", header)
 
 
 CONSUL = SourceKind(

@@ -1,4 +1,4 @@
-"""Files: `file:PATH`. flagd has two ways to watch them, `fsnotify` and `fileinfo`, which are the same here."""
+"""Files: `file:PATH`. flagd's two ways to watch them, `fsnotify` and `fileinfo`, are the same here."""
 
 from __future__ import annotations
 

@@ -55,12 +55,12 @@ def _parse(uri: str) -> UriAddress:
     check_printable(uri)
     target = without_scheme(uri, ("grpc://", "grpcs://"), _FORM)
     if _SECRET.match(target):
-        raise UsageError("has credentials or a query in it, which gRPC does not know; send them in headers")
+        raise UsageError("has credentials or a query in it, which gRPC does not support; send them in headers")
     return UriAddress(target, "grpc", tls=uri.startswith("grpcs://"))
 
 
-def _contradictions(fields: Fields, place: UriAddress) -> Iterator[tuple[str, str]]:
-    if fields.cert_path and not (fields.tls or place.tls):
+def _contradictions(fields: Fields, address: UriAddress) -> Iterator[tuple[str, str]]:
+    if fields.cert_path and not (fields.tls or address.tls):
         yield "certPath", 'needs TLS; add "tls": true'
 
 

@@ -1,22 +1,20 @@
-"""Web addresses: `http://…` and `https://…`, polled."""
+"""HTTP URLs: `http://…` and `https://…`, polled."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.sources.kind import SourceKind
-from wigwag.sources.uris import split_uri, visible_place, without_user
+from wigwag.sources.uris import split_uri, visible_address, without_user
 from wigwag.wire.client.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from wigwag.sources.fields import Fields, OAuthFields
+    from wigwag.sources.fields import Fields
     from wigwag.sources.kind import Documents, SharedClients
     from wigwag.sources.remote.http import HttpWatch
-    from wigwag.sources.remote.oauth import OAuth
     from wigwag.sources.source import Source
     from wigwag.sources.uris import UriAddress
 
@@ -33,18 +31,11 @@ def http_watch(source: Source) -> HttpWatch:
         interval=settings.interval,
         seed=settings.seed,
         timeout=settings.timeout,
-        oauth=None if settings.oauth is None else _oauth(settings.oauth),
+        oauth=settings.oauth,
         most=settings.most,
         ca_path=settings.cert_path,
         token_file=settings.token_file,
     )
-
-
-def _oauth(fields: OAuthFields) -> OAuth:
-    from wigwag.sources.remote.oauth import OAuth
-
-    oauth = OAuth(fields.client_id, fields.client_secret, fields.token_url, fields.folder)
-    return replace(oauth, reload_delay=fields.reload_delay) if fields.reload_delay else oauth
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
@@ -54,16 +45,16 @@ def _watch(source: Source, _shared: SharedClients) -> Documents:
 
 
 def _parse(uri: str) -> UriAddress:
-    """Read a web address; credentials in it are sent as a browser would send them."""
+    """Parse a URL; credentials in it are sent as a browser would send them."""
     parts = split_uri(uri)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(f"{shown(uri)!r} is no web address; write https://HOST/PATH")
+        raise UsageError(f"{shown(uri)!r} is not an HTTP URL; write https://HOST/PATH")
     bare, header = without_user(uri, parts)
-    return visible_place(bare, "http", header)
+    return visible_address(bare, "http", header)
 
 
-def _contradictions(fields: Fields, place: UriAddress) -> Iterator[tuple[str, str]]:
-    if fields.cert_path and not (place.address or place.name).startswith("https:"):
+def _contradictions(fields: Fields, address: UriAddress) -> Iterator[tuple[str, str]]:
+    if fields.cert_path and not (address.address or address.name).startswith("https:"):
         yield "certPath", "needs TLS; write https:// in uri"
 
 

@@ -6,6 +6,7 @@ A third kind, `core.openfeature.dev/` without a name, is watched by the agent it
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
     from wigwag.sources.source import Source
 
 _POLICIES = ("keep", "remove")
-_FIELDS = frozenset({"onDelete", "maxBytes"})
-_HEARTBEAT = 75.0
 
 
 def _objects_watch(source: Source) -> ObjectsWatch:
+    from wigwag.sources.kubernetes.address import read_address
     from wigwag.sources.kubernetes.objects import ObjectsWatch
-    from wigwag.sources.kubernetes.place import read_place
 
     settings = source.settings
-    return ObjectsWatch(read_place(source.name, source.provider), settings.on_delete == "remove", settings.most)
+    return ObjectsWatch(read_address(source.name, source.provider), settings.on_delete == "remove", settings.most)
 
 
 def _watch(source: Source, shared: SharedClients) -> Documents:
@@ -41,7 +40,7 @@ def _watch(source: Source, shared: SharedClients) -> Documents:
 
 
 def _watch_own_pod(_source: Source, _shared: SharedClients) -> Documents:
-    raise UsageError("what a pod's annotations name can be found by its own agent only; name the FeatureFlag")
+    raise UsageError("only the agent of a pod can read the annotations of that pod; name the FeatureFlag")
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
@@ -50,7 +49,7 @@ def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None
 
 
 def _prepare_cluster(_source: Source, _warn: Warn, environment: Mapping[str, str]) -> None:
-    from wigwag.kube.config.discover import find_cluster
+    from wigwag.kube.config.cluster import find_cluster
 
     find_cluster(environment)
 
@@ -66,7 +65,7 @@ def _parse_config(uri: str) -> UriAddress:
 
 
 def _name_and_policy(uri: str, prefix: str) -> tuple[str, str]:
-    """Take `onDelete` out of the query; `kubernetes.place` reads the rest."""
+    """Take `onDelete` out of the query; `kubernetes.address` reads the rest."""
     check_printable(uri)
     path, _, query = uri.removeprefix(prefix).partition("?")
     options = [each.partition("=") for each in query.split("&") if each]
@@ -84,25 +83,18 @@ KUBERNETES = SourceKind(
     forms=(f"{FLAGS}NAMESPACE/NAME",),
     parse=_parse_flags,
     watch=_watch,
-    fields=_FIELDS,
+    fields=frozenset({"onDelete", "maxBytes"}),
     prepare=_prepare,
-    heartbeat=lambda _: _HEARTBEAT,
+    heartbeat=lambda _: 75.0,
 )
-CONFIGMAP = SourceKind(
-    name="configmap",
-    prefix=CONFIG,
-    forms=(f"{CONFIG}NAMESPACE/NAME",),
-    parse=_parse_config,
-    watch=_watch,
-    fields=_FIELDS,
-    prepare=_prepare,
-    heartbeat=lambda _: _HEARTBEAT,
+CONFIGMAP = replace(
+    KUBERNETES, name="configmap", prefix=CONFIG, forms=(f"{CONFIG}NAMESPACE/NAME",), parse=_parse_config
 )
 KUBERNETES_SELF = SourceKind(
     name=SELF,
     watch=_watch_own_pod,
-    fields=_FIELDS,
+    fields=KUBERNETES.fields,
     prepare=_prepare_cluster,
-    heartbeat=lambda _: _HEARTBEAT,
+    heartbeat=KUBERNETES.heartbeat,
     internal=True,
 )

@@ -1,5 +1,4 @@
-"""Consul as a source: `keys` (flags) and `service` (facts), both by blocking queries.
+"""Consul as a source: `keys` (flags) and `service` (health), both by blocking queries (`query`).
 
-`query` decides what to ask next, purely; `follow` asks; `access` knows where, as whom, and what refusals mean; `place`
-reads addresses and Consul's own variables. Nothing here writes to Consul.
+`access` knows the address, the credentials and what refusals mean. Nothing here writes to Consul.
 """

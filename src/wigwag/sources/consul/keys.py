@@ -1,8 +1,8 @@
-"""Keys of Consul: one that holds a document, or all below a prefix, each of which does.
+"""Keys of Consul: one key that holds a document, or a prefix whose keys each hold one.
 
-A key that is not there is a state, not an empty document: it is told, what it held stays in force, and the watch goes
-on, so that the key may come (back) at any time. So is a prefix without keys. Of a prefix with keys, all keys together
-are the document: one that is deleted takes its flags with it, because the others say that the answer is whole.
+A missing key is not an empty document: it is reported as `Unavailable`, its last flags stay in force, and the watch
+goes on, so the key may appear at any time. The same holds for a prefix without keys. Of a prefix with keys, all keys
+together are the document: a deleted key takes its flags with it, because the others show that the response is complete.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from wigwag.errors import UsageError
 from wigwag.flags.document import format_of
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.sources.consul.access import ConsulAccess, ConsulRefusedError
-from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, FollowedQuery, follow
-from wigwag.sources.document import AnyDocument, Document
+from wigwag.sources.consul.query import ConsulDeps, FollowedQuery, follow
+from wigwag.sources.document import AnyDocument, Document, ReadResult
 from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_KEYS = 10_000
 _OVERHEAD = 1024
-"""Bytes that a key takes in an answer beside its value."""
+"""Bytes that a key takes in a response beside its value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ConsulWatch:
     def __post_init__(self) -> None:
         parts = self.key.removesuffix("/").split("/")
         if not all(parts) or "." in parts or ".." in parts or not self.key.isprintable():
-            raise UsageError(f"{self.key!r} is no key; write consul://HOST:PORT/KEY, or KEY/ for all keys below it")
+            raise UsageError(f"{self.key!r} is not a key; write consul://HOST:PORT/KEY, or KEY/ for all keys below it")
 
     @property
     def prefix(self) -> bool:
@@ -56,7 +56,7 @@ class ConsulWatch:
 
 
 class KeyEntry(Struct, frozen=True):
-    """A key as Consul tells of it."""
+    """A key in a response of Consul."""
 
     key: str = field(name="Key")
     value: bytes | None = field(default=None, name="Value")
@@ -69,17 +69,17 @@ def watch_consul(
     spec: ConsulWatch,
     deps: ConsulDeps = ConsulDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[AnyDocument | Unavailable | Unchanged]:
-    """Yield the document when it changes, that it has not, or why that cannot be told at present."""
+    """Yield the document when it changes, `UNCHANGED` when it has not, or `Unavailable`."""
     merger = Merger()
 
-    def decode(reply: ClientResponse, _: BlockingQuery) -> ConsulResult[AnyDocument]:
-        entries = read_entries(spec, reply)
+    def decode(response: ClientResponse, _: BlockingQuery) -> ReadResult[AnyDocument]:
+        entries = read_entries(spec, response)
         if not entries:
-            return ConsulResult(trouble=Unavailable(f"{spec}: {_missing(spec)}"))
+            return ReadResult(trouble=Unavailable(f"{spec}: {_missing(spec)}"))
         if not spec.prefix:
-            return ConsulResult(Document(entries[0].value or b"", format_of(spec.key)))
-        found, problem = merger.merge({entry.key.removeprefix(spec.key): entry.value or b"" for entry in entries})
-        return ConsulResult(found, Unavailable(f"{spec}: {problem}") if problem else None)
+            return ReadResult(Document(entries[0].value or b"", format_of(spec.key)))
+        merged, problem = merger.merge({entry.key.removeprefix(spec.key): entry.value or b"" for entry in entries})
+        return ReadResult(merged, Unavailable(f"{spec}: {problem}") if problem else None)
 
     keys = MOST_KEYS if spec.prefix else 1
     largest = spec.most * 4 // 3 + keys * _OVERHEAD
@@ -87,21 +87,21 @@ def watch_consul(
     return follow(spec.access, FollowedQuery(spec, f"/v1/kv/{spec.key}", query, largest, decode), deps)
 
 
-def read_entries(spec: ConsulWatch, reply: ClientResponse) -> list[KeyEntry]:
-    """Return the keys of an answer that hold documents, in order. A folder that the UI made is a key without value."""
-    if reply.status == 404:
+def read_entries(spec: ConsulWatch, response: ClientResponse) -> list[KeyEntry]:
+    """Return the keys of a response that hold documents, in order. A folder of Consul's UI is a key without a value."""
+    if response.status == 404:
         return []
     try:
-        found = [entry for entry in _entries(reply.body) if not entry.key.endswith("/")]
+        entries = [entry for entry in _entries(response.body) if not entry.key.endswith("/")]
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raise ConsulRefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
-    if len(found) > MOST_KEYS:
+        raise ConsulRefusedError(f"{spec}: the response is not one of Consul; check what listens there") from None
+    if len(entries) > MOST_KEYS:
         raise ConsulRefusedError(f"{spec}: there are more than {MOST_KEYS} keys; name a longer prefix")
-    if sum(len(entry.value or b"") for entry in found) > spec.most:
+    if sum(len(entry.value or b"") for entry in entries) > spec.most:
         raise ConsulRefusedError(f"{spec}: larger than the limit of {spec.most} bytes; raise maxBytes")
-    return sorted(found, key=lambda entry: entry.key)
+    return sorted(entries, key=lambda entry: entry.key)
 
 
 def _missing(spec: ConsulWatch) -> str:
     what = "there is no key below it" if spec.prefix else "there is no such key"
-    return f"{what}, or it may not be seen; write it, or check the token and its rights"
+    return f"{what}, or the token may not read it; write it, or check the token and its policy"

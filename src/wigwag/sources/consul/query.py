@@ -1,52 +1,73 @@
-"""Which question to put to Consul next: the rules of blocking queries, as decisions without a connection.
+"""Blocking queries of Consul: follow one URL, for ever.
 
-A blocking query waits until an index has passed the one that it names, or until its time is up. So an answer is no
-change: only its content can tell. And an index is no clock: it goes back when a snapshot is restored, a server is
-replaced or another one answers. Whoever then goes on to wait for the old one sleeps through every change.
+    Cursor ─▶ query ─▶ response ─▶ decode ─▶ new value, or UNCHANGED ─▶ rate limit ─┐
+      ▲          └───▶ failure ─▶ Unavailable ─▶ back-off ──────────────────────────┤
+      └─────────────────────────────────────────────────────────────────────────────┘
 
-    answer, index ahead      wait for the next                  answer, index behind    ask at once, from the beginning
-    answer, index 0 or none  wait for 1: never without limit    failure                 the same again, but in short
+A blocking query returns when the index of what it reads has passed the one in the query, or after its wait. So a
+response is not a change: only its content tells. And an index is not a clock: it goes back when a snapshot is restored,
+a server is replaced or another one answers. A query that waits for the old index then sleeps through every change.
 
-The hard case is the first question after a failure. A long one would leave the agent without word for a minute, though
-all is well again; and if the server has begun to count anew, it would wait for an index that is far away. So it is a
-short one, and from the beginning if the failure was a refusal or went on for long.
+    response, index ahead      wait for the next            response, index behind    query at once, from the beginning
+    response, index 0 or none  wait for 1: never unbounded  failure                   the same again, with a short wait
+
+The hard case is the first query after a failure. A long one would leave the source without news for a minute, though
+all is well again; and if the server counts anew, it would wait for an index that is far away. So it is a short one, and
+from the beginning if the failure was a refusal or went on for long. Retries are here, because only the cursor knows how
+far the responses have come.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from random import random
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from wigwag.errors import WigwagError
+from wigwag.pipeline.backoff import Backoff, Retry
+from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.limit import Burst, Limiter
+from wigwag.pipeline.spec import Unavailable, Unchanged
+from wigwag.sources.consul.access import ConsulRefusedError, index_of
+from wigwag.sources.document import ReadResult
+from wigwag.wire.client.client import Client, ClientResponse
+from wigwag.wire.client.proxies import Proxies
+from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
-WAIT = 60.0
-"""Consul's own default is 5 minutes; but this is how old flags look while nothing changes, and how long a dead
-connection goes unnoticed."""
-LONGEST_WAIT = 600.0
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
+    from wigwag.sources.consul.access import ConsulAccess
+
+V = TypeVar("V")
+BACKOFF = Backoff(first=0.5)
 SHORT_WAIT = 1.0
 LONG_OUTAGE = 60.0
 _MARGIN = 10.0
+_TRANSFER = 120.0
+"""Seconds for connecting, and for the body of a response."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockingQuery:
-    """What to ask for."""
+    """A query: return when the index has passed `index`, or after `wait` seconds."""
 
     index: int = 0
-    """Answer when there is something newer than this; 0: at once."""
+    """0: return at once."""
     wait: float = 0.0
-    """Or after so many seconds."""
 
     @property
-    def patience(self) -> float:
-        """How long the answer may take, in seconds. Consul adds up to a sixteenth by lot.
+    def timeout(self) -> float:
+        """How long the response may take, in seconds. Consul adds up to a sixteenth as jitter.
 
-        >>> BlockingQuery(7, 60.0).patience, BlockingQuery().patience
+        >>> BlockingQuery(7, 60.0).timeout, BlockingQuery().timeout
         (73.75, 10.0)
         """
         return self.wait * 17 / 16 + _MARGIN
 
     def parameters(self) -> dict[str, str]:
-        """Return it as parameters of a request.
+        """Return the query parameters.
 
         >>> BlockingQuery(7, 60.0).parameters(), BlockingQuery().parameters()
         ({'index': '7', 'wait': '60000ms'}, {})
@@ -56,34 +77,34 @@ class BlockingQuery:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far the answers have come, and how it has gone since.
+    """The index that the responses have reached, and since when queries fail.
 
-    >>> Cursor().answered(40).question(60.0)
-    Question(index=40, wait=60.0)
-    >>> Cursor(40).answered(12).question(60.0), Cursor(40).answered(0).question(60.0).index
-    (Question(index=0, wait=0.0), 1)
-    >>> Cursor(40).failed(now=0.0, forget=False).question(60.0)
-    Question(index=40, wait=1.0)
+    >>> Cursor().answered(40).query(60.0)
+    BlockingQuery(index=40, wait=60.0)
+    >>> Cursor(40).answered(12).query(60.0), Cursor(40).answered(0).query(60.0).index
+    (BlockingQuery(index=0, wait=0.0), 1)
+    >>> Cursor(40).failed(now=0.0, forget=False).query(60.0)
+    BlockingQuery(index=40, wait=1.0)
     """
 
     index: int = 0
     failing_since: float | None = None
-    """When the first of the failures in a row was."""
+    """The time of the first failure in a row."""
 
-    def question(self, wait: float) -> BlockingQuery:
-        """Return the next question, which may wait so many seconds if all is well."""
+    def query(self, wait: float) -> BlockingQuery:
+        """Return the next query; `wait` is that of a query without failures before it."""
         if not self.index:
             return BlockingQuery()
         return BlockingQuery(self.index, wait if self.failing_since is None else min(wait, SHORT_WAIT))
 
     def answered(self, index: int) -> Cursor:
-        """An answer came; 0 if it names no index."""
+        """Return the cursor after a response; `index` is 0 if it has none."""
         if index < 1:
             return Cursor(1)
         return Cursor(index if index >= self.index else 0)
 
     def failed(self, now: float, *, forget: bool) -> Cursor:
-        """No answer came; `forget` if the index may mean nothing any more."""
+        """Return the cursor after a failure; `forget` if the index may have lost its meaning."""
         since = now if self.failing_since is None else self.failing_since
         lost = forget or now - since >= LONG_OUTAGE
         return Cursor(0 if lost else self.index, since)
@@ -91,15 +112,98 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class QueryTiming:
-    """How often it may be asked, however often it answers.
+    """The rate limits of queries.
 
-    Answers that bring nothing come from neighbours' changes, and are no reason to hurry. Those that bring news are what
-    the watch is there for: somebody who turns a flag on, off and on again must see it each time.
+    Responses without a change come from changes of neighbouring keys, and may wait. Changes are what the watch is for:
+    somebody who turns a flag on, off and on again must see it each time.
     """
 
     idle: Limiter = field(default_factory=lambda: Burst(2, 15.0))
-    news: Limiter = field(default_factory=lambda: Burst(10, 5.0))
+    changes: Limiter = field(default_factory=lambda: Burst(10, 5.0))
 
-    def pause(self, now: float, *, news: bool) -> float:
-        """Return how long to wait before the next question; 0: not at all. Whoever has waited asks again."""
-        return max(0.0, (self.news if news else self.idle)(now))
+    def pause(self, now: float, *, changed: bool) -> float:
+        """Return how long to wait before the next query. Call again after the wait; 0: go on."""
+        return max(0.0, (self.changes if changed else self.idle)(now))
+
+
+class HttpFetcher(Protocol):
+    """An HTTP client."""
+
+    async def fetch(self, call: ClientRequest, *, limits: ResponseLimits | None = None) -> ClientResponse:
+        """Return the whole response, or raise a `WigwagError`."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+def connect(access: ConsulAccess, environment: Mapping[str, str]) -> HttpFetcher:
+    """Make a client of a Consul agent."""
+    return Client(trust=access.trust, proxies=Proxies.of(environment), path=access.socket)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsulDeps:
+    """What tests replace: clock, random numbers, the environment and connections."""
+
+    clock: Clock = LoopClock()
+    random: Callable[[], float] = random
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    """Holds HTTP_PROXY, HTTPS_PROXY and NO_PROXY."""
+    connect: Callable[[ConsulAccess, Mapping[str, str]], HttpFetcher] = connect
+    timing: Callable[[], QueryTiming] = QueryTiming
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedQuery(Generic[V]):
+    """What to follow: a path, its query parameters, and how to decode a response."""
+
+    name: object
+    """Its name in errors."""
+    path: str
+    query: Mapping[str, str]
+    most: int
+    """The largest response, in bytes."""
+    decode: Callable[[ClientResponse, BlockingQuery], ReadResult[V]]
+    """An empty result starts again from the beginning."""
+
+
+async def follow(
+    access: ConsulAccess, topic: FollowedQuery[V], deps: ConsulDeps
+) -> AsyncIterator[V | Unavailable | Unchanged]:
+    """Yield the value when it changes, `UNCHANGED` when it has not, or `Unavailable`."""
+    cursor, last, timing, retry = Cursor(), None, deps.timing(), Retry(BACKOFF, deps.random)
+    client = deps.connect(access, deps.environment)
+    try:
+        while True:
+            query = cursor.query(access.wait)
+            try:
+                response = await _fetch(client, access, topic, query)
+                result = topic.decode(response, query)
+            except WigwagError as error:
+                yield Unavailable.of(error)
+                forget = isinstance(error, ConsulRefusedError) and error.forget
+                cursor = cursor.failed(deps.clock.now(), forget=forget)
+                await sleep_until(deps.clock, retry.next(deps.clock.now()))
+                continue
+            retry.succeeded()
+            for item in result.items(last):
+                yield item
+            changed = result.value is not None and result.value != last
+            last = result.value if changed else last
+            cursor = cursor.answered(index_of(response)) if result != ReadResult() else Cursor()
+            while pause := timing.pause(deps.clock.now(), changed=changed):
+                await sleep_until(deps.clock, deps.clock.now() + pause)
+    finally:
+        client.close()
+
+
+async def _fetch(
+    client: HttpFetcher, access: ConsulAccess, topic: FollowedQuery[V], query: BlockingQuery
+) -> ClientResponse:
+    url = access.url(topic.path, {**topic.query, **query.parameters()})
+    limits = ResponseLimits(head=query.timeout, total=query.timeout + _TRANSFER, body_bytes=topic.most)
+    response = await client.fetch(ClientRequest(url, fields=access.fields()), limits=limits)
+    access.check(response, topic.name)
+    return response

@@ -1,8 +1,8 @@
-"""A service in Consul: how many of its instances are well, and how they are tagged.
+"""A service in Consul: the health of its instances, and their tags.
 
-A service without instances is a valid answer, all zeros; one that could not be asked for is not. The hard case is a
-token that may not see the service. Consul then leaves the instances out, and tells so, but not where it answers from
-its stream of changes. So an empty answer to a question that waited is not believed: it is asked for again, plainly.
+A service without instances is a valid value, all zeros; a failed query is not. The hard case is a token that may not
+read the service. Consul then leaves the instances out, and says so in a header, except where it answers from its event
+stream. So an empty response to a blocking query is not used: the query is repeated without an index.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from msgspec import Struct, field
 
 from wigwag.errors import UsageError
 from wigwag.sources.consul.access import ConsulAccess, ConsulRefusedError
-from wigwag.sources.consul.follow import ConsulDeps, ConsulResult, FollowedQuery, follow
+from wigwag.sources.consul.query import ConsulDeps, FollowedQuery, follow
+from wigwag.sources.document import ReadResult
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
@@ -38,7 +39,7 @@ class ServiceWatch:
 
     def __post_init__(self) -> None:
         if not self.service or "/" in self.service or not self.service.isprintable():
-            raise UsageError(f"{self.service!r} is no name of a service; write it as Consul knows it")
+            raise UsageError(f"{self.service!r} is not the name of a service; write it as in Consul")
 
     def __str__(self) -> str:
         return f"{self.access} service {self.service}"
@@ -60,7 +61,7 @@ class HealthCheck(Struct, frozen=True):
 
 
 class Registered(Struct, frozen=True):
-    """What an instance says about itself."""
+    """The registration of an instance."""
 
     tags: list[str] | None = field(default=None, name="Tags")
 
@@ -79,24 +80,24 @@ def watch_service(
     spec: ServiceWatch,
     deps: ConsulDeps = ConsulDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[ServiceHealth | Unavailable | Unchanged]:
-    """Yield the health of the service when it changes, that it has not, or why that cannot be told at present."""
+    """Yield the health of the service when it changes, `UNCHANGED` when it has not, or `Unavailable`."""
 
-    def decode(reply: ClientResponse, question: BlockingQuery) -> ConsulResult[ServiceHealth]:
+    def decode(response: ClientResponse, query: BlockingQuery) -> ReadResult[ServiceHealth]:
         try:
-            found = _instances(reply.body)
+            instances = _instances(response.body)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-            raise ConsulRefusedError(f"{spec}: the answer is not one of Consul; see what listens there") from None
-        return ConsulResult(health(found)) if found or not question.index else ConsulResult()
+            raise ConsulRefusedError(f"{spec}: the response is not one of Consul; check what listens there") from None
+        return ReadResult(health(instances)) if instances or not query.index else ReadResult()
 
     return follow(spec.access, FollowedQuery(spec, f"/v1/health/service/{spec.service}", {}, MOST, decode), deps)
 
 
 def health(instances: Iterable[Instance]) -> ServiceHealth:
-    """Count. An instance is as well as the worst of its checks.
+    """Count the instances by state. That of an instance is the worst of its checks.
 
     >>> well, ill = HealthCheck("passing"), HealthCheck("critical")
     >>> health([Instance(Registered(["v2"]), [well]), Instance(Registered(["v1", "v2"]), [well, ill]), Instance()])
-    Health(passing=2, warning=0, critical=1, tags=('v1', 'v2'))
+    ServiceHealth(passing=2, warning=0, critical=1, tags=('v1', 'v2'))
     """
     counts = {_PASSING: 0, "warning": 0, _CRITICAL: 0}
     tags: set[str] = set()

@@ -1,9 +1,9 @@
-"""A directory: the content of all its files, of one moment.
+"""A directory: the contents of all its files at one moment.
 
-If it is a mounted ConfigMap or Secret, the files of one generation: `..data` is opened once, and all is listed and
-read beneath that handle. The hard case is a generation that is being removed while it is read. It loses files only
-after `..data` has been turned to the next one, so a list made before that is complete; and a file that is on the list
-but gone is a reason to start again with the next generation.
+Of a mounted ConfigMap or Secret, these are the files of one generation: `..data` is opened once, and all files are
+listed and read beneath that handle. The hard case is a generation that is deleted while it is read. It loses files only
+after `..data` points to the next one, so a list made before that is complete; if a file of the list is missing, start
+again with the next generation.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from wigwag.sources.disk.follow import SWAPPED, FileMark, FollowDeps, FollowTiming, follow
-from wigwag.sources.disk.lookup import EVERY, Lookup, chain
+from wigwag.sources.disk.listen import Lookup, chain
+from wigwag.sources.disk.notify import EVERY
 from wigwag.sources.disk.read import FLAGS, read, too_large
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def watch_directory(
     spec: DirectoryWatch,
     deps: FollowDeps = FollowDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[dict[str, bytes] | Unavailable | Unchanged]:
-    """Yield the contents whenever one of them changes, all of one generation."""
+    """Yield the contents when one of them changes, all of one generation."""
     return follow(_Directory(str(Path(spec.path).absolute()), spec.most), spec.timing, deps)
 
 
@@ -59,7 +60,7 @@ def lookups_of(path: str) -> tuple[Lookup, ...]:
 
 
 def beneath(path: str, task: Callable[[int, list[str]], T]) -> T:
-    """Do something with the present generation of a directory; if it goes meanwhile, with the next."""
+    """Run a task on the current generation of a directory; if it is deleted meanwhile, on the next."""
     outer = os.open(path, FLAGS | os.O_DIRECTORY)
     try:
         for _ in range(_ATTEMPTS):
@@ -84,11 +85,11 @@ class _Directory:
         return beneath(self._path, self._contents)
 
     def _contents(self, handle: int, names: list[str]) -> dict[str, bytes]:
-        found, left = {}, self._most
+        contents, left = {}, self._most
         for mark in _marks(handle, names):
-            found[mark.name] = content = self._content(handle, mark.name, left)
+            contents[mark.name] = content = self._content(handle, mark.name, left)
             left -= len(content)
-        return found
+        return contents
 
     def _content(self, handle: int, name: str, left: int) -> bytes:
         try:
@@ -103,7 +104,7 @@ class _Directory:
 
 @contextmanager
 def _generation(outer: int) -> Iterator[tuple[int, list[str]]]:
-    """Open the present generation, or, where there are none, the directory itself; with a list that is complete."""
+    """Open the current generation, or the directory itself if it has none; yield its handle and a complete list."""
     handle = _open(outer)
     try:
         names = sorted(name for name in os.listdir(handle) if not name.startswith("."))  # noqa: PTH208 - a handle
@@ -130,11 +131,11 @@ def _exists(name: str, directory: int, follow: bool) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # what it is shows when it is read
+        return True  # reading it shows the error
     return True
 
 
 def _marks(handle: int, names: list[str]) -> tuple[FileMark, ...]:
-    """Take the marks of the regular files among these."""
-    found = [(name, os.stat(name, dir_fd=handle)) for name in names]
-    return tuple(FileMark.of(name, status) for name, status in found if stat.S_ISREG(status.st_mode))
+    """Return the marks of the regular files among these."""
+    statuses = [(name, os.stat(name, dir_fd=handle)) for name in names]
+    return tuple(FileMark.of(name, status) for name, status in statuses if stat.S_ISREG(status.st_mode))

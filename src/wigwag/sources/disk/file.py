@@ -1,7 +1,7 @@
 """A file: its whole content, when it changes.
 
-Whatever way it is changed, by an editor, by `mv`, in place, by a symbolic link on its way, by the kubelet; and whatever
-is missing at first, the file or its directory.
+It may be changed by an editor, by `mv`, in place, by a symbolic link on its path, or by the kubelet; and the file or
+its directory may be missing at first.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wigwag.sources.disk.beneath import open_beneath
 from wigwag.sources.disk.follow import FileMark, FollowDeps, FollowTiming, follow
-from wigwag.sources.disk.lookup import Lookup, chain
-from wigwag.sources.disk.read import read, read_handle
+from wigwag.sources.disk.listen import Lookup, chain
+from wigwag.sources.disk.read import open_beneath, read, read_handle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,9 +47,9 @@ class _File:
         self._name = ""
 
     def lookups(self) -> tuple[Lookup, ...]:
-        found = chain(self._path).lookups
-        self._name = found[-1].name if found else ""
-        return found
+        lookups = chain(self._path).lookups
+        self._name = lookups[-1].name if lookups else ""
+        return lookups
 
     def marks(self) -> tuple[FileMark, ...]:
         return (FileMark.of(self._name, self._stat()),)

@@ -1,15 +1,15 @@
-"""Follow something on disk: yield it when it changes, and only when it is whole.
+"""Follow a path on disk: yield its content when it changes, and only when it is complete.
 
-    listen ─▶ look: arm the ears, mark, read, mark again ─▶ the same, and silence meanwhile? ─▶ news? ─▶ yield
+    subscribe ─▶ mark, read, mark again ─▶ equal marks, and no event meanwhile? ─▶ changed? ─▶ yield
 
-The ears are armed before the first look, and again whenever the path leads somewhere else; what happens after that is
-heard, so nothing is missed. What is read counts only if its marks are the same before and after, nothing was heard
-meanwhile, and it is not so young that its writer may still be at it. Where a directory is swapped as a whole (a mounted
-ConfigMap), what is read is whole by construction, and a newer one is simply read next.
+The listener subscribes before the first read, and again whenever the path leads somewhere else, so no change is missed.
+What is read counts only if its marks (inode, times, size) are equal before and after, no event arrived meanwhile, and
+it is not so young that its writer may still be at work. Where a directory is swapped as a whole (a mounted ConfigMap),
+what is read is complete by construction, and a newer one is simply read next.
 
-Beneath it all lies a net: from time to time the marks are compared though nothing was heard, for file systems that tell
-nothing. An error is yielded as `Unavailable`; the same content after it is news again, because it ends that. Each
-time that the net brings nothing up, what was yielded before is known to hold still.
+As a safety net, the marks are compared at an interval even without events, for file systems without inotify. An error
+is yielded as `Unavailable`; the same content after it is yielded again, because it ends that state. A comparison
+without a difference confirms the last value: `UNCHANGED`.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ from wigwag.sources.disk.notify import Notifier
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from wigwag.sources.disk.lookup import Lookup
+    from wigwag.sources.disk.listen import Lookup
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 
 SWAPPED = "..data"
-"""The link that the kubelet turns from one generation of a mounted volume to the next."""
+"""The link that the kubelet moves from one generation of a mounted volume to the next."""
 _LARGE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class FollowTiming:
-    """How patiently things on disk are followed, in seconds."""
+    """The timing of a follower, in seconds."""
 
     settle: float = 0.02
-    """How long a file must be left alone if its writer does not say that it is done."""
+    """How long a file must be quiet if its writer has not closed it."""
     poll: float = 5.0
-    """How often to look though the kernel told nothing."""
+    """The interval of the safety net."""
     blind: float = 1.0
-    """The same, where the kernel is known to tell nothing."""
+    """The same where inotify does not work."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowDeps:
-    """Where time and news come from."""
+    """What tests replace: clocks and inotify."""
 
     clock: Clock = LoopClock()
     wall: Callable[[], float] = time
-    """The time that files are stamped with."""
+    """The clock of file times."""
     deaf: bool = False
     """Do without inotify."""
     notifier: Notifier | None = None
-    """The inotify instance that all share who get the same; None: one of its own."""
+    """A shared inotify instance; None: one of its own."""
 
 
 class FileMark(NamedTuple):
-    """What changes when a file changes, without reading it."""
+    """Metadata that changes when a file changes."""
 
     name: str
     device: int
@@ -81,14 +81,14 @@ class FileMark(NamedTuple):
 
 
 class FollowedPath(Protocol[T_co]):
-    """Something on disk: where to listen, how to tell that it changed, and how to read it. All may raise `OSError`."""
+    """A file or directory: which names matter, its marks, and its content. All methods may raise `OSError`."""
 
     def lookups(self) -> tuple[Lookup, ...]:
-        """Return the names that decide what it is."""
+        """Return the names that decide what the path is."""
         ...
 
     def marks(self) -> tuple[FileMark, ...]:
-        """Return the marks of all files in it."""
+        """Return the marks of its files."""
         ...
 
     def read(self) -> T_co:
@@ -104,32 +104,32 @@ class PathFollower(Generic[T]):
         self._marks: tuple[FileMark, ...] | None = None
 
     async def look(self) -> T | Unavailable | None:
-        """Read the target; None if it is not whole at present, and will be looked at again soon."""
+        """Read the target; None if it is not complete, and has to be read again soon."""
         done, since = self._listener.attend(), self._deps.wall()
         swapped = self._arm()
         before, self._marks = self._marks, None
         try:
             marks = self._target.marks()
             value = await self._read(marks)
-            whole = swapped or (marks == self._target.marks() and not self._young(marks, done, since))
+            complete = swapped or (marks == self._target.marks() and not self._young(marks, done, since))
         except OSError as error:
             if self._listener.disturbed() or (before is not None and self._listener.suspect()):
-                return None  # between two files, perhaps
+                return None  # perhaps it is being replaced
             self._listener.satisfied()
             return Unavailable.of(error)
-        if not swapped and (self._listener.disturbed() or (not whole and self._listener.suspect())):
+        if not swapped and (self._listener.disturbed() or (not complete and self._listener.suspect())):
             return None
         self._marks = marks
         self._listener.satisfied()
         return value
 
     async def wait(self) -> bool:
-        """Wait until there is reason to look, or until the net has brought nothing up, which is False."""
+        """Wait until there is reason to look, which is True, or until the marks are confirmed."""
         pause = self._timing.blind if self._listener.blind else self._timing.poll
         return await self._listener.wait(self._deps.clock.now() + pause) or self._differs()
 
     def _arm(self) -> bool:
-        """Listen where the path leads, and tell whether it leads through a swapped directory."""
+        """Subscribe to the names of the path; return whether it leads through a swapped directory."""
         lookups: tuple[Lookup, ...] = ()
         for _ in range(10):
             before, lookups = lookups, self._target.lookups()
@@ -144,10 +144,10 @@ class PathFollower(Generic[T]):
         return self._target.read()
 
     def _young(self, marks: tuple[FileMark, ...], done: set[str], since: float) -> bool:
-        """Tell whether a file was written a moment ago by someone who may still be at it.
+        """Return whether a file was written a moment ago by a writer that may still be at work.
 
-        One who said that he was done may have begun anew since, and the kernel tells of a write only when it is over;
-        of an empty file it may not have told yet that it was emptied to be filled.
+        A writer that has closed the file may have opened it again, and the kernel reports a write only when it is over;
+        an empty file may have been truncated to be filled.
         """
         now, settle = self._deps.wall(), self._timing.settle
         return any(
@@ -166,16 +166,16 @@ class PathFollower(Generic[T]):
 async def follow(
     target: FollowedPath[T], timing: FollowTiming, deps: FollowDeps
 ) -> AsyncIterator[T | Unavailable | Unchanged]:
-    """Yield what a target holds whenever it changes, and from time to time that it does not."""
+    """Yield the content of a target when it changes, and `UNCHANGED` when it is confirmed."""
     last: T | Unavailable | None = None
     notifier = None if deps.deaf else deps.notifier or Notifier()
     with closing(PathListener(deps.clock, timing.settle, notifier)) as listener:
         follower = PathFollower(target, listener, timing, deps)
         while True:
-            found = await follower.look()
-            if found is not None and found != last:
-                last = found
-                yield found
+            value = await follower.look()
+            if value is not None and value != last:
+                last = value
+                yield value
             while not await follower.wait():
                 if last is not None and not isinstance(last, Unavailable):
                     yield UNCHANGED

@@ -1,29 +1,35 @@
-"""What was heard about some names, and when it is quiet enough to look.
+"""Listen for changes of a path: which names in which directories matter, what happened to them, and when to look.
 
-Whoever writes a file in place writes it in pieces, and tells when it is done (`CLOSE_WRITE`); whoever puts a new file
-in place of an old one does so in one step (`MOVED_TO`). Both are taken at once. Anything else about a content, a bare
-write, a new name, a name that went, may be the middle of something: then nothing further must be heard about that
-name for a moment. Someone who never stops writing is looked at nevertheless, once his time is up.
+Opening a path is a chain of look-ups, each of one name in one directory; a symbolic link adds more. The path can change
+its meaning only if one of these names changes in its directory. So a listener watches exactly these names, whether the
+path is a plain file, a link, a mounted ConfigMap, or does not exist yet (then the chain ends at the first missing name,
+and its creation is an event).
 
-Without inotify nothing is heard, and `blind` says so: then only looking helps.
+The hard case is a writer that is not finished. `CLOSE_WRITE` (written in place) and `MOVED_TO` (replaced) are final and
+are handled at once. Any other event about a content (a write, a new name, a deletion) may be the middle of something:
+then that name must be quiet for a moment. A writer that never stops is read nevertheless, once its patience is used up.
+
+Without inotify there are no events, and `blind` says so: then only polling helps.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.pipeline.clock import heard
 from wigwag.sources.disk import notify
-from wigwag.sources.disk.lookup import EVERY
+from wigwag.sources.disk.notify import EVERY
+from wigwag.sources.disk.read import MOST_LINKS, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wigwag.pipeline.clock import Clock
-    from wigwag.sources.disk.lookup import Lookup
     from wigwag.sources.disk.notify import FileEvent, Notifier, PathSubscription
 
 _PLACE = notify.CREATE | notify.DELETE | notify.MOVED_FROM | notify.MOVED_TO | notify.DELETE_SELF | notify.MOVE_SELF
@@ -31,24 +37,70 @@ _CONTENT = _PLACE | notify.MODIFY | notify.CLOSE_WRITE | notify.ATTRIB
 _DONE = notify.CLOSE_WRITE | notify.MOVED_TO
 _LOST = notify.OVERFLOW | notify.IGNORED | notify.UNMOUNT | notify.DELETE_SELF | notify.MOVE_SELF
 _PATIENCE = 50
-"""How many times the moment of quiet someone may go on writing before he is looked at nevertheless."""
+"""A file that is written without pause is read after this many settle times."""
+
+
+class Lookup(NamedTuple):
+    """A name looked up in a directory."""
+
+    directory: str
+    name: str
+    content: bool = False
+    """Whether this is the file that is read, so that its content matters and not only its existence."""
+    link: bool = False
+    """Whether the name is a symbolic link."""
+
+
+class Chain(NamedTuple):
+    """The look-ups of a path, and the path without links if all of them succeeded."""
+
+    lookups: tuple[Lookup, ...]
+    real: str | None
+
+
+def chain(path: str) -> Chain:
+    """Look up an absolute path, step by step."""
+    lookups: list[Lookup] = []
+    here, names, links = "/", names_of(path), 0
+    while names:
+        name = names.pop()
+        if name == "..":
+            here = str(PurePosixPath(here).parent)
+            continue
+        full = here.rstrip("/") + "/" + name
+        try:
+            target = os.readlink(full)  # noqa: PTH115 - links are followed as text
+        except OSError as error:
+            lookups.append(Lookup(here, name, not names))
+            if error.errno != errno.EINVAL:
+                return Chain(tuple(lookups), None)
+            here = full
+            continue
+        lookups.append(Lookup(here, name, link=True))
+        links += 1
+        if links > MOST_LINKS:
+            return Chain(tuple(lookups), None)
+        here = "/" if target.startswith("/") else here
+        names += names_of(target)
+    return Chain(tuple(lookups), here)
 
 
 class PathListener:
-    """Listens for names. Close it."""
+    """Listens for the names of one path. Close it."""
 
     def __init__(self, clock: Clock, settle: float, notifier: Notifier | None) -> None:
-        """Without a notifier, nothing is heard."""
+        """Without a notifier, there are no events."""
         self._clock, self._settle, self._notifier = clock, settle, notifier
         self._woken = asyncio.Event()
         self._names: dict[int, dict[str, bool]] = {}
         self._quiet: dict[str, float] = {}
+        """The names with events since `attend`, and until when each must be quiet."""
         self._moved = False
         self._patience: float | None = None
         self.done: set[str] = set()
-        """The contents that were finished since the last `attend`."""
+        """The files whose writers have finished since the last `attend`."""
         self.blind = True
-        """Whether something may happen without being heard."""
+        """Whether changes may happen without an event."""
         self._subscription: PathSubscription | None = None
 
     def close(self) -> None:
@@ -58,9 +110,9 @@ class PathListener:
             self._subscription = None
 
     def arm(self, lookups: Iterable[Lookup]) -> None:
-        """Listen for exactly these names, from now on. What cannot be listened for makes it blind."""
+        """Listen for exactly these names from now on. A name that cannot be watched makes it blind."""
         if self._subscription is None and self._notifier is not None:
-            self._subscription = self._notifier.subscribe(self._hear)  # there may be an instance now
+            self._subscription = self._notifier.subscribe(self._on_event)  # an instance may be free now
         if self._subscription is None:
             return
         wanted: dict[str, dict[str, bool]] = defaultdict(dict)
@@ -73,7 +125,7 @@ class PathListener:
         self._subscription.retain(self._names)
 
     def attend(self) -> set[str]:
-        """Begin to look: what was heard so far is dealt with. Return the contents that are known to be finished."""
+        """Begin to look: forget the events so far. Return the files whose writers have finished."""
         self._drain()
         self._quiet.clear()
         self._moved = False
@@ -81,21 +133,21 @@ class PathListener:
         return done
 
     def disturbed(self) -> bool:
-        """Tell whether something was heard since `attend`, so that it is better to look again."""
+        """Return whether there were events since `attend`, so that it is better to look again."""
         self._drain()
         return bool(self._quiet) and self._patient()
 
     def suspect(self) -> bool:
-        """Ask for a moment of quiet though nothing was heard; False if there has been enough of that."""
-        self._hush("", self._clock.now() + self._settle)
+        """Require a moment of quiet without an event; False if the patience is used up."""
+        self._require_quiet("", self._clock.now() + self._settle)
         return self._patient()
 
     def satisfied(self) -> None:
-        """The look was good for something: the next writer has all his time again."""
+        """The look succeeded: reset the patience."""
         self._patience = None
 
     async def wait(self, until: float) -> bool:
-        """Wait until something was heard and it is quiet, which is True, or until a time."""
+        """Wait until there was an event and all is quiet, which is True, or until a time."""
         while True:
             due = self._due()
             when = until if due is None else due
@@ -112,49 +164,49 @@ class PathListener:
         quiet = self._clock.now() if self._moved else max(self._quiet.values())
         return quiet if self._patience is None else min(quiet, self._patience)
 
-    def _hear(self, notice: FileEvent) -> None:
-        names = self._names.get(notice.watch)
+    def _on_event(self, event: FileEvent) -> None:
+        names = self._names.get(event.watch)
         now = self._clock.now()
-        if notice.mask & notify.OVERFLOW or (names is not None and notice.mask & _LOST):
-            self._elsewhere()
-        if names is None or not notice.name:
+        if event.mask & notify.OVERFLOW or (names is not None and event.mask & _LOST):
+            self._on_move()
+        if names is None or not event.name:
             return
-        content = names.get(notice.name)
-        if content is None and not notice.name.startswith("."):
+        content = names.get(event.name)
+        if content is None and not event.name.startswith("."):
             content = names.get(EVERY)
         if content is not None:
-            self._heed(notice, content, now)
+            self._on_name(event, content, now)
 
-    def _heed(self, notice: FileEvent, content: bool, now: float) -> None:
-        if content and notice.mask & _DONE:
-            self.done.add(notice.name)
+    def _on_name(self, event: FileEvent, content: bool, now: float) -> None:
+        if content and event.mask & _DONE:
+            self.done.add(event.name)
         else:
-            self.done.discard(notice.name)
+            self.done.discard(event.name)
         if content:
-            self._hush(notice.name, now if notice.mask & _DONE else now + self._settle)
+            self._require_quiet(event.name, now if event.mask & _DONE else now + self._settle)
         else:
-            self._elsewhere()
+            self._on_move()
 
-    def _elsewhere(self) -> None:
-        """The path leads somewhere else: look there at once, whatever is going on where it led before."""
+    def _on_move(self) -> None:
+        """The path leads somewhere else: look there at once, whatever happens at the old place."""
         self._moved = True
-        self._hush("", self._clock.now())
+        self._require_quiet("", self._clock.now())
 
-    def _hush(self, name: str, until: float) -> None:
+    def _require_quiet(self, name: str, until: float) -> None:
         if self._patience is None:
             self._patience = self._clock.now() + _PATIENCE * self._settle
         self._quiet[name] = until
         self._woken.set()
 
     def _drain(self) -> None:
-        if self._subscription is not None:
-            self._subscription.drain()
+        if self._notifier is not None:
+            self._notifier.drain()
 
     def _add(self, subscription: PathSubscription, directory: str, names: dict[str, bool]) -> None:
         try:
             watch = subscription.add(directory, _CONTENT if any(names.values()) else _PLACE, names)
         except (FileNotFoundError, NotADirectoryError):
-            return  # it went while we came; whoever follows looks up the path again
+            return  # deleted meanwhile; the follower looks the path up again
         except OSError as error:
             self.blind = True
             if self._notifier is not None and error.errno != errno.EACCES:

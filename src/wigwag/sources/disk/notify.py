@@ -1,8 +1,8 @@
-"""Linux inotify, through ctypes: told by the kernel, in the loop, without a thread or a dependency.
+"""Linux inotify through ctypes, in the event loop, without a thread or a dependency; shared by a process.
 
-A watch is on a directory, never on a file: a file that is replaced takes its watch with it into the grave. Opening
-fails with `OSError` where there is no inotify or no instance left; adding fails with `ENOSPC` when the user has no
-watch left. Whoever uses this must be able to do without.
+A watch is on a directory, never on a file: a watch of a file ends when the file is replaced. Opening fails with
+`OSError` where there is no inotify or no instance left; adding fails with `ENOSPC` when the user has no watch left.
+Callers must be able to do without it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from wigwag.sources.disk.lookup import EVERY
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
@@ -24,6 +22,8 @@ POLLING = (
     "files are polled instead, so changes are seen later;"
     " raise fs.inotify.max_user_instances or fs.inotify.max_user_watches (sysctl)"
 )
+EVERY = "*"
+"""Instead of a name: every name that is not hidden."""
 log = logging.getLogger("wigwag.sources")
 
 MODIFY, ATTRIB, CLOSE_WRITE = 0x2, 0x4, 0x8
@@ -46,10 +46,10 @@ class FileEvent(NamedTuple):
 
 
 class Inotify:
-    """An inotify instance that calls `heard` from the running loop. Close it."""
+    """An inotify instance that calls `on_event` from the running loop. Close it."""
 
-    def __init__(self, heard: Callable[[FileEvent], None]) -> None:
-        self._heard = heard
+    def __init__(self, on_event: Callable[[FileEvent], None]) -> None:
+        self._on_event = on_event
         self._libc = _libc()
         self._fd = _checked(self._libc.inotify_init1(_FLAGS))
         self._loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Inotify:
     def add(self, directory: str, mask: int) -> int:
         """Watch a directory and return the number of the watch, which is the same for the same directory.
 
-        With `MASK_ADD`, what was watched for before is still watched for.
+        With `MASK_ADD`, events that were watched before are still watched.
         """
         return _checked(self._libc.inotify_add_watch(self._fd, os.fsencode(directory), mask | ONLYDIR), directory)
 
@@ -67,14 +67,14 @@ class Inotify:
         self._libc.inotify_rm_watch(self._fd, watch)
 
     def drain(self) -> None:
-        """Pass on what the kernel has told so far. The loop does this by itself; do it to know all by now."""
+        """Deliver all events of the kernel now. The loop does this by itself; call it to be up to date."""
         while True:
             try:
                 data = os.read(self._fd, _BUFFER)
             except BlockingIOError:
                 return
-            for notice in notices(data):
-                self._heard(notice)
+            for event in read_events(data):
+                self._on_event(event)
 
     def close(self) -> None:
         """End all watches."""
@@ -82,11 +82,11 @@ class Inotify:
         os.close(self._fd)
 
 
-def notices(data: bytes) -> Iterator[FileEvent]:
-    """Take apart what the kernel wrote.
+def read_events(data: bytes) -> Iterator[FileEvent]:
+    """Parse a buffer of the kernel.
 
-    >>> list(notices(_HEADER.pack(1, CREATE, 0, 8) + b"a.json" + bytes(2) + _HEADER.pack(-1, OVERFLOW, 0, 0)))
-    [Notice(watch=1, mask=256, name='a.json'), Notice(watch=-1, mask=16384, name='')]
+    >>> list(read_events(_HEADER.pack(1, CREATE, 0, 8) + b"a.json" + bytes(2) + _HEADER.pack(-1, OVERFLOW, 0, 0)))
+    [FileEvent(watch=1, mask=256, name='a.json'), FileEvent(watch=-1, mask=16384, name='')]
     """
     at = 0
     while at < len(data):
@@ -111,21 +111,22 @@ def _checked(result: int, path: str | None = None) -> int:
 
 
 class Notifier:
-    """One inotify instance for all who follow something on disk: opened for the first of them, closed with the last.
+    """One inotify instance for all subscribers: opened for the first of them, closed with the last.
 
-    A user has few instances (128 by default), so a process takes one. Each subscriber is told of the names that it
-    asked for only; thousands may listen in one directory.
+    A user has few instances (128 by default), so a process takes one. A subscriber gets the events of its own names
+    only; thousands may listen in one directory.
     """
 
     def __init__(self, open: Callable[[Callable[[FileEvent], None]], Inotify] | None = None) -> None:
-        """`open` makes an instance; by default, a real one."""
+        """`open` makes an instance; the default is a real one."""
         self._open = open or Inotify
         self._inotify: Inotify | None = None
         self._subscriptions: dict[PathSubscription, None] = {}
-        self._watches: dict[int, _Watched] = {}
+        self._watches: dict[int, dict[str, dict[PathSubscription, None]]] = {}
+        """By watch and name: the subscribers, in order."""
         self._warned: set[int | None] = set()
 
-    def subscribe(self, hear: Callable[[FileEvent], None]) -> PathSubscription | None:
+    def subscribe(self, on_event: Callable[[FileEvent], None]) -> PathSubscription | None:
         """Return a subscription; None if the system has no instance left, which is logged once."""
         if self._inotify is None:
             try:
@@ -133,12 +134,12 @@ class Notifier:
             except OSError as error:
                 self.warn(error)
                 return None
-        subscription = PathSubscription(self, hear)
+        subscription = PathSubscription(self, on_event)
         self._subscriptions[subscription] = None
         return subscription
 
     def warn(self, error: OSError) -> None:
-        """Log that something cannot be listened for, once for each error."""
+        """Log that inotify cannot be used, once for each error."""
         if error.errno not in self._warned:
             self._warned.add(error.errno)
             log.warning("inotify cannot be used: %s; %s", error.strerror, POLLING)
@@ -147,76 +148,58 @@ class Notifier:
         """Watch names in a directory for a subscriber; return the number of the watch."""
         assert self._inotify is not None
         number = self._inotify.add(directory, mask | MASK_ADD)
-        watched = self._watches.setdefault(number, _Watched({}, {}))
-        watched.subscribers[subscription] = None
+        watched = self._watches.setdefault(number, {})
         for name in names:
-            watched.names.setdefault(name, {})[subscription] = None
+            watched.setdefault(name, {})[subscription] = None
         return number
 
     def discard(self, subscription: PathSubscription, number: int, names: Iterable[str]) -> None:
-        """Stop telling a subscriber of names in a directory."""
+        """Unsubscribe from names in a directory; its watch ends with the last name."""
         watched = self._watches.get(number)
         if watched is None:
             return
         for name in names:
-            subscribers = watched.names.get(name, {})
-            subscribers.pop(subscription, None)
-            if not subscribers:
-                watched.names.pop(name, None)
-
-    def leave(self, subscription: PathSubscription, number: int) -> None:
-        """Stop telling a subscriber of a directory, and watch it no longer if nobody else listens there."""
-        watched = self._watches.get(number)
-        if watched is None:
-            return
-        watched.subscribers.pop(subscription, None)
-        if not watched.subscribers:
+            watched.get(name, {}).pop(subscription, None)
+            if not watched.get(name):
+                watched.pop(name, None)
+        if not watched:
             del self._watches[number]
             if self._inotify is not None:
                 self._inotify.remove(number)
 
     def drain(self) -> None:
-        """Tell everybody what the kernel has told so far."""
+        """Deliver all events of the kernel now."""
         if self._inotify is not None:
             self._inotify.drain()
 
     def end(self, subscription: PathSubscription) -> None:
-        """Forget a subscriber; with the last one, close the instance."""
+        """Remove a subscriber; with the last one, close the instance."""
         self._subscriptions.pop(subscription, None)
         if not self._subscriptions and self._inotify is not None:
             self._inotify.close()
             self._inotify = None
             self._watches.clear()
 
-    def _dispatch(self, notice: FileEvent) -> None:
-        for subscription in self._concerned(notice):
-            subscription.hear(notice)
-        if notice.mask & IGNORED:
-            self._watches.pop(notice.watch, None)
+    def _dispatch(self, event: FileEvent) -> None:
+        for subscription in self._subscribers(event):
+            subscription.on_event(event)
+        if event.mask & IGNORED:
+            self._watches.pop(event.watch, None)
 
-    def _concerned(self, notice: FileEvent) -> tuple[PathSubscription, ...]:
-        if notice.mask & OVERFLOW:
+    def _subscribers(self, event: FileEvent) -> tuple[PathSubscription, ...]:
+        if event.mask & OVERFLOW:
             return tuple(self._subscriptions)
-        watched = self._watches.get(notice.watch)
-        if watched is None:
-            return ()
-        if not notice.name:
-            return tuple(watched.subscribers)
-        return tuple({**watched.names.get(notice.name, {}), **watched.names.get(EVERY, {})})
-
-
-class _Watched(NamedTuple):
-    """A watched directory: who listens there, and for which names."""
-
-    subscribers: dict[PathSubscription, None]
-    names: dict[str, dict[PathSubscription, None]]
+        watched = self._watches.get(event.watch, {})
+        if not event.name:
+            return tuple({each: None for subscribers in watched.values() for each in subscribers})
+        return tuple({**watched.get(event.name, {}), **watched.get(EVERY, {})})
 
 
 class PathSubscription:
-    """What one subscriber listens for. Close it."""
+    """The names of one subscriber. Close it."""
 
-    def __init__(self, notifier: Notifier, hear: Callable[[FileEvent], None]) -> None:
-        self._notifier, self.hear = notifier, hear
+    def __init__(self, notifier: Notifier, on_event: Callable[[FileEvent], None]) -> None:
+        self._notifier, self.on_event = notifier, on_event
         self._names: dict[int, set[str]] = {}
 
     def add(self, directory: str, mask: int, names: Collection[str]) -> int:
@@ -226,21 +209,15 @@ class PathSubscription:
         return number
 
     def retain(self, wanted: Mapping[int, Collection[str]]) -> None:
-        """Listen for nothing but these names of these watches."""
+        """Unsubscribe from all but these names of these watches."""
         for number, names in list(self._names.items()):
             kept = names.intersection(wanted.get(number, ()))
             self._notifier.discard(self, number, names - kept)
-            if number in wanted:
-                self._names[number] = kept
-            else:
-                self._notifier.leave(self, number)
+            self._names[number] = kept
+            if not kept:
                 del self._names[number]
 
-    def drain(self) -> None:
-        """Hear by now what the kernel has told so far."""
-        self._notifier.drain()
-
     def close(self) -> None:
-        """Listen for nothing any more."""
+        """Unsubscribe from everything."""
         self.retain({})
         self._notifier.end(self)

@@ -1,8 +1,8 @@
-"""Objects become a document: one as it is, several on top of each other, the last by name wins.
+"""The document of FeatureFlags or a ConfigMap: of one object as it is; of several, merged, the last by name wins.
 
-What is not there is a state, not an empty document. It is told, and what it held stays in force; or, if the source says
-`onDelete: remove`, it counts as a document without flags, and is told all the same. Of several, one that goes takes its
-flags with it, because the others say that the answer is whole; it is their absence altogether that is meant here.
+A missing object is not an empty document. It is reported as `Unavailable`, and its last flags stay in force; with
+`onDelete: remove` it counts as a document without flags, and is reported all the same. Of several objects, a deleted
+one takes its flags with it, because the others show that the list is complete; missing means that there are none.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from base64 import b64decode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from wigwag.flags.document import format_of
 from wigwag.kube.kinds import CONFIG_MAP
-from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
+from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
-from wigwag.sources.document import Document
+from wigwag.sources.document import AnyDocument, Document, ReadResult
 from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
@@ -27,22 +27,21 @@ if TYPE_CHECKING:
 
     from wigwag.kube.hub import Follow
     from wigwag.kube.watch.decode import Decode, Key
-    from wigwag.sources.document import AnyDocument
-    from wigwag.sources.kubernetes.place import ObjectsAddress
+    from wigwag.sources.kubernetes.address import ObjectsAddress
 
 MOST_OBJECTS = 10_000
 NOTHING = Document(b'{"flags":{}}', "json")
 Contents: TypeAlias = "dict[str, bytes]"
-"""What one object holds: documents by key."""
+"""The documents of one object, by key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectsWatch:
-    """The document that some objects make."""
+    """The document that some objects hold."""
 
-    place: ObjectsAddress
+    address: ObjectsAddress
     remove: bool = False
-    """Whether objects that are not there count as a document without flags."""
+    """Whether missing objects count as a document without flags."""
     most: int = 64 << 20
     """The largest size of all documents together, in bytes."""
 
@@ -66,35 +65,28 @@ _config_map = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def decode_flag(raw: Raw) -> Contents:
-    """Return what a FeatureFlag holds, as the server wrote it. Nothing else about it matters.
+    """Return the document of a FeatureFlag, as the server wrote it.
 
     >>> decode_flag(Raw(b'{"metadata": {"name": "a"}, "spec": {"flagSpec": {"flags": {}}}}'))
     {'': b'{"flags": {}}'}
     """
-    found = _flag(raw).spec
-    return {"": bytes(found.flag_spec)} if found is not None else {"": b""}
+    spec = _flag(raw).spec
+    return {"": bytes(spec.flag_spec)} if spec is not None else {"": b""}
 
 
 def decode_config_map(raw: Raw) -> Contents:
-    """Return what a ConfigMap holds, in the order of its keys.
+    """Return the documents of a ConfigMap, in the order of its keys.
 
     >>> decode_config_map(Raw(b'{"data": {"b": "1"}, "binaryData": {"a": "Mg=="}}'))
     {'a': b'2', 'b': b'1'}
     """
-    found = _config_map(raw)
-    held = {key: text.encode() for key, text in (found.data or {}).items()}
+    config_map = _config_map(raw)
+    contents = {key: text.encode() for key, text in (config_map.data or {}).items()}
     try:
-        held |= {key: b64decode(text, validate=True) for key, text in (found.binary or {}).items()}
+        contents |= {key: b64decode(text, validate=True) for key, text in (config_map.binary or {}).items()}
     except Base64Error as error:
         raise msgspec.ValidationError("binaryData is not base64") from error
-    return dict(sorted(held.items()))
-
-
-class ObjectsResult(NamedTuple):
-    """What objects come to: a document, what is wrong, or both."""
-
-    document: AnyDocument | None = None
-    trouble: Unavailable | None = None
+    return dict(sorted(contents.items()))
 
 
 class ObjectsReader:
@@ -103,77 +95,60 @@ class ObjectsReader:
     def __init__(self, spec: ObjectsWatch, merger: Merger) -> None:
         self._spec, self._merger, self._seen = spec, merger, False
 
-    async def __call__(self, objects: Mapping[Key, Contents]) -> ObjectsResult:
-        spec, place = self._spec, self._spec.place
+    async def __call__(self, objects: Mapping[Key, Contents]) -> ReadResult[AnyDocument]:
+        spec, address = self._spec, self._spec.address
         if len(objects) > MOST_OBJECTS:
-            return ObjectsResult(
-                trouble=Unavailable(f"{place}: there are more than {MOST_OBJECTS}; narrow the selector down")
-            )
-        parts = _parts(place, objects)
+            return _unavailable(f"{address}: there are more than {MOST_OBJECTS}; narrow the selector")
+        parts = _parts(address, objects)
         if not parts:
-            return self._missing(place, objects)
+            return self._missing(f"key {address.key} in {address}" if objects and address.key else str(address))
         self._seen = True
         if sum(map(len, parts.values())) > spec.most:
-            return ObjectsResult(
-                trouble=Unavailable(f"{place}: larger than the limit of {spec.most} bytes; raise maxBytes")
-            )
-        if place.several:
-            merged, problem = await self._merger.merge_in_turns(parts, None if place.kind == CONFIG_MAP else "json")
-            return ObjectsResult(merged, Unavailable(f"{place}: {problem}") if problem else None)
+            return _unavailable(f"{address}: larger than the limit of {spec.most} bytes; raise maxBytes")
+        if address.several:
+            merged, problem = await self._merger.merge_in_turns(parts, None if address.kind == CONFIG_MAP else "json")
+            return _unavailable(f"{address}: {problem}", merged) if problem else ReadResult(merged)
         ((key, content),) = parts.items()
         if not content:
-            return ObjectsResult(trouble=Unavailable(f"{place} holds no document; write its flags into it"))
-        return ObjectsResult(Document(content, format_of(key) if place.key else "json"))
+            return _unavailable(f"{address} holds no document; write its flags into it")
+        return ReadResult(Document(content, format_of(key) if address.key else "json"))
 
-    def _missing(self, place: ObjectsAddress, objects: Mapping[Key, Contents]) -> ObjectsResult:
-        what = f"key {place.key} in {place}" if objects and place.key else str(place)
+    def _missing(self, what: str) -> ReadResult[AnyDocument]:
         if self._spec.remove:
-            return ObjectsResult(
-                NOTHING, Unavailable(f"there is no {what}; by onDelete=remove that counts as no flags")
-            )
+            return _unavailable(f"there is no {what}; with onDelete=remove it has no flags", NOTHING)
         if self._seen:
-            return ObjectsResult(
-                trouble=Unavailable(f"there is no {what} any more; its last flags stay in force until it is back")
-            )
-        return ObjectsResult(trouble=Unavailable(f"there is no {what} yet; create it, or check the name"))
+            return _unavailable(f"there is no {what} any more; its last flags stay in force until it is back")
+        return _unavailable(f"there is no {what} yet; create it, or check the name")
 
 
-def _parts(place: ObjectsAddress, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
+def _unavailable(reason: str, document: AnyDocument | None = None) -> ReadResult[AnyDocument]:
+    return ReadResult(document, Unavailable(reason))
+
+
+def _parts(address: ObjectsAddress, objects: Mapping[Key, Contents]) -> dict[str, bytes]:
     """Return the documents by name, in order."""
-    if not place.name:
-        return {name: held[""] for (_, name), held in sorted(objects.items())}
-    held = next(iter(objects.values()), {})
-    if place.kind != CONFIG_MAP:
-        return held
-    return {place.key: held[place.key]} if place.key in held else {} if place.key else held
+    if not address.name:
+        return {name: contents[""] for (_, name), contents in sorted(objects.items())}
+    contents: Contents = next(iter(objects.values()), {})
+    if address.kind != CONFIG_MAP or not address.key:
+        return contents
+    return {address.key: contents[address.key]} if address.key in contents else {}
 
 
 async def watch_objects(
     spec: ObjectsWatch, follow: Follow, merger: Merger | None = None
 ) -> AsyncIterator[AnyDocument | Unavailable | Unchanged]:
-    """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    judge, found = ObjectsReader(spec, merger or Merger()), ObjectsResult()
-    decode: Decode[Contents] = decode_config_map if spec.place.kind == CONFIG_MAP else decode_flag
-    async with closing(follow(spec.place.watch(), decode)) as items:
+    """Yield the document when it changes, `UNCHANGED` when it has not, or `Unavailable`."""
+    read, result = ObjectsReader(spec, merger or Merger()), ReadResult[AnyDocument]()
+    decode: Decode[Contents] = decode_config_map if spec.address.kind == CONFIG_MAP else decode_flag
+    async with closing(follow(spec.address.watch(), decode)) as items:
         async for item in items:
             if isinstance(item, Unavailable):
                 yield item
             elif isinstance(item, Unchanged):
-                yield found.trouble or item
+                yield result.trouble or item
             else:
-                last, found = found.document, await judge(item)
-                found = found._replace(document=found.document or last)
-                for told in _told(found, last):
-                    yield told
-
-
-def _told(found: ObjectsResult, last: AnyDocument | None) -> list[AnyDocument | Unavailable | Unchanged]:
-    """Return what is to be reported. Where something is wrong, what is right counts all the same."""
-    told: list[AnyDocument | Unavailable | Unchanged] = []
-    if found.document is not None and found.document != last:
-        told.append(found.document)
-    if found.trouble is not None:
-        told.append(found.trouble)
-    elif not told:
-        told.append(UNCHANGED)
-    return told
+                last, result = result.value, await read(item)
+                result = result._replace(value=result.value or last)
+                for each in result.items(last):
+                    yield each

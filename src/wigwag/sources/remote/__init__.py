@@ -1,1 +1,1 @@
-"""Remote documents: HTTP and blobs by polling, gRPC by streaming."""
+"""Remote documents: `http` and `blob` by polling (`polling`), `grpc` by streaming."""

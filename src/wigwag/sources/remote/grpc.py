@@ -1,17 +1,16 @@
-"""A server of gRPC: the flag documents that flagd's sync service streams, from flagd, its proxy, or another agent.
+"""A gRPC server with flagd's sync service: flagd, its proxy, or another agent. It streams flag documents.
 
-    connect ─▶ SyncFlags ─▶ document … ─▶ (a ping is answered: still the same) … ─▶ the stream ends ─▶ again, or raise
+    connect ─▶ SyncFlags ─▶ document … ─▶ (ping acknowledged: unchanged) … ─▶ the stream ends ─▶ reconnect, or raise
 
-Every message is a whole document. While a stream is silent, an answered keep-alive ping shows that the last document
-still holds. `sync.v1`, which only flagd-proxy and old servers have, is tried when `flagd.sync.v1` is not implemented;
-its `state` is ALL in practice. Should it be a delta, the whole is fetched: nothing here adds up changes. The context
-that a server may send beside a document (`sync_context`) is meant for in-process providers, and is ignored.
+Every message is a whole document. While a stream is silent, an acknowledged keep-alive ping shows that the last
+document is still valid. `sync.v1`, which only flagd-proxy and old servers have, is tried when `flagd.sync.v1` is not
+implemented; its `state` is ALL in practice. If it is a delta, the whole document is fetched: nothing here applies
+deltas. The context that a server may send beside a document (`sync_context`) is for in-process providers, and ignored.
 
-The hard case is how a stream ends. Servers end streams that are old (`--stream-deadline`), and load balancers
-connections that are; nothing has failed then, and asking again at once is right. A stream that ends soon after it began
-is another matter: asked again at once, such a server would be asked for ever. So one that lived long enough is followed
-by another one at once; so is one that the server ended in good order, but only a few times per minute; and anything
-else is raised: how to go on then is decided where all sources are started.
+The hard case is how a stream ends. Servers end old streams (`--stream-deadline`), and load balancers old connections;
+nothing has failed then, and reconnecting at once is right. With a stream that ends soon after it began, that would be a
+busy loop. So a stream that lived long enough is reopened at once; one that the server ended properly, too, but only a
+few times per minute; anything else is raised, and the pipeline restarts the source with its back-off.
 """
 
 from __future__ import annotations
@@ -40,21 +39,21 @@ from wigwag.wire.rpcs.protobuf import BYTES, DEEPEST, VARINT, MalformedError, re
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from wigwag.wire.client.grpc import Channel, MessageStream
+    from wigwag.wire.client.grpc import Channel
     from wigwag.wire.http import Headers
 
 SERVICES = ("flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService")
 SELECTOR = b"flagd-selector"
 DELTAS, PING = (2, 3, 4), 5
-"""States of a message of the old service: ADD, UPDATE and DELETE; and a message that says nothing."""
+"""States of a message of the old service: ADD, UPDATE and DELETE; and PING, without content."""
 LONG = 10.0
-"""Seconds after which the end of a stream is nothing unusual."""
+"""Seconds after which the end of a stream is normal."""
 PAUSES = Backoff(most=LONG)
 """Between streams of which each delivered a document."""
 FETCH_SECONDS = 30.0
 HIDDEN = "***"
-_TELLING = 4
-"""The shortest value that can be a secret; shorter ones are parts of words."""
+_SHORTEST_SECRET = 4
+"""Shorter values may be parts of words."""
 _CONTENT, _STATE = 1 << 3 | BYTES, 2 << 3 | VARINT
 _MOST_FIELDS = 1000
 _NAME = re.compile(r"[0-9a-z_.\-]+")
@@ -71,19 +70,19 @@ class GrpcWatch:
     """As gRPC writes it; see `targets`."""
     tls: bool = False
     cert_path: str = ""
-    """The authorities of the server's certificate, in PEM; empty: those of the system."""
+    """The CA bundle, in PEM; empty: that of the system."""
     provider_id: str = ""
     selector: str = ""
     max_message: int = MAX_MESSAGE
     """The largest document, in bytes. (flagd's default is 4 MiB.)"""
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """Sent as metadata. They may be secret, so they are shown nowhere."""
+    """Sent as metadata. They may be secret, so they are never shown."""
     keep_alive: float = 30.0
-    """Seconds of silence after which the server is asked for a sign of life; 0: never."""
+    """Seconds of silence after which a ping is sent; 0: never."""
     token_file: str = ""
-    """Holds the bearer token to send as metadata; read for each connection, because it may be replaced at any time."""
+    """The file with the bearer token; read for each connection, because it may be replaced at any time."""
     authority: str = ""
-    """What the server is called, if not what the target says."""
+    """The `:authority`, if it is not that of the target."""
 
     def __str__(self) -> str:
         return f"grpc:{self.target}" + (f" ({self.selector})" if self.selector else "")
@@ -91,7 +90,7 @@ class GrpcWatch:
 
 @dataclass(frozen=True, slots=True)
 class GrpcDeps:
-    """Where time and chance come from."""
+    """What tests replace: the clock, random numbers and timeouts."""
 
     clock: Clock = LoopClock()
     random: Callable[[], float] = random
@@ -100,7 +99,7 @@ class GrpcDeps:
 
 
 def check(spec: GrpcWatch) -> Endpoint:
-    """Return where a spec leads; `UsageError` says what is wrong with it."""
+    """Return the endpoint of a spec; `UsageError` if it is wrong."""
     target = parse_target(spec.target)
     if spec.cert_path and not spec.tls:
         raise UsageError(f"{spec}: certPath is for TLS only; set tls to true (grpcs://), or leave certPath out")
@@ -124,7 +123,7 @@ async def watch_grpc(
     spec: GrpcWatch,
     deps: GrpcDeps = GrpcDeps(),  # noqa: B008 - a frozen value
 ) -> AsyncIterator[Document | Unavailable | Unchanged]:
-    """Yield every document that the server sends, and UNCHANGED when a ping shows that the last one holds."""
+    """Yield every document that the server sends, and `UNCHANGED` when a ping shows that the last one is valid."""
     source, clock, retry = _Source(spec, deps), deps.clock, Retry(PAUSES, deps.random)
     while True:
         began, answered, error = clock.now(), False, None
@@ -144,24 +143,24 @@ async def watch_grpc(
             continue
         if not answered or (lived < LONG and error is not None and error.code is not Code.DEADLINE_EXCEEDED):
             raise error or RpcError(Code.UNAVAILABLE, "the server ended the stream without sending a document")
-        log.info("%s: the stream ended after %.1f s (%s); asking again", spec, lived, error or "OK")
+        log.info("%s: the stream ended after %.1f s (%s); reconnecting", spec, lived, error or "OK")
         await sleep_until(clock, retry.next(clock.now()))
 
 
 def _shown(message: str, headers: tuple[tuple[str, str], ...]) -> str:
-    """Return what a server says, without what we sent it: some quote the token that they do not like.
+    """Return the message of a server without our headers: some servers quote the token that they refuse.
 
     >>> _shown("unknown token 'abcd-efgh'", (("authorization", "Bearer abcd-efgh"),))
     "unknown token '***'"
     """
     for _, value in headers:
         for part in (value, value.rpartition(" ")[2]):
-            message = message.replace(part, HIDDEN) if len(part) >= _TELLING else message
+            message = message.replace(part, HIDDEN) if len(part) >= _SHORTEST_SECRET else message
     return message
 
 
 class _Source:
-    """One spec, and what was learnt about its server."""
+    """The connections of one watch, and what is known about the server."""
 
     def __init__(self, spec: GrpcWatch, deps: GrpcDeps) -> None:
         self._spec, self._deps = spec, deps
@@ -169,21 +168,32 @@ class _Source:
         self._service, self._every = SERVICES[0], spec.keep_alive
         self._request = text(1, spec.provider_id) + text(2, spec.selector)
         self.headers = spec.headers
-        """Those of the current connection, with the token."""
+        """The headers of the current connection, with the token."""
         self._metadata: Headers = ()
 
     async def session(self) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        """Connect and follow one stream to its end."""
+        """Connect, and yield the items of one stream; of the old service, if the server has only that."""
         self.headers = (*self._spec.headers, *self._authorization())
         self._metadata = _metadata(self.headers, self._spec.selector)
         keep_alive = KeepAlive(self._every, 2 * self._deps.patience)
+        missing: RpcError | None = None
         async with open_channel(self._endpoint, keep_alive, self._deps.clock) as channel:
             try:
-                async with closing(self._either(channel)) as items:
-                    async for item in items:
-                        yield item
+                for service in sorted(SERVICES, key=lambda each: each != self._service):  # the one that worked, first
+                    try:
+                        async with closing(self._follow(channel, service)) as items:
+                            async for item in items:
+                                self._service = service
+                                yield item
+                    except RpcError as error:
+                        if error.code is not Code.UNIMPLEMENTED:
+                            raise
+                        missing = missing or error
+                    else:
+                        return
             finally:
                 self._every *= 2 if channel.scolded else 1
+        raise missing or RpcError(Code.UNIMPLEMENTED)
 
     def token_replaced(self) -> bool:
         """Return whether the token file holds another token than the one that the last connection used."""
@@ -196,36 +206,19 @@ class _Source:
         path = self._spec.token_file
         return (("authorization", read_authorization(path)),) if path else ()
 
-    async def _either(self, channel: Channel) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        """Follow the service that worked before; if the server does not have it, the other one."""
-        missing: RpcError | None = None
-        for service in sorted(SERVICES, key=lambda each: each != self._service):
-            try:
-                async with closing(self._follow(channel, service)) as items:
-                    async for item in items:
-                        self._service = service
-                        yield item
-            except RpcError as error:
-                if error.code is not Code.UNIMPLEMENTED:
-                    raise
-                missing = missing or error
-            else:
-                return
-        raise missing or RpcError(Code.UNIMPLEMENTED)
-
     async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        with channel.stream(
-            f"/{service}/SyncFlags", self._request, self._metadata, max_message=self._spec.max_message
-        ) as answers:
-            first = True
-            async with closing(answers.beats()) as beats:
+        path, most, first = f"/{service}/SyncFlags", self._spec.max_message, True
+        with channel.stream(path, self._request, self._metadata, max_message=most) as stream:
+            async with closing(stream.beats()) as beats:
                 async for message in beats:
-                    item = (
-                        await self._read(channel, service, message) if message is not None else _still(answers, first)
-                    )
-                    first &= not isinstance(item, Document)
-                    if item is not None:
+                    if message is not None:
+                        item = await self._read(channel, service, message)
+                        first &= not isinstance(item, Document)
                         yield item
+                    elif first:
+                        yield Unavailable("the server is connected, but has not sent a document yet")
+                    elif not stream.partial:  # a newer document is not on its way
+                        yield UNCHANGED
 
     async def _read(self, channel: Channel, service: str, message: bytes) -> Document | Unchanged:
         content, state = _synced(message)
@@ -233,13 +226,8 @@ class _Source:
             return Document(content, "json")
         if state == PING:
             return UNCHANGED
-        whole = await channel.unary(
-            f"/{service}/FetchAllFlags",
-            self._request,
-            self._metadata,
-            deadline=FETCH_SECONDS,
-            max_message=self._spec.max_message,
-        )
+        path, most = f"/{service}/FetchAllFlags", self._spec.max_message
+        whole = await channel.unary(path, self._request, self._metadata, deadline=FETCH_SECONDS, max_message=most)
         return Document(_synced(whole)[0], "json")
 
 
@@ -262,20 +250,13 @@ def _synced(message: bytes) -> tuple[bytes, int]:
             else:
                 position = skip(message, position, key, DEEPEST)
     except IndexError as error:
-        raise MalformedError("the message is cut short") from error
+        raise MalformedError("the message is truncated") from error
     raise MalformedError(f"the message has {_MOST_FIELDS} fields or more")
 
 
-def _still(answers: MessageStream, first: bool) -> Unavailable | Unchanged | None:
-    """Return what an answered ping means: nothing, if something newer is on its way."""
-    if first:
-        return Unavailable("the server is connected, but has not sent a document yet")
-    return None if answers.partial else UNCHANGED
-
-
 def _metadata(headers: tuple[tuple[str, str], ...], selector: str) -> Headers:
-    """Return the headers of a request; the selector is in one of them for servers of today, in the body for others."""
-    found = [(name.lower().encode(), value.encode()) for name, value in headers]
-    if selector and _VALUE.fullmatch(selector) and SELECTOR not in dict(found):
-        found.append((SELECTOR, selector.encode()))
-    return tuple((name, b64encode(value) if name.endswith(b"-bin") else value) for name, value in found)
+    """Return the headers of a request, with the selector for current servers (old ones read it from the body)."""
+    metadata = [(name.lower().encode(), value.encode()) for name, value in headers]
+    if selector and _VALUE.fullmatch(selector) and SELECTOR not in dict(metadata):
+        metadata.append((SELECTOR, selector.encode()))
+    return tuple((name, b64encode(value) if name.endswith(b"-bin") else value) for name, value in metadata)

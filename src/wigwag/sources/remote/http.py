@@ -1,11 +1,11 @@
-"""An http(s) URL, asked from time to time: its document when that changes.
+"""An HTTP URL, polled: its document when that changes.
 
-    ask, with the validators of the last answer ─▶ 304, or the same content ─▶ UNCHANGED
-                                                ├─▶ a document               ─▶ Document
-                                                └─▶ anything else            ─▶ Unavailable
+    GET with the validators of the last response ─▶ 304, or the same content ─▶ UNCHANGED
+                                                 ├─▶ a document               ─▶ Document
+                                                 └─▶ anything else            ─▶ Unavailable
 
-flagd's `timeoutS` of 0 means no limit. A server that sends a byte now and then would then hold the source for ever, so
-0 here means `ResponseLimits`: 10 s to connect, 30 s to the head, 30 s of silence, 120 s in all.
+In flagd, a `timeoutS` of 0 means no timeout. A server that sends a byte now and then could then block the source for
+ever, so 0 here means `ResponseLimits`: 10 s to connect, 30 s to the head, 30 s of silence, 120 s in all.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ from wigwag.flags.document import format_of as format_of_name
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.remote.oauth import OAuth, Tokens
-from wigwag.sources.remote.polling import Answer, PollTiming, format_of_media, poll
-from wigwag.sources.remote.schedule import http_date, retry_after
+from wigwag.sources.remote.oauth import Tokens, check_oauth
+from wigwag.sources.remote.polling import PollResult, PollTiming, format_of_media, http_date, poll, retry_after
 from wigwag.sources.secret import read_authorization
 from wigwag.version import __version__
 from wigwag.wire.client.addresses import Resolve, resolve
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from wigwag.flags.document import Format
+    from wigwag.sources.fields import OAuthFields
     from wigwag.wire.client.client import ClientResponse
 
 LONGEST = 86400.0
@@ -47,29 +47,29 @@ _STATUS = {
     403: "check its credentials and their rights",
     404: "check the URL",
     407: "check the proxy's credentials",
-    429: "ask less often: raise the interval",
+    429: "poll less often: raise the interval",
 }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class HttpWatch:
-    """The document at a URL. Shown without its secrets: they are in most of its fields."""
+    """The document at a URL. `repr` shows the URL without secrets; most other fields are secret."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = ()
-    """Sent to this host and no other; `Host` sets the host that is asked for."""
+    """Sent to this host only; `Host` replaces the host of the URL."""
     auth_header: str = ""
-    """The whole `Authorization`."""
+    """The whole `Authorization` header."""
     interval: float = 5.0
     seed: str = ""
-    """What the offset of the polls is made of; empty: it is drawn by lot."""
+    """Decides the offset of the polls; empty: random."""
     timeout: float = 0.0
-    """Seconds for everything together; 0: see above."""
-    oauth: OAuth | None = None
+    """Seconds for the whole request; 0: see above."""
+    oauth: OAuthFields | None = None
     most: int = 64 << 20
     """The largest document that is read, in bytes."""
     ca_path: str = ""
-    """Trust what this signs; empty: what the system trusts."""
+    """The CA bundle; empty: that of the system."""
     token_file: str = ""
     """Holds the bearer token, instead of `auth_header`; read for each request."""
 
@@ -80,6 +80,8 @@ class HttpWatch:
             check_fields((*self.headers, *authorization))
         except UsageError as error:
             raise UsageError(f"http source: {error}") from None
+        if self.oauth is not None:
+            check_oauth(self.oauth)
         if not 0 < self.interval <= LONGEST:
             raise UsageError(f"{self}: the interval must be more than 0 and at most {LONGEST:.0f} seconds")
         if self.timeout < 0:
@@ -94,30 +96,30 @@ class HttpWatch:
 
 @dataclass(frozen=True, slots=True)
 class HttpDeps(PollTiming):
-    """Where time, chance, addresses and proxies come from."""
+    """What tests replace: clocks, random numbers, name resolution, the environment and limits."""
 
     resolve: Resolve = resolve
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    """Where HTTP_PROXY, HTTPS_PROXY and NO_PROXY are."""
+    """Holds HTTP_PROXY, HTTPS_PROXY and NO_PROXY."""
     limits: ResponseLimits = ResponseLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What came last, and by what the server knows it again."""
+class LastResponse:
+    """The last document and its validators."""
 
     document: Document | None = None
     etag: str = ""
     modified: str = ""
 
     def fields(self) -> Fields:
-        """Return the fields that ask for news only."""
-        found = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
-        return tuple((name, value) for name, value in found if value)
+        """Return the headers of a conditional request."""
+        validators = (("If-None-Match", self.etag), ("If-Modified-Since", self.modified))
+        return tuple((name, value) for name, value in validators if value)
 
 
 class HttpRefusedError(WigwagError):
-    """The server answered, but not with a document."""
+    """The server answered without a document."""
 
     def __init__(self, message: str, pause: float | None = None) -> None:
         super().__init__(message)
@@ -127,23 +129,23 @@ class HttpRefusedError(WigwagError):
 async def watch_http(
     spec: HttpWatch,
     deps: HttpDeps = HttpDeps(),  # noqa: B008 - a frozen value
-) -> AsyncIterator[Answer]:
-    """Yield the document when it changes, that it has not, or why that cannot be told at present."""
-    asker = HttpPoller(spec, deps)
+) -> AsyncIterator[PollResult]:
+    """Yield the document when it changes, `UNCHANGED` when it has not, or `Unavailable`."""
+    poller = HttpPoller(spec, deps)
     try:
-        async with closing(poll(asker.ask, spec.interval, spec.seed, deps)) as answers:
-            async for answer in answers:
-                yield answer
+        async with closing(poll(poller.fetch, spec.interval, spec.seed, deps)) as results:
+            async for result in results:
+                yield result
     finally:
-        asker.close()
+        poller.close()
 
 
 class HttpPoller:
-    """Asks one URL, and remembers what came last."""
+    """Fetches one URL, and remembers the last response."""
 
     def __init__(self, spec: HttpWatch, deps: HttpDeps) -> None:
         self._url, self._spec, self._wall = parse_url(spec.url), spec, deps.wall
-        self._seen = Seen()
+        self._last = LastResponse()
         self._client = Client(
             trust=Trust(spec.ca_path),
             proxies=Proxies.of(deps.environment),
@@ -153,68 +155,63 @@ class HttpPoller:
         )
         self._tokens = Tokens(spec.oauth, self._client, deps.clock.now) if spec.oauth else None
 
-    async def ask(self) -> tuple[Answer, float | None]:
-        """Ask once; with trouble, tell for how long the server asks to be left alone."""
+    async def fetch(self) -> tuple[PollResult, float | None]:
+        """Fetch once; return the result and the server's Retry-After."""
         try:
-            return self._judge(await self._reply()), None
+            return self._read(await self._respond()), None
         except HttpRefusedError as error:
             return Unavailable.of(error), error.pause
         except WigwagError as error:
             return Unavailable.of(error), None
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
-    def _judge(self, reply: ClientResponse) -> Document | Unchanged:
-        """Tell whether an answer is news."""
-        before = self._seen.document
-        if reply.status == 304 and self._seen.fields():  # without validators, it would say nothing about ours
+    def _read(self, response: ClientResponse) -> Document | Unchanged:
+        """Return the document of a response, or that it is unchanged."""
+        before = self._last.document
+        if response.status == 304 and self._last.fields():  # without validators, it says nothing about our document
             return UNCHANGED
-        if not 200 <= reply.status < 300 or reply.status in (204, 205, 206):
-            raise refusal(reply, self._wall())
-        document = Document(reply.body, format_of(reply.field("content-type"), self._url))
-        self._seen = Seen(document, reply.field("etag"), modified(reply, self._wall()))
+        if not 200 <= response.status < 300 or response.status in (204, 205, 206):
+            raise refusal(response, self._wall())
+        document = Document(response.body, format_of(response.field("content-type"), self._url))
+        self._last = LastResponse(document, response.field("etag"), modified(response, self._wall()))
         return UNCHANGED if document == before else document
 
-    async def _reply(self) -> ClientResponse:
-        """Ask, and if the token is refused, once more with a new one."""
-        tokens = self._tokens
-        if self._spec.token_file:
-            return await self._fetch_with_file(self._spec.token_file)
-        if tokens is None:
-            return await self._fetch(self._spec.auth_header)
-        reply = await self._fetch(await tokens.header())
-        if reply.status == 401:
-            tokens.refused()
-            reply = await self._fetch(await tokens.header())
-        return reply
+    async def _respond(self) -> ClientResponse:
+        """Fetch; if the token is refused and there is a new one, fetch once more."""
+        authorization = await self._authorization()
+        response = await self._fetch(authorization)
+        if response.status != 401:
+            return response
+        if self._tokens is not None:
+            self._tokens.refused()
+        renewed = await self._authorization()
+        return response if renewed == authorization else await self._fetch(renewed)
 
-    async def _fetch_with_file(self, path: str) -> ClientResponse:
-        """Ask with the token in a file; if it is refused and has been replaced meanwhile, ask once more."""
-        header = read_authorization(path)
-        reply = await self._fetch(header)
-        if reply.status == 401 and (newer := read_authorization(path)) != header:
-            reply = await self._fetch(newer)
-        return reply
+    async def _authorization(self) -> str:
+        if self._tokens is not None:
+            return await self._tokens.header()
+        return read_authorization(self._spec.token_file) if self._spec.token_file else self._spec.auth_header
 
     async def _fetch(self, authorization: str) -> ClientResponse:
         return await fetch_following(
-            self._client, ClientRequest(self._url, fields=headers(self._spec.headers, authorization, self._seen))
+            self._client, ClientRequest(self._url, fields=headers(self._spec.headers, authorization, self._last))
         )
 
 
-def headers(own: Fields, authorization: str, seen: Seen) -> Fields:
-    """Return the fields of a request. The configured ones go before ours, the authorisation before all.
+def headers(own: Fields, authorization: str, last: LastResponse) -> Fields:
+    """Return the headers of a request. Configured ones take precedence over ours, `authorization` over all.
 
-    >>> headers((("accept", "text/plain"),), "", Seen(etag='"1"'))[0]
+    >>> headers((("accept", "text/plain"),), "", LastResponse(etag='"1"'))[0]
     ('accept', 'text/plain')
     """
     ours = (
         ("Accept", "application/json, application/yaml"),
         ("Accept-Encoding", "gzip"),
         ("User-Agent", f"wigwag/{__version__}"),
-        *seen.fields(),
+        *last.fields(),
     )
     first = (("Authorization", authorization),) if authorization else ()
     taken = {name.lower() for name, _ in first}
@@ -224,7 +221,7 @@ def headers(own: Fields, authorization: str, seen: Seen) -> Fields:
 
 
 def bounds(spec: HttpWatch, limits: ResponseLimits) -> ResponseLimits:
-    """Return the limits of a request; the configured time is one for everything together, redirects included."""
+    """Return the limits of a request; the configured timeout is for all of it, redirects included."""
     limits, seconds = replace(limits, body_bytes=spec.most), spec.timeout
     if not seconds:
         return limits
@@ -232,7 +229,7 @@ def bounds(spec: HttpWatch, limits: ResponseLimits) -> ResponseLimits:
 
 
 def format_of(content_type: str, url: Url) -> Format | None:
-    """Tell the format by the media type, otherwise by the URL's extension; None: look at the text.
+    """Return the format by the media type, or by the URL's extension; None: detect it from the text.
 
     >>> url = parse_url("https://flags.example/flags.yml?v=1")
     >>> format_of("application/vnd.flags+json; charset=utf-8", url), format_of("text/plain", url)
@@ -241,22 +238,22 @@ def format_of(content_type: str, url: Url) -> Format | None:
     return format_of_media(content_type) or format_of_name(url.path)
 
 
-def modified(reply: ClientResponse, wall: float) -> str:
-    """Return when a document was modified, if that can tell it from the next one.
+def modified(response: ClientResponse, wall: float) -> str:
+    """Return the Last-Modified of a document, if it is safe as a validator.
 
-    The dates of HTTP have whole seconds. A document that was younger than that when it was sent may be changed once
-    more within its second, and would be taken for unchanged ever after.
+    HTTP dates have whole seconds. A document that was younger than that when it was sent may change once more within
+    its second, and would count as unchanged ever after.
     """
-    value = reply.field("last-modified")
-    changed, sent = http_date(value), http_date(reply.field("date"))
+    value = response.field("last-modified")
+    changed, sent = http_date(value), http_date(response.field("date"))
     if changed is None:
         return ""
     return value if (wall if sent is None else sent) - changed >= _SETTLED else ""
 
 
-def refusal(reply: ClientResponse, wall: float) -> HttpRefusedError:
-    """Put a status that brings no document into words."""
-    status = reply.status
-    remedy = _STATUS.get(status, "look at the server" if status >= 500 else "see what is served there")
-    said = f"{reply.url}: the server answered {status} where a document is expected; {remedy}"
-    return HttpRefusedError(said, retry_after(reply.field("retry-after"), wall))
+def refusal(response: ClientResponse, wall: float) -> HttpRefusedError:
+    """Return the error for a status without a document."""
+    status = response.status
+    remedy = _STATUS.get(status, "look at the server" if status >= 500 else "check what is served there")
+    text = f"{response.url}: the server answered {status} where a document is expected; {remedy}"
+    return HttpRefusedError(text, retry_after(response.field("retry-after"), wall))

@@ -1,14 +1,13 @@
-"""Tokens for a source that wants OAuth: the client-credentials grant, with the parameters in the body.
+"""OAuth tokens of a source: the client-credentials grant, with the parameters in the body.
 
-A token is kept until shortly before it expires, or until the source refuses it. Id and secret may be files of a mounted
-Secret; these are read again from time to time, and when they have changed, so has the token. Nothing that an
-authorisation server says is quoted in an error but the codes that the standard knows: it may repeat what it was sent.
+A token is kept until shortly before it expires, or until the source refuses it. Client id and secret may be files of a
+mounted Secret; these are read again after `reload_delay`, and a change invalidates the token. Of what an authorisation
+server sends, only the standard error codes are quoted in an error: the rest may repeat the secret.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -24,10 +23,13 @@ from wigwag.wire.h1.client import ClientRequest, check_fields
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from wigwag.sources.fields import OAuthFields
     from wigwag.wire.client.client import Client, ClientResponse
 
 EARLY = 10.0
-"""Seconds before its end at which a token is no longer used."""
+"""A token is renewed this many seconds before it expires."""
+RELOAD_DELAY = 60.0
+"""The default seconds after which the files are read again."""
 _FILES = "the folder of oauth needs the files client-id and client-secret"
 _LARGEST_TOKEN = 64 << 10
 _CODES = (
@@ -38,32 +40,20 @@ _CODES = (
     "unsupported_grant_type",
     "invalid_scope",
 )
-_OK = 200
 
 
-@dataclass(frozen=True, slots=True)
-class OAuth:
-    """Where tokens come from, and for whom."""
-
-    client_id: str = ""
-    client_secret: str = field(default="", repr=False)
-    token_url: str = field(default="", repr=False)
-    folder: str = ""
-    """Where the files `client-id` and `client-secret` are, instead of the two above."""
-    reload_delay: float = 60.0
-    """How long what was read from the folder is good for, in seconds."""
-
-    def __post_init__(self) -> None:
-        try:
-            parse_url(self.token_url)
-        except UsageError as error:
-            raise UsageError(f"oauth: tokenUrl: {error}") from None
-        if not self.folder and not (self.client_id and self.client_secret):
-            raise UsageError("oauth: give clientID and clientSecret, or a folder with the files of both")
+def check_oauth(oauth: OAuthFields) -> None:
+    """Raise `UsageError` for settings that can never work."""
+    try:
+        parse_url(oauth.token_url)
+    except UsageError as error:
+        raise UsageError(f"oauth: tokenUrl: {error}") from None
+    if not oauth.folder and not (oauth.client_id and oauth.client_secret):
+        raise UsageError("oauth: set clientID and clientSecret, or a folder with the files of both")
 
 
 class Grant(Struct, frozen=True):
-    """What an authorisation server answers."""
+    """The response of an authorisation server."""
 
     access_token: str = ""
     token_type: str = "Bearer"  # noqa: S105 - the name of a scheme
@@ -74,7 +64,7 @@ class Grant(Struct, frozen=True):
 class Tokens:
     """The token of one source."""
 
-    def __init__(self, oauth: OAuth, client: Client, now: Callable[[], float]) -> None:
+    def __init__(self, oauth: OAuthFields, client: Client, now: Callable[[], float]) -> None:
         self._oauth, self._client, self._now = oauth, client, now
         self._url = parse_url(oauth.token_url)
         self._credentials: tuple[str, str] = (oauth.client_id, oauth.client_secret)
@@ -82,51 +72,52 @@ class Tokens:
         self._header, self._until = "", -math.inf
 
     async def header(self) -> str:
-        """Return the `Authorization` to ask with, with a token that is good for a while."""
+        """Return the `Authorization` header with a token that is still valid."""
         self._reload()
         if not self._header or self._now() >= self._until:
             await self._renew()
         return self._header
 
     def refused(self) -> None:
-        """Note that the source does not take the token."""
+        """Note that the source refused the token."""
         self._header = ""
 
     def _reload(self) -> None:
         oauth, now = self._oauth, self._now()
-        if not oauth.folder or (self._read_at is not None and now < self._read_at + oauth.reload_delay):
+        if not oauth.folder or (
+            self._read_at is not None and now < self._read_at + (oauth.reload_delay or RELOAD_DELAY)
+        ):
             return
         client_id, secret = (read_secret(f"{oauth.folder}/{name}", _FILES) for name in ("client-id", "client-secret"))
-        found = client_id, secret
-        if found != self._credentials:
+        if (client_id, secret) != self._credentials:
             self._header = ""
-        self._credentials, self._read_at = found, now
+        self._credentials, self._read_at = (client_id, secret), now
 
     async def _renew(self) -> None:
-        """Ask for a token. Redirects are not followed: the secret is in the body."""
+        """Request a token. Redirects are not followed: the secret is in the body."""
         client_id, secret = self._credentials
         parameters = {"grant_type": "client_credentials", "client_id": client_id, "client_secret": secret}
         fields = (("Content-Type", "application/x-www-form-urlencoded"), ("Accept", "application/json"))
-        asked = self._now()
-        reply = await self._client.fetch(ClientRequest(self._url, "POST", fields, urlencode(parameters).encode()))
-        grant = self._granted(reply)
+        sent = self._now()
+        response = await self._client.fetch(ClientRequest(self._url, "POST", fields, urlencode(parameters).encode()))
+        grant = self._granted(response)
         self._header = authorization(grant, str(self._url))
-        self._until = asked + lifetime(grant)
+        self._until = sent + lifetime(grant)
 
-    def _granted(self, reply: ClientResponse) -> Grant:
+    def _granted(self, response: ClientResponse) -> Grant:
         try:
-            grant = msgspec.json.decode(reply.body, type=Grant)
+            grant = msgspec.json.decode(response.body, type=Grant)
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             grant = Grant()
-        if reply.status == _OK and grant.access_token:
+        if response.status == 200 and grant.access_token:
             return grant
         code = f" ({grant.error})" if grant.error in _CODES else ""
-        said = f"answered {reply.status}{code}" if reply.status != _OK else "answered without a token"
-        raise FetchError(self._url, f"no token: the server {said}; check clientID, clientSecret and tokenUrl")
+        answer = f"answered {response.status}{code}" if response.status != 200 else "answered without a token"
+        raise FetchError(self._url, f"no token: the server {answer}; check clientID, clientSecret and tokenUrl")
 
 
 def authorization(grant: Grant, url: str) -> str:
-    """Return the header that a token is sent in.
+    """Return the header for a token.
 
     >>> authorization(Grant("abc", "bearer"), "https://login.example/token")
     'Bearer abc'
@@ -143,7 +134,7 @@ def authorization(grant: Grant, url: str) -> str:
 
 
 def lifetime(grant: Grant) -> float:
-    """Return for how many seconds a token is used. One that does not say when it ends is used until it is refused.
+    """Return the lifetime of a token in seconds. One without an expiry is used until it is refused.
 
     >>> lifetime(Grant("abc", expires_in=3600)), lifetime(Grant("abc", expires_in="8")), lifetime(Grant("abc"))
     (3590.0, 4.0, inf)

@@ -1,13 +1,13 @@
-"""Targets of gRPC, as flagd and gRPC write them: where to connect, and what the server there is called. Pure.
+"""gRPC targets, as flagd and gRPC write them: the addresses to connect to, and the authority. Pure.
 
     host:port  [::1]:port  dns:host:port  dns:///host:port  passthrough:///host:port    a name, resolved by the system
     ipv4:1.2.3.4:5,6.7.8.9:5   ipv6:[::1]:5                                             addresses, tried in order
     unix:path  unix:///path  unix-abstract:name  uds:path                               a unix socket
-    envoy://proxy:port/service                                                          a proxy, asked for a service
+    envoy://proxy:port/service                                                          a service behind an Envoy
 
-A name or an address without a port has 443, as in gRPC. What a server is called (`:authority`, and the name that its
-certificate must have) is the target as written; `localhost` at a unix socket; the service behind an Envoy. The DNS
-server in `dns://server/host` is not asked: the system's resolver is. `xds:` needs a control plane, and is refused.
+Without a port, it is 443, as in gRPC. The authority (`:authority`, and the name that the certificate must have) is the
+target as written; `localhost` for a unix socket; the service for an Envoy. The DNS server in `dns://server/host` is
+ignored in favour of the system's resolver. `xds:` needs a control plane, and is refused.
 """
 
 from __future__ import annotations
@@ -29,46 +29,48 @@ _AUTHORITY = re.compile(r"[A-Za-z0-9\-._~%!$&'()*+,;=:\[\]]+")
 
 
 class GrpcTarget(NamedTuple):
-    """A target, understood."""
+    """A parsed target."""
 
     places: tuple[Place, ...]
     authority: str
 
 
 def parse_target(text: str) -> GrpcTarget:
-    """Return what a target means; `UsageError` if it means nothing.
+    """Parse a target; `UsageError` if it is malformed.
 
     >>> parse_target("flags:8015")
-    Target(places=(('flags', 8015),), authority='flags:8015')
+    GrpcTarget(places=(('flags', 8015),), authority='flags:8015')
     >>> parse_target("unix:///run/flags.sock")
-    Target(places=('/run/flags.sock',), authority='localhost')
+    GrpcTarget(places=('/run/flags.sock',), authority='localhost')
     >>> parse_target("envoy://localhost:9211/flags.service")
-    Target(places=(('localhost', 9211),), authority='flags.service')
+    GrpcTarget(places=(('localhost', 9211),), authority='flags.service')
     """
     scheme, colon, rest = text.partition(":")
-    read = _SCHEMES.get(scheme.lower()) if colon else None
-    if read is not None:
-        return read(text, rest)
+    scheme = scheme.lower() if colon else ""
+    if scheme in _SCHEMES:
+        return _SCHEMES[scheme](text, rest)
+    if scheme in ("grpc", "grpcs"):
+        raise UsageError(f"gRPC target {text!r}: write it without its prefix, as {rest.removeprefix('//')!r}")
+    if scheme == "xds":
+        raise UsageError(
+            f"gRPC target {text!r}: xDS is not supported; name the server itself (dns:HOST:PORT), "
+            "or an Envoy that knows it (envoy://PROXY:PORT/SERVICE)"
+        )
     if "://" in text:
-        known = ", ".join(f"{name}:" for name in _SCHEMES if name not in _REFUSED)
+        known = ", ".join(f"{name}:" for name in _SCHEMES)
         raise UsageError(f"gRPC target {text!r}: unknown scheme; write host:port, or one of {known}")
     return _name(text, text)
 
 
 def check_authority(text: str) -> None:
-    """Refuse what cannot be the name of a server."""
+    """Raise `UsageError` for a malformed authority."""
     if not _AUTHORITY.fullmatch(text):
-        raise UsageError(f"{text!r} cannot be the name of a server; write host or host:port")
+        raise UsageError(f"{text!r} cannot be the authority of a server; write host or host:port")
 
 
 def _name(target: str, rest: str) -> GrpcTarget:
     place = _place(target, rest, DEFAULT_PORT)
     return GrpcTarget((place,), f"localhost{rest}" if rest[:1] == ":" and rest[1:].isdigit() else _bracketed(rest))
-
-
-def _dns(target: str, rest: str) -> GrpcTarget:
-    """`dns:host`, `dns:///host` and `dns://server/host`."""
-    return _name(target, _endpoint(rest))
 
 
 def _passthrough(target: str, rest: str) -> GrpcTarget:
@@ -109,35 +111,23 @@ def _envoy(target: str, rest: str) -> GrpcTarget:
     return GrpcTarget((_place(target, proxy, None),), service)
 
 
-def _xds(target: str, _rest: str) -> GrpcTarget:
-    raise UsageError(
-        f"gRPC target {target!r}: xDS is not supported; name the server itself (dns:HOST:PORT), "
-        "or an Envoy that knows it (envoy://PROXY:PORT/SERVICE)"
-    )
-
-
-def _prefixed(target: str, rest: str) -> GrpcTarget:
-    raise UsageError(f"gRPC target {target!r}: write it without its prefix, as {rest.removeprefix('//')!r}")
-
-
 def _place(target: str, text: str, default: int | None) -> tuple[str, int]:
-    """Return host and port of an address; without a host, it is this one."""
-    found = _ADDRESS.fullmatch(_bracketed(text))
-    if found is None or not text:
-        raise UsageError(f"gRPC target {target!r}: {text!r} is no address; write HOST:PORT or [IPV6]:PORT")
-    port = int(found["port"]) if found["port"] else default
+    """Return host and port of an address; the default host is localhost."""
+    parts = _ADDRESS.fullmatch(_bracketed(text))
+    if parts is None or not text:
+        raise UsageError(f"gRPC target {target!r}: {text!r} is not an address; write HOST:PORT or [IPV6]:PORT")
+    port = int(parts["port"]) if parts["port"] else default
     if port is None or not 0 < port < 1 << 16:
         raise UsageError(f"gRPC target {target!r}: the port of {text!r} must be a number from 1 to 65535")
-    return found["six"] or found["host"] or "localhost", port
+    return parts["six"] or parts["host"] or "localhost", port
 
 
 def _bracketed(text: str) -> str:
     return f"[{text}]" if _BARE_SIX.fullmatch(text) else text
 
 
-_REFUSED = ("xds", "grpc", "grpcs")
 _SCHEMES: dict[str, Callable[[str, str], GrpcTarget]] = {
-    "dns": _dns,
+    "dns": lambda target, rest: _name(target, _endpoint(rest)),
     "passthrough": _passthrough,
     "ipv4": _addresses,
     "ipv6": _addresses,
@@ -145,7 +135,4 @@ _SCHEMES: dict[str, Callable[[str, str], GrpcTarget]] = {
     "unix-abstract": _abstract,
     "uds": _unix,
     "envoy": _envoy,
-    "xds": _xds,
-    "grpc": _prefixed,
-    "grpcs": _prefixed,
 }

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
+from tests.pipeline.fakes import FakeWatcher, run, settle
+from wigwag.kube.client import Kube
+from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.kube.watch.decode import plain
-from wigwag.kube.watch.share import SharedWatches
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
@@ -22,25 +23,27 @@ SPEC, OTHER = KubeWatch(CONFIG_MAP, "a"), KubeWatch(CONFIG_MAP, "b")
 ONE, TWO = {("a", "x"): 1}, {("a", "x"): 2}
 
 
-class Hub:
-    def __init__(self, group: asyncio.TaskGroup, linger: float) -> None:
-        self.clock, self.watcher = FakeClock(), FakeWatcher()
-        self.shared = SharedWatches(group, self.clock, self._follow, linger)
+class FakeHub(Hub):
+    """A hub whose watches the test drives."""
 
-    def _follow(self, spec: KubeWatch, decode: Any) -> AsyncIterator[Any]:
-        return self.watcher.watch((spec, decode))
+    def __init__(self) -> None:
+        self.watcher = FakeWatcher()
+        super().__init__(lambda: cast("Kube", None), lambda _, spec, decode: self.watcher.watch((spec, decode)))
 
     async def push(self, *items: object, spec: KubeWatch = SPEC) -> None:
         await self.watcher.push((spec, plain), *items)
 
     def subscribe(self, spec: KubeWatch = SPEC, decode: Any = plain) -> Any:
-        return closing(self.shared.watch(spec, decode))
+        return closing(self.watch(spec, decode))
 
 
 @asynccontextmanager
-async def hub(linger: float = 0.0) -> AsyncIterator[Hub]:
+async def hub() -> AsyncIterator[FakeHub]:
+    hub = FakeHub()
     async with asyncio.TaskGroup() as group:
-        yield Hub(group, linger)
+        running = group.create_task(hub.run())
+        yield hub
+        running.cancel()
 
 
 def test_the_first_opens_it_and_the_last_closes_it() -> None:
@@ -59,7 +62,6 @@ def test_the_first_opens_it_and_the_last_closes_it() -> None:
                 assert await anext(first) == TWO
             await settle()
             assert made.watcher.stopped == [(SPEC, plain)]
-            assert made.shared.open() == ()
 
     run(main)
 
@@ -78,7 +80,7 @@ def test_what_is_wanted_otherwise_is_another_watch() -> None:
             assert [await anext(one), await anext(two)] == [ONE, TWO]
             await made.watcher.push((SPEC, plain), UNCHANGED)
             assert await anext(three) == {}
-            assert made.shared.open() == (SPEC, OTHER, SPEC)
+            assert made.watcher.started == [(SPEC, plain), (OTHER, plain), (SPEC, decode_flag)]
 
     run(main)
 
@@ -115,27 +117,6 @@ def test_trouble_before_there_is_a_value_is_told() -> None:
             assert await anext(reader) == Unavailable("forbidden")
             await made.push({})
             assert await anext(reader) == {}
-
-    run(main)
-
-
-def test_a_watch_lingers_for_who_comes_back_soon() -> None:
-    async def main() -> None:
-        async with hub(linger=5.0) as made:
-            async with made.subscribe() as reader:
-                await made.push(ONE)
-                assert await anext(reader) == ONE
-            await made.clock.advance(4.0)
-            async with made.subscribe() as reader:
-                assert await anext(reader) == ONE
-            await made.clock.advance(4.9)
-            assert made.watcher.stopped == []
-            await made.clock.advance(0.2)
-            assert made.watcher.stopped == [(SPEC, plain)]
-            async with made.subscribe() as reader:
-                await made.push(TWO)
-                assert await anext(reader) == TWO
-            await made.clock.advance(6.0)
 
     run(main)
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.sources.consul.place import locate, unused
-from wigwag.sources.kinds import heartbeat, prepare
-from wigwag.sources.source import parse_sources
+from wigwag.sources.consul.access import locate, unused
+from wigwag.sources.kinds import heartbeat, parse_sources, prepare
 
 SHOP = "consul://10.0.0.5:8600/flags/shop.json"
 
@@ -73,13 +72,13 @@ def test_a_key_is_what_stands_after_the_host_with_what_is_special_written_in_per
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("http://h/x", "no address of Consul"),
-        ("consul://h/x#y", "no address of Consul"),
+        ("http://h/x", "not a URI of Consul"),
+        ("consul://h/x#y", "not a URI of Consul"),
         ("consul://h:99999/x", "host or port is malformed"),
         ("consul://h h/x", "host or port is malformed"),
         ("consul://h/x?dcc=a", "did you mean dc?"),
         ("consul://h/x?zzz=a", "there are dc, ns"),
-        ("consul://h/x?consistency=strong", "is no consistency; use one of default, stale, consistent"),
+        ("consul://h/x?consistency=strong", "is not a consistency mode; use one of default, stale, consistent"),
         ("consul://h/x?wait=11m", "at most 600 seconds"),
         ("consul://h/x?wait=soon", "is not a duration"),
         ("consul://h/x?token=a%0Ab", "line break"),
@@ -113,8 +112,8 @@ def test_a_source_is_made_of_a_uri_or_of_fields_and_shows_no_secret() -> None:
     [
         ("consul://h", "names no key of Consul"),
         ("consul://h/", "names no key of Consul"),
-        ("consul://h/a?x=1", "is no option of a consul address"),
-        ("consul://h/a//b", "is no key"),
+        ("consul://h/a?x=1", "is not an option of a consul URI"),
+        ("consul://h/a//b", "is not a key"),
     ],
 )
 def test_a_uri_that_can_never_answer_is_refused_before_anything_is_served(uri: str, said: str) -> None:

@@ -1,11 +1,11 @@
-"""What an address names: objects of an API server that hold flags.
+"""Addresses of Kubernetes sources: which objects of the API server hold the flags.
 
     core.openfeature.dev/NAMESPACE/NAME                  one FeatureFlag
     core.openfeature.dev/NAMESPACE?labels=app=shop       the FeatureFlags that a label selector chooses, as one set
     configmap/NAMESPACE/NAME[/KEY]                       what one key of a ConfigMap holds, or all keys, as one set
 
-All FeatureFlags of a namespace are chosen by `?labels=`, which must be said: a name that was forgotten is no set. Where
-a comma separates addresses, as in `--uri`, a selector of several parts is written as `labels=app=shop&labels=tier!=x`.
+All FeatureFlags of a namespace are chosen by an explicit `?labels=`: a forgotten name must not select them. Where a
+comma separates addresses, as in `--uri`, write a selector of several parts as `labels=app=shop&labels=tier!=x`.
 """
 
 from __future__ import annotations
@@ -54,39 +54,35 @@ class ObjectsAddress(NamedTuple):
         return not self.name or (self.kind == CONFIG_MAP and not self.key)
 
     def watch(self) -> KubeWatch:
-        """Return what has to be watched."""
+        """Return the watch of these objects."""
         return KubeWatch(self.kind, self.namespace, self.name, self.labels)
 
     def __str__(self) -> str:
         what = "ConfigMap" if self.kind == CONFIG_MAP else "FeatureFlag"
         if self.name:
             return f"{what} {self.namespace}/{self.name}"
-        return (
-            f"{what} in {self.namespace} with the labels {self.labels}"
-            if self.labels
-            else f"{what} in {self.namespace}"
-        )
+        return f"{what} in {self.namespace}" + (f" with the labels {self.labels}" if self.labels else "")
 
 
-def read_place(name: str, provider: str = "kubernetes") -> ObjectsAddress:
-    """Read the name of a source: of FeatureFlags, or with the provider `configmap`. Its beginning may be left out.
+def read_address(name: str, provider: str = "kubernetes") -> ObjectsAddress:
+    """Parse the name of a source: of FeatureFlags, or with the provider `configmap`. The prefix may be left out.
 
-    >>> read_place("team-a/checkout").watch().selectors()
+    >>> read_address("team-a/checkout").watch().selectors()
     (('fieldSelector', 'metadata.name=checkout'),)
-    >>> print(read_place("core.openfeature.dev/team-a?labels=app=shop,tier!=x"))
+    >>> print(read_address("core.openfeature.dev/team-a?labels=app=shop,tier!=x"))
     FeatureFlag in team-a with the labels app=shop,tier!=x
-    >>> read_place("configmap/team-a/flags/shop.yaml", "configmap").key
+    >>> read_address("configmap/team-a/flags/shop.yaml", "configmap").key
     'shop.yaml'
     """
     prefix = CONFIG if provider == "configmap" else FLAGS
-    path, asked, query = name.removeprefix(prefix).partition("?")
+    path, mark, query = name.removeprefix(prefix).partition("?")
     parts = path.split("/")
     try:
-        found = _config_map(parts, query) if prefix == CONFIG else _feature_flags(parts, query if asked else None)
-        found.watch()  # which looks at the names
+        address = _config_map(parts, query) if prefix == CONFIG else _feature_flags(parts, query if mark else None)
+        address.watch()  # which checks the names
     except UsageError as error:
         raise UsageError(f"{error}; {_FORMS[prefix]}") from None
-    return found
+    return address
 
 
 def _feature_flags(parts: list[str], query: str | None) -> ObjectsAddress:
