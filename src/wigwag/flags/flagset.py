@@ -15,11 +15,11 @@ from wigwag.errors import UsageError
 from wigwag.flags.checks.findings import layer_problems
 from wigwag.flags.diff.delta import changed
 from wigwag.flags.digests import Digests
-from wigwag.flags.evaluate import TYPES, Budget, conclude, not_found, tabulate
+from wigwag.flags.evaluate import TYPES, Budget, conclude, conclude_all, not_found, tabulate
 from wigwag.flags.selector import Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
     from wigwag.flags.evaluate import Table
     from wigwag.flags.explain import Explanation
@@ -146,6 +146,17 @@ class FlagSet:
         if settled is not None:
             return settled
         return conclude(table, default, context, now, self.clock, budget)
+
+    def resolve_all(self, keys: Collection[str], context: Context | None, budget: Budget) -> Iterator[Resolution]:
+        """Evaluate flags of this set, of any type, as one request that shares a budget and the time.
+
+        Each flag is evaluated when the resolution before it has been used, so `budget.refused` is about the last one.
+        """
+        tables = self._tables[None]
+        for key in [key for key in keys if key not in tables]:
+            flag = self._by_key[key]
+            tables[key] = flag.tables.get(None) or tabulate(flag, None)
+        return conclude_all(map(tables.__getitem__, keys), context, self.clock, budget)
 
     def compile_rules(self, larger_than: int) -> None:
         """Compile the rules whose text is larger than so many bytes, so that no evaluation has to."""
