@@ -37,7 +37,7 @@ KNOWN: dict[tuple[str, int, bool], frozenset[str]] = {}
 ALLOWED = {
     "wire.grpcweb: [^=]+=*|=+": "no way can fail once it has begun, so nothing is tried twice",
     "dflag.updating.documents._UNSEEN": "no way can fail once it has begun, so nothing is tried twice",
-    "flags.positions._TOKEN": "no way can fail once it has begun, so nothing is tried twice",
+    "flags.checks.positions._TOKEN": "no way can fail once it has begun, so nothing is tried twice",
     "dflag.environment._SERVICE": "names in the environment of the process, set by those who start it",
     "sources.kubernetes.place._SELECTOR": "an option, set by those who start the process",
 }

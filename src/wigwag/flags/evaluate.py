@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import Struct
 
 from wigwag.errors import RuleError, UsageError
+from wigwag.flags.flag import Flag, Table
 from wigwag.flags.model import (
     DEFAULT,
     DISABLED,
@@ -34,7 +35,6 @@ from wigwag.flags.rules.scope import LargeOperandError, Run
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json, Numbers
     from wigwag.flags.rules.compile import Program
 
@@ -56,22 +56,6 @@ class Budget(Struct):
     steps: int
     refused: bool = False
     """Whether the last evaluation was refused because the others had used the budget up."""
-
-
-class Table(Struct, eq=False):
-    """The prepared answers of one flag for one requested type."""
-
-    key: str
-    type: str | None
-    metadata: dict[str, Any]
-    variants: dict[str, Any]
-    default_variant: str | None
-    disabled: bool
-    settled: Resolution | None
-    """The answer that needs no evaluation."""
-    program: Program | None
-    matched: dict[str, Resolution]
-    default: Resolution | None
 
 
 def tabulate(flag: Flag, type: str | None) -> Table:

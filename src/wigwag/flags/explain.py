@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wigwag.errors import DocumentError, RuleError
+from wigwag.errors import RuleError
 from wigwag.flags.evaluate import conclude, tabulate
 from wigwag.flags.model import Resolution, child
 from wigwag.flags.rules.coerce import describe
-from wigwag.flags.rules.compile import Program, failing
 from wigwag.flags.rules.cost import deep_cost
 from wigwag.flags.rules.operators.fractional import examine
 from wigwag.flags.rules.refs import REF
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import Path, RuleSite
     from wigwag.flags.rules.scope import Fn, Run, Scope
+    from wigwag.flags.rules.site import Path, RuleSite
 
 MOST_STEPS = 10_000
 MOST_ELEMENTS = 20
@@ -97,10 +96,7 @@ def explain(flag: Flag, type: str | None, context: Mapping[str, Json] | None, no
     if table.program is None:
         return Explanation(flag.key, table.settled or conclude(table, None, context, now, lambda: now))
     trace = _Trace(child(flag.path, "targeting"))
-    try:
-        program = flag.compiler(watch=trace.watch).program(flag.rule)
-    except DocumentError as error:
-        program = Program(failing(str(error)))
+    program = flag.compiled(trace.watch)
     # Without shortcuts the same rule takes more steps, which must not make another answer of it.
     watched = replace(table, program=replace(program, steps=_MORE_STEPS * program.steps))
     conclude(watched, None, context, now, lambda: now)
@@ -218,7 +214,7 @@ def _bucket(step: Step, site: RuleSite, data: Json, run: Run | None) -> tuple[st
     values: Any = [inner.result for inner in step.inputs]
     if step.node["fractional"].__class__ is not list:
         values = values[0]
-    found = examine(site.scope, values, data, run, site.compiler.fractional)
+    found = examine(site.scope, values, data, run, site.compilation.fractional)
     details = {"hash": found.hash, "position": found.position, "boundaries": list(found.bounds)}
     if found.position is None:
         return ("no valid shares" if found.hash is not None else "nothing to bucket by"), details

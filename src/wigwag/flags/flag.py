@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags.document import Definition, decode
-from wigwag.flags.model import Finding, Fractional, Limits, Numbers, child, render
+from wigwag.flags.model import Finding, Fractional, Limits, Numbers, Resolution, child, render
 from wigwag.flags.rules import refs
-from wigwag.flags.rules.compile import Compiler, Program, failing
+from wigwag.flags.rules.compile import Program, compile_rule
+from wigwag.flags.rules.site import failing
 
 if TYPE_CHECKING:
-    from wigwag.flags.evaluate import Table
     from wigwag.flags.model import Json, Where
+    from wigwag.flags.rules.site import Watch
 
 DISABLED_STATE = "DISABLED"
 _NOTHING: dict[Any, Any] = {}
@@ -43,6 +44,22 @@ class DocumentDefaults(Struct, frozen=True):
     metadata: dict[str, Any]
     evaluators: dict[str, Any]
     options: LoadSettings
+
+
+class Table(Struct, eq=False):
+    """The prepared answers of one flag for one requested type."""
+
+    key: str
+    type: str | None
+    metadata: dict[str, Any]
+    variants: dict[str, Any]
+    default_variant: str | None
+    disabled: bool
+    settled: Resolution | None
+    """The answer that needs no evaluation."""
+    program: Program | None
+    matched: dict[str, Resolution]
+    default: Resolution | None
 
 
 class Flag(Struct, eq=False, gc=False):
@@ -122,19 +139,20 @@ class Flag(Struct, eq=False, gc=False):
             self._rule = decode(raw, child(self.path, "targeting")) if isinstance(raw, Raw) else None
         return self._rule
 
-    def compiler(self, **options: Any) -> Compiler:
-        """Return a compiler for this flag's rule."""
-        return Compiler(self.key, self.setting.evaluators, self.fractional, self.setting.options.limits, **options)
-
     @property
     def program(self) -> Program:
         """The compiled rule: made once, for all types and for the flag as selections reflect it."""
         if self._program is None:
-            try:
-                self._program = self.compiler().program(self.rule)
-            except DocumentError as error:
-                self._program = Program(failing(str(error)))
+            self._program = self.compiled()
         return self._program
+
+    def compiled(self, watch: Watch | None = None) -> Program:
+        """Compile the rule; one that cannot be decoded becomes one that fails."""
+        evaluators, limits = self.setting.evaluators, self.setting.options.limits
+        try:
+            return compile_rule(self.rule, self.key, evaluators, self.fractional, limits, watch)
+        except DocumentError as error:
+            return Program(failing(str(error)))
 
     def to_dict(self) -> dict[str, Json]:
         """Return the flag as flagd's sync payload has it: `$ref`s resolved, metadata merged."""

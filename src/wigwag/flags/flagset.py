@@ -21,9 +21,8 @@ from wigwag.flags.selector import Selector
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from wigwag.flags.evaluate import Table
     from wigwag.flags.explain import Explanation
-    from wigwag.flags.flag import Flag
+    from wigwag.flags.flag import Flag, Table
     from wigwag.flags.model import Finding, FlagType, Json, Resolution
     from wigwag.flags.parse import Layer
 

@@ -30,11 +30,10 @@ from wigwag.flags.model import Finding, child
 from wigwag.suggest import closest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from wigwag.flags.document import FlagDocument
-    from wigwag.flags.layering import Parted
-    from wigwag.flags.part import Place
+    from wigwag.flags.part import Part, Place
 
 _SET_ID = "flagSetId"
 _NONE: dict[str, Flag] = {}
@@ -57,6 +56,18 @@ class _Loose(Struct):
 _loose = jsontext.decoder(_Loose)
 
 
+class LayerParts(Struct, frozen=True, eq=False):
+    """What a layer was made of, for the next one to be made from."""
+
+    parts: Mapping[str, Part]
+    holders: dict[Place, tuple[str, ...]]
+    """The parts that define a flag, in order: the last one wins."""
+    contested: frozenset[Place]
+    """Flags that several parts define."""
+    faults: dict[Place, Finding]
+    """Why flags are in quarantine."""
+
+
 class Layer(Struct, eq=False):
     """The flags of one source, by flag set and key, and what was wrong with the document."""
 
@@ -68,7 +79,8 @@ class Layer(Struct, eq=False):
     _texts: dict[str | int, Raw] | None = None
     findings: tuple[Finding, ...] | None = None
     """All that is wrong with it, once somebody has looked."""
-    parted: Parted | None = None  # the parts that it was made of, if the source has several
+    parted: LayerParts | None = None
+    """If the source has several documents."""
 
     def only(self, choose: Callable[[Flag], Flag | None], set_id: str | None = None) -> Layer:
         """Return the layer with what is chosen of each of its flags; `set_id`: the only flag set to look at."""

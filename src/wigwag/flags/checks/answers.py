@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.evaluators import ROOT, Key
+from wigwag.flags.checks.visit import evaluate_constant
 from wigwag.flags.evaluate import variant_name
 from wigwag.flags.model import child
-from wigwag.flags.rules.constants import outcome
-from wigwag.flags.rules.evaluators import ROOT, Key
 from wigwag.flags.rules.refs import REF
 from wigwag.suggest import listed, suggest
 
@@ -212,9 +212,9 @@ def _decided(rule: Walk, limits: Limits) -> dict[tuple[int, int], bool]:
         if not part.constant or outer is None or outer.name not in _CONDITIONALS or index is None or index % 2:
             continue
         if outer.outermost or not outer.constant:
-            found = outcome(part, limits)
-            if found.decided:
-                known[id(outer), index] = bool(found.value)
+            result = evaluate_constant(part, limits)
+            if result.decided:
+                known[id(outer), index] = bool(result.value)
     return known
 
 

@@ -18,6 +18,7 @@ from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.answers import branch_findings
 from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.evaluators import ROOT, evaluators_of
 from wigwag.flags.checks.findings import layer_problems
 from wigwag.flags.checks.members import member_findings
 from wigwag.flags.checks.positions import locate
@@ -27,7 +28,6 @@ from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import child
 from wigwag.flags.parse import parse
 from wigwag.flags.rules.coerce import kind_of
-from wigwag.flags.rules.evaluators import ROOT, evaluators_of
 from wigwag.flags.rules.refs import reachable
 
 if TYPE_CHECKING:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.answers import answer_findings
 from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.evaluators import Key, evaluators_of
 from wigwag.flags.checks.operands import operand_findings
-from wigwag.flags.checks.visit import Ambiguous, Operation, walk
+from wigwag.flags.checks.visit import Ambiguous, Operation, evaluate_constant, walk
 from wigwag.flags.model import Finding
 from wigwag.flags.rules.coerce import describe, kind_of
-from wigwag.flags.rules.constants import outcome
-from wigwag.flags.rules.evaluators import Key, evaluators_of
 from wigwag.flags.rules.operators.table import OPERATORS
 from wigwag.flags.rules.refs import REF
 from wigwag.suggest import suggest
@@ -157,7 +156,7 @@ def named(value: Json) -> str:
 
 
 def _failing(constant: Operation, limits: Limits) -> Iterator[Finding]:
-    error = outcome(constant, limits).error
+    error = evaluate_constant(constant, limits).error
     if error:
         yield finding("operation-fails", constant.path, f"this always fails: {error}")
 

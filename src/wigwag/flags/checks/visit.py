@@ -1,4 +1,4 @@
-"""Every operation of a rule with its path, in one walk: what checks and lints go over.
+"""Every operation of a rule with its path, in one walk, and what the constant ones come to.
 
 References are not followed. Each shared rule is walked on its own, once (see `evaluators`), so a document costs as much
 to check as it is long, however often its parts refer to each other.
@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from wigwag.errors import RuleError
 from wigwag.flags.model import render
+from wigwag.flags.rules.compile import compile_rule
 from wigwag.flags.rules.operators.table import OPERATORS
 from wigwag.flags.rules.refs import REF
 
@@ -25,6 +28,7 @@ LOOPS = frozenset(("map", "filter", "all", "some", "none", "reduce"))
 """Operators with a body, their second operand, in which names are those of an element."""
 DECIDING = frozenset(("if", "?:", "and", "or", "!", "!!"))
 """Operators whose operands are conditions or answers."""
+_CONSTANT_STEPS = 10_000
 _FIXED = OPERATORS - {"var", "missing", "missing_some", "fractional"}
 
 
@@ -150,3 +154,24 @@ def _settle(found: list[Operation | Ambiguous]) -> None:
             operation.constant &= operation.name in _FIXED
             if operation.parent is not None:
                 operation.parent.constant &= operation.constant
+
+
+class ConstantResult(NamedTuple):
+    """What a constant comes to: a value, an error, or neither where finding out would take too long."""
+
+    decided: bool
+    value: Json = None
+    error: str = ""
+
+
+def evaluate_constant(operation: Operation, limits: Limits) -> ConstantResult:
+    """Evaluate a constant operation with the real operators, so that checks and evaluations agree."""
+    limits = replace(limits, steps=min(limits.steps, _CONSTANT_STEPS))
+    program = compile_rule({operation.name: operation.argument}, limits=limits)
+    run = program.run(0, lambda: 0.0)
+    try:
+        return ConstantResult(True, program.decide({}, run))
+    except RuleError as error:
+        return ConstantResult(False, error="" if run.refused else str(error))
+    except RecursionError:
+        return ConstantResult(False)

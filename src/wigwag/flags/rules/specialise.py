@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.expression import Expr
     from wigwag.flags.rules.scope import Fn, Run
+    from wigwag.flags.rules.site import Expr
 
     Function = Callable[[Json, Run | None], Json]
     Relation = Callable[[Json, Json], bool]

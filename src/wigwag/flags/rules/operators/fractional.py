@@ -20,16 +20,15 @@ from mmh3 import hash as murmur3
 
 from wigwag.flags.rules.cbor import encode, encode_text
 from wigwag.flags.rules.cost import hash_cost
-from wigwag.flags.rules.expression import listing
 from wigwag.flags.rules.scope import FLAGD, affordable, charge
+from wigwag.flags.rules.site import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Fractional, Json
-    from wigwag.flags.rules.compile import RuleSite
-    from wigwag.flags.rules.expression import Expr
     from wigwag.flags.rules.scope import Fn, Run, Scope, ScopeView
+    from wigwag.flags.rules.site import Expr, RuleSite
 
     Hash = Callable[[Json, Run | None], int | None]
 
@@ -70,8 +69,8 @@ class Bucket(NamedTuple):
 
 def split(site: RuleSite, argument: Json) -> Fn:
     """`fractional`: fixed shares are added up while compiling, the rest at every evaluation."""
-    version, scope = site.compiler.fractional, site.scope
-    site.compiler.metered += 1
+    version, scope = site.compilation.fractional, site.scope
+    site.compilation.metered += 1
     items = site.items(argument) if argument.__class__ is list else ()
     explicit = bool(items) and argument[0].__class__ is not list
     if site.scope.is_root:
@@ -193,7 +192,7 @@ def _shorthand(site: RuleSite, shares: Shares) -> Fn:
 
 
 def _explicit(site: RuleSite, by: Fn, shares: Shares) -> Fn:
-    scope, version, pick = site.scope, site.compiler.fractional, shares.picker()
+    scope, version, pick = site.scope, site.compilation.fractional, shares.picker()
     hashed: Callable[[Json], int | None] = hash_v3 if version == "v3" else hash_v2
     encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
     # Only v2 falls back from a null bucketing value to the shorthand.
@@ -214,7 +213,7 @@ def _explicit(site: RuleSite, by: Fn, shares: Shares) -> Fn:
 
 def _computed(site: RuleSite, by: Fn, shares: Sequence[Expr]) -> Fn:
     """Shares that are added up at every evaluation, with a text as the bucketing value."""
-    scope, version, operands = site.scope, site.compiler.fractional, listing(shares)
+    scope, version, operands = site.scope, site.compilation.fractional, listing(shares)
     encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
     cost = _shares_cost(1 + len(shares))
     few = cost <= _FEW_SHARES
@@ -249,7 +248,7 @@ def _choose(operands: list[Json], hashed: int) -> Json:
 
 
 def _by_targeting_key(site: RuleSite) -> Hash:
-    flag_key, v3 = site.compiler.flag_key, site.compiler.fractional == "v3"
+    flag_key, v3 = site.compilation.flag_key, site.compilation.fractional == "v3"
     prefix = encode([flag_key, ""])[:-1] if v3 else _utf8(flag_key)
     encoded: Callable[[str], bytes] = encode_text if v3 else _utf8
 
