@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 import wigwag
 from tests.strategies import VARIANTS, contexts, flag, rules
 from wigwag.errors import UsageError
-from wigwag.flags.diff.compare import Comparing, compare
+from wigwag.flags.diff.compare import MOST_LISTED, Comparing, compare
 from wigwag.flags.diff.comparison import Comparison, Name
-from wigwag.flags.diff.tally import MOST_LISTED
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 GOLD = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}

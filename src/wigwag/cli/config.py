@@ -34,10 +34,10 @@ def _parsed(path: Path, text: bytes) -> dict[str, Any]:
         import tomllib
 
         return tomllib.loads(text.decode())
+    from wigwag.flags.document import parse_yaml
     from wigwag.flags.model import Limits
-    from wigwag.flags.yaml import parse_value  # JSON is YAML too
 
-    value = parse_value(text, Limits())
+    value = parse_yaml(text, Limits())  # JSON is YAML too
     if not isinstance(value, dict):
         raise DocumentError("it must be a mapping of options to values")
     return value

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from wigwag.errors import UsageError
 from wigwag.flags.checks.findings import layer_problems
-from wigwag.flags.diff.delta import changed
-from wigwag.flags.digests import Digests
+from wigwag.flags.digests import Digests, changed
 from wigwag.flags.evaluate import TYPES, Budget, conclude, conclude_all, not_found, tabulate
 from wigwag.flags.selector import Selector
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
-from wigwag.flags.diff.delta import changed
+from wigwag.flags.digests import changed
 from wigwag.flags.document import read
 from wigwag.flags.flag import LoadSettings
 from wigwag.flags.flagset import FlagSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from wigwag.cli.contexts import MOST, read_contexts
+from wigwag.cli.documents import MOST_CONTEXTS, read_contexts
 from wigwag.cli.sides import load_sides
 from wigwag.cli.terminal import styled
 from wigwag.errors import UsageError
@@ -53,7 +53,7 @@ def run(options: Options) -> int:
     before, after, agents = load_sides(options.before, options.after, options.fractional)
     if options.selector:
         before, after = before.select(options.selector), after.select(options.selector)
-    found = compare(before, after, contexts, sources=agents, most=MOST)
+    found = compare(before, after, contexts, sources=agents, most=MOST_CONTEXTS)
     if options.output == "json":
         print(json.dumps(found.to_dict(), ensure_ascii=False, indent=2))
     else:

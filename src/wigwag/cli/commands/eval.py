@@ -6,17 +6,14 @@ import json
 import math
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 import wigwag
 from wigwag.cli.documents import is_demo, parse_context, read_document, read_file, title
-from wigwag.cli.prompt import converse
-from wigwag.cli.show import as_json, in_words
+from wigwag.cli.prompt import in_words, run_prompt
 from wigwag.cli.terminal import complain
 from wigwag.errors import DocumentError, UsageError
+from wigwag.flags.document import key_of
 from wigwag.flags.evaluate import TYPES
 from wigwag.flags.model import child
 from wigwag.options import option, positional
@@ -66,7 +63,7 @@ def run(options: Options) -> int:
     flags = flags.select(options.selector) if options.selector else flags
     context, now = read_context(options.context), read_time(options.now)
     if options.key is None:
-        return converse(flags, context, now, demo=is_demo(options.source))
+        return run_prompt(flags, context, now, demo=is_demo(options.source))
     try:
         resolution = show(flags, options.key, context, now, options)
     except RecursionError as error:
@@ -86,16 +83,21 @@ def show(
         return explanation.resolution
     resolution = flags.resolve(key, options.type, None, context, now)
     if options.output == "json":
-        print(json.dumps(as_json(key, resolution)))
+        print(json.dumps(_as_json(key, resolution)))
     elif resolution.error is None:
         print(in_words(resolution))
     return resolution
 
 
+def _as_json(key: str, resolution: Resolution) -> dict[str, Any]:
+    names = ("value", "variant", "reason", *(("error", "message") if resolution.error else ()), "metadata")
+    return {"key": key} | {name: getattr(resolution, name) for name in names}
+
+
 def read_context(text: str) -> dict[str, Any]:
     """Read an evaluation context from JSON, or from the file that @ names."""
     try:
-        given = read_file(Path(text[1:]), f"the context {text[1:]}").decode() if text.startswith("@") else text
+        given = read_file(text[1:], f"the context {text[1:]}").decode() if text.startswith("@") else text
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read the context {text[1:]}: it is not UTF-8") from error
     try:
@@ -115,40 +117,23 @@ def read_time(text: str | None) -> float | None:
     return now
 
 
-def remedy(flags: wigwag.FlagSet, key: str, found: Resolution) -> str:
+def remedy(flags: wigwag.FlagSet, key: str, resolution: Resolution) -> str:
     """Return the message of an error with what to do about it."""
-    if found.error != "FLAG_NOT_FOUND":
-        return found.message
+    message = resolution.message
+    if resolution.error != "FLAG_NOT_FOUND":
+        return message
     for problem in problems_of(flags, key):
         if problem.severity == "error":
-            return f"{found.message}: {problem}"
+            return f"{message}: {problem}"
     close = get_close_matches(key, flags.keys(), n=3)
-    return f"{found.message}; did you mean {' or '.join(close)}?" if close else f"{found.message} in this document"
+    return f"{message}; did you mean {' or '.join(close)}?" if close else f"{message} in this document"
 
 
 def problems_of(flags: wigwag.FlagSet, key: str) -> Iterator[Finding]:
-    """Return what is wrong with one flag, which may be the reason why it is not there."""
-    paths = [child("$.flags", place) for place in places_of(flags, key)]
+    """Return the problems of the flags with that key; one of them may be why there is no such flag."""
+    places = [place for layer in flags.layers for place, text in layer.texts.items() if key_of(place, text) == key]
+    paths = [child("$.flags", place) for place in places]
     for problem in flags.problems:
         for path in paths:
             if problem.path.startswith(path) and problem.path[len(path) : len(path) + 1] in ("", ".", "["):
                 yield problem
-
-
-def places_of(flags: wigwag.FlagSet, key: str) -> Iterator[str | int]:
-    """Return where flags of that name stand in the document: under the name, or in an array."""
-    for layer in flags.layers:
-        for place, text in layer.texts.items():
-            if place == key or (place.__class__ is int and _key(text) == key):
-                yield place
-
-
-def _key(text: msgspec.Raw) -> Any:
-    try:
-        return msgspec.json.decode(text, type=_Keyed).key
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return None
-
-
-class _Keyed(msgspec.Struct):
-    key: Any = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wigwag.cli.loading import without_collections
+from wigwag.cli.main import without_gc
 from wigwag.proxy.options import ProxyOptions
 
 Options = ProxyOptions
@@ -22,7 +22,7 @@ CONFIG = True
 
 def run(options: ProxyOptions) -> int:
     """Run the proxy until it is told to stop."""
-    with without_collections():
+    with without_gc():
         from wigwag.proxy.run import run_proxy  # the server is imported only where it is started
 
     return run_proxy(options)

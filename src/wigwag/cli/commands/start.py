@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wigwag.agent.options import AgentOptions
-from wigwag.cli.loading import without_collections
+from wigwag.cli.main import without_gc
 
 Options = AgentOptions
 
@@ -23,7 +23,7 @@ CONFIG = True
 
 def run(options: AgentOptions) -> int:
     """Run the agent until it is told to stop."""
-    with without_collections():
+    with without_gc():
         from wigwag.agent.run import run_agent  # the server is imported only where it is started
 
     return run_agent(options)

@@ -1,17 +1,18 @@
 """What looks wrong in documents that load: beyond the schema, and across flags and sources.
 
-schema, operands   a flag or rule that is not as the schema says          (also in `FlagSet.problems`)
-answers            what a rule can answer (also in `FlagSet.problems`), and which branches never do
-members            what nobody will ever read
-here               what only shows when all flags, evaluators and sources are seen together
+schema, operands   a flag or rule that departs from the schema            (also in `FlagSet.problems`)
+answers            what a rule can answer (also in `FlagSet.problems`), and which branches are never reached
+here               unknown members, which loading does not even decode; evaluators that no flag uses; what only shows
+                   when all flags, evaluators and sources are seen together
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from wigwag import jsontext
@@ -20,7 +21,6 @@ from wigwag.flags.checks.answers import branch_findings
 from wigwag.flags.checks.catalogue import finding
 from wigwag.flags.checks.evaluators import ROOT, evaluators_of
 from wigwag.flags.checks.findings import layer_problems
-from wigwag.flags.checks.members import member_findings
 from wigwag.flags.checks.positions import locate
 from wigwag.flags.checks.schema import walked
 from wigwag.flags.document import read
@@ -29,27 +29,27 @@ from wigwag.flags.model import child
 from wigwag.flags.parse import parse
 from wigwag.flags.rules.coerce import kind_of
 from wigwag.flags.rules.refs import reachable
+from wigwag.suggest import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from wigwag.flags.checks.visit import Operation
-    from wigwag.flags.document import Format, Input
+    from wigwag.flags.document import Format, Input, Text
     from wigwag.flags.model import Finding, Json, Limits
     from wigwag.flags.parse import Layer
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _COMPARISONS = frozenset(("==", "!=", "===", "!==", "<", "<=", ">", ">=", "starts_with", "ends_with"))
 _PLAIN = ("string", "number", "boolean")
+_OF_A_DOCUMENT = ("flags", "$evaluators", "metadata", "$schema")
+_OF_A_FLAG = ("key", "state", "variants", "defaultVariant", "targeting", "metadata", "source", "selector")
+"""The last two are in what daemons send each other."""
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class _Ruled(Struct):
-    """The rule of a flag that may be wrong in every other way."""
-
-    targeting: Any = None
-
-
-_ruled = jsontext.decoder(_Ruled)
+_ruled = jsontext.decoder(msgspec.defstruct("_Ruled", [("targeting", Any, None)]))
+"""Decodes the rule of a flag that may be wrong in every other way."""
 
 
 def lint_documents(
@@ -88,9 +88,9 @@ def _located(findings: list[Finding], documents: list[tuple[str, Input, Format |
         if source in paths and isinstance(document, str | bytes)
     }
 
-    def located(found: Finding) -> Finding:
-        position = None if found.line else positions.get(found.source, {}).get(found.path)
-        return replace(found, line=position[0], column=position[1]) if position else found
+    def located(each: Finding) -> Finding:
+        position = None if each.line else positions.get(each.source, {}).get(each.path)
+        return replace(each, line=position[0], column=position[1]) if position else each
 
     return list(map(located, findings))
 
@@ -99,13 +99,8 @@ def lint_layer(layer: Layer) -> Iterator[Finding]:
     """Lint one source."""
     yield from layer_problems(layer)
     rules = _Rules(layer)
-    found = [
-        *rules.branches(),
-        *rules.unused_evaluators(),
-        *rules.two_faced_attributes(),
-        *member_findings(layer),
-    ]
-    for each in dict.fromkeys(found):
+    more = chain(rules.branches(), rules.unused_evaluators(), rules.mixed_attributes(), member_findings(layer))
+    for each in dict.fromkeys(more):
         yield each.of(layer.setting.source)
 
 
@@ -143,7 +138,7 @@ class _Rules:
                     continue
                 yield from reachable(rule, self._setting.evaluators)
 
-    def two_faced_attributes(self) -> Iterator[Finding]:
+    def mixed_attributes(self) -> Iterator[Finding]:
         """Report attributes that one rule takes for text and another for a number."""
         seen: dict[str, tuple[str, str]] = {}
         for operation in self._outside_loops():
@@ -161,6 +156,24 @@ class _Rules:
         shared = (self._evaluators.walks[name] for name in self._used if name not in looped)
         for rule in (*self._own, *shared):
             yield from (operation for operation in rule.operations if not operation.element)
+
+
+def member_findings(layer: Layer) -> Iterator[Finding]:
+    """Report unknown members of the document and of its flags."""
+    yield from _unknown(layer.document.text, "$", _OF_A_DOCUMENT, "a document")
+    for place, text in layer.texts.items():
+        yield from _unknown(text, child("$.flags", place), _OF_A_FLAG, "a flag")
+
+
+def _unknown(text: Text | Raw, path: str, known: tuple[str, ...], what: str) -> Iterator[Finding]:
+    try:
+        members = _members(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return  # no object: reported elsewhere
+    for name in members:
+        if name not in known:
+            message = f"{what} has no member `{name}`, so it is ignored"
+            yield finding("member-unknown", child(path, name), message, suggest(name, known))
 
 
 def shadowed(layers: Sequence[Layer]) -> Iterator[Finding]:
@@ -202,5 +215,5 @@ def rejected(error: DocumentError, source: str) -> Finding:
     path, separator, message = str(error).partition(": ")
     if not separator or not path.startswith("$"):
         path, message = "$", str(error)
-    found = finding("document-rejected", path, message, "nothing of the document can be used", source)
-    return replace(found, line=error.position[0], column=error.position[1]) if error.position else found
+    rejection = finding("document-rejected", path, message, "nothing of the document can be used", source)
+    return replace(rejection, line=error.position[0], column=error.position[1]) if error.position else rejection

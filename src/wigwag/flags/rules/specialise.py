@@ -1,4 +1,4 @@
-"""Faster closures for the forms that rules are full of: attributes against constants, and a few more.
+"""Faster closures for the most frequent forms of rules: attributes against constants, and a few more.
 
 Each must answer exactly as the operator's own function does; where the operands are not as expected it calls that
 function. A property test holds the two together. Some cost no more than the constant in the rule, whatever the data is;
@@ -190,15 +190,15 @@ def _part(test: Callable[[str, str], bool]) -> Callable[[Expr, Json, Function], 
 
 def _compared(name: str, first: Expr, second: Expr, relation: Relation, function: Function) -> Fn | None:
     """A comparison with a constant number or boolean, or of two values that are both computed."""
-    if second.constant and not first.constant:
-        if second.value.__class__ is bool and name in _EQUALITIES:
-            return _boolean(first.fn, second.value, relation, function)
-        return _number(first, second.value, relation, function)
-    if first.constant and not second.constant:
-        if first.value.__class__ is bool and name in _EQUALITIES:
-            return _boolean(second.fn, first.value, relation, function)
-        return _number_first(first.value, second.fn, relation, function)
-    return _two(first.fn, second.fn, relation, function)
+    if second.constant is first.constant:
+        return _two(first.fn, second.fn, relation, function)
+    subject, value = (first, second.value) if second.constant else (second, first.value)
+    if value.__class__ is bool and name in _EQUALITIES:
+        return _boolean(subject.fn, value, relation, function)
+    if first.constant:
+        mirrored = _RELATIONS[_MIRRORED.get(name, name)]
+        return _number(subject, value, mirrored, lambda values, run: function(values[::-1], run))
+    return _number(subject, value, relation, function)
 
 
 def _number(subject: Expr, value: Json, relation: Relation, function: Function) -> Fn | None:
@@ -214,17 +214,6 @@ def _number(subject: Expr, value: Json, relation: Relation, function: Function) 
         if found.__class__ is int or found.__class__ is float:
             return relation(found, value)
         return function([found, value], run)
-
-    return specialised
-
-
-def _number_first(value: Json, fn: Fn, relation: Relation, function: Function) -> Fn | None:
-    if value.__class__ not in _NUMBERS:
-        return None
-
-    def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return relation(value, found) if found.__class__ in _NUMBERS else function([value, found], run)
 
     return specialised
 
@@ -285,6 +274,8 @@ def _version(subject: Expr, relation: Json, target: Json) -> Fn | None:
 
 
 _EQUALITIES = frozenset(("==", "===", "!=", "!=="))
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What an ordering becomes when its operands change places."""
 _RELATIONS: dict[str, Relation] = {
     "==": operator.eq,
     "===": operator.eq,
