@@ -121,7 +121,7 @@ class TestAnswers:
 
     def test_another_reason_is_told_but_nobody_feels_it(self) -> None:
         found = self.found(targeting={"if": [False, "on"]})
-        assert (found.affected, [move.shift.felt for move in found.moves]) == (0, [False])
+        assert (found.affected, [move.shift.noticed for move in found.moves]) == (0, [False])
         assert str(found).splitlines()[2:] == [
             "none of 3 contexts gets another answer",
             "  1 more flag gives other reasons only",
@@ -130,7 +130,7 @@ class TestAnswers:
     def test_a_flag_that_goes_is_felt_and_a_new_one_is_not(self) -> None:
         found = compare(load({"old": FLAG}), load({"new": FLAG}), USERS)
         assert found.affected == 3
-        assert [(str(move.shift), move.shift.felt) for move in found.moves] == [
+        assert [(str(move.shift), move.shift.noticed) for move in found.moves] == [
             ("(no such flag) → off", False),
             ("off → (no such flag)", True),
         ]

@@ -25,7 +25,7 @@ def read_config(path: str) -> dict[str, Any]:
         raise UsageError(f"cannot read the config file {chosen}: {error.strerror}") from error
     try:
         return _parsed(chosen, text)
-    except ValueError as error:  # that the text is no TOML, no YAML or no UTF-8, or `DocumentError`
+    except ValueError as error:  # not TOML, not YAML or not UTF-8; `DocumentError` is one
         raise UsageError(f"the config file {chosen} cannot be used: {error}") from error
 
 

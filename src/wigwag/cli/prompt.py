@@ -23,9 +23,9 @@ DEMO = """\
        help                                              what else there is
 """
 HELP = """\
-KEY [CONTEXT]       evaluate a flag; CONTEXT is a JSON object laid over the current one
-"KEY" [CONTEXT]     the same, for a name with spaces or one that is a word below
-why KEY [CONTEXT]   evaluate it and show how the value came about
+KEY [CONTEXT]       evaluate a flag; CONTEXT is a JSON object that is merged into the current one
+"KEY" [CONTEXT]     the same, for a key with spaces or one that is a command below
+why KEY [CONTEXT]   evaluate it and explain the result
 context {…}         replace the current context; without {…}, show it
 list                all flags with their values
 problems            what is wrong with the document

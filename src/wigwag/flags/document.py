@@ -43,7 +43,7 @@ class Definition(Struct, gc=False):
 
 
 class FlagIdentity(Struct):
-    """The members that tell flags apart, whatever their types."""
+    """The members that identify a flag, whatever their types."""
 
     key: Any = None
     metadata: Any = None
@@ -231,7 +231,7 @@ def key_of(place: str | int, text: bytes | Raw) -> str:
 
 
 def identity_of(text: bytes | Raw) -> FlagIdentity:
-    """Return what a flag says about its identity; nothing, if it is no object."""
+    """Return the identity of a flag; empty if its text is not an object."""
     try:
         identity: FlagIdentity = _decode_identity(text)
     except _UNDECODABLE:
@@ -240,13 +240,13 @@ def identity_of(text: bytes | Raw) -> FlagIdentity:
 
 
 def set_id_of(metadata: dict[str, Any]) -> str:
-    """Return the flag set that metadata names; whatever is no text names none."""
+    """Return the flag set that metadata names; empty if it is not text."""
     set_id = metadata.get(FLAG_SET)
     return set_id if set_id.__class__ is str else ""
 
 
 def reason(error: Exception) -> str:
-    """Say in words what a decoder complained about."""
+    """Describe an error of the decoder."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -307,7 +307,7 @@ def _utf8(document: str | bytes) -> bytes:
     try:
         return document.encode() if isinstance(document, str) else document
     except UnicodeEncodeError as error:
-        raise DocumentError("the document has half a surrogate pair in it, which is no character") from error
+        raise DocumentError("the document contains half a surrogate pair, which is not a character") from error
 
 
 def _check_size(text: Text, limits: Limits) -> None:

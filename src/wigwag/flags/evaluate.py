@@ -42,8 +42,8 @@ TYPES = get_args(FlagType)
 _NO_CONTEXT: dict[str, Json] = {}
 _MISMATCH = object()
 _LONGEST_ANSWER = 1_000
-"""Steps to write down an answer that is no text: a thousand short values, or 64,000 characters."""
-_TOLD = 200
+"""Steps to write an answer that is not text as JSON: a thousand short values, or 64,000 characters."""
+_LONGEST_QUOTE = 200
 """Characters of an answer in a message."""
 
 
@@ -116,8 +116,8 @@ def conclude(
             answer = variant_name(answer)
     except RuleError as error:
         return _rule_failed(table, default, error)
-    found = table.default if answer is None else table.matched.get(answer)
-    return found if found is not None else _unprepared(table, answer, default)
+    prepared = table.default if answer is None else table.matched.get(answer)
+    return prepared if prepared is not None else _unprepared(table, answer, default)
 
 
 def conclude_all(
@@ -245,8 +245,8 @@ def _unprepared(table: Table, variant: str | None, default: Json) -> Resolution:
     if name is None:
         return Resolution(default, None, DEFAULT, None, table.metadata)
     if name not in table.variants:
-        told = name if len(name) <= _TOLD else f"{name[:_TOLD]}…"
-        message = f"the rule of {table.key!r} answered {told!r}, which is not one of its variants"
+        quoted = name if len(name) <= _LONGEST_QUOTE else f"{name[:_LONGEST_QUOTE]}…"
+        message = f"the rule of {table.key!r} answered {quoted!r}, which is not one of its variants"
         return failed(default, GENERAL, message, table.metadata)
     message = f"variant {name!r} of {table.key!r} is not of type {table.type or 'any'}"
     return failed(default, TYPE_MISMATCH, message, table.metadata)

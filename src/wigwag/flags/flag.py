@@ -1,4 +1,4 @@
-"""One flag: its definition, and what is worked out from it on first use.
+"""One flag: its definition, and what is derived from it on first use.
 
 Loading ten thousand flags must not compile ten thousand rules, so everything beyond the shape of a definition (the
 closures of the rule, the tables of prepared answers, the digest) is made when it is first asked for, and kept. A flag
@@ -78,9 +78,9 @@ class Flag(Struct, eq=False, gc=False):
     _program: Program | None = None
     _digest: bytes = b""
     findings: tuple[Finding, ...] | None = None
-    """What is wrong with it, once somebody has looked."""
+    """What is wrong with it, once it was checked."""
     written: str = ""
-    """The flag as a member of a sync document, once somebody has asked: see `member`."""
+    """The flag as a member of a sync document, cached: see `member`."""
     _reflecting: dict[str, Flag] | None = None
 
     @property
@@ -150,7 +150,8 @@ class Flag(Struct, eq=False, gc=False):
         """Compile the rule; one that cannot be decoded becomes one that fails."""
         evaluators, limits = self.setting.evaluators, self.setting.options.limits
         try:
-            return compile_rule(self.rule, self.key, evaluators, self.fractional, limits, watch)
+            path = (self.where, "targeting")
+            return compile_rule(self.rule, self.key, evaluators, self.fractional, limits, watch, path=path)
         except DocumentError as error:
             return Program(failing(str(error)))
 
@@ -176,19 +177,19 @@ class Flag(Struct, eq=False, gc=False):
         return self.written
 
     def forget(self) -> None:
-        """Let go of what only a flag in force needs, and what can be made again."""
+        """Drop what only a flag in force needs, and what can be made again."""
         self.written, self._reflecting = "", None
 
     def reflecting(self, name: str, value: str) -> Flag:
-        """Return the flag with metadata that tells what was selected, unless it says so itself: the same each time.
+        """Return the flag with the selection in its metadata, unless it is there already: the same object each time.
 
         A flag has one source and one flag set, so there is at most one such flag for each of the two.
         """
         if name in self.metadata:
             return self
-        found = self._reflecting.get(name) if self._reflecting else None
-        if found is None:
-            found = replace(
+        flag = self._reflecting.get(name) if self._reflecting else None
+        if flag is None:
+            flag = replace(
                 self,
                 metadata={name: value, **self.metadata},
                 tables={},
@@ -197,8 +198,8 @@ class Flag(Struct, eq=False, gc=False):
                 written="",
                 _reflecting=None,
             )
-            self._reflecting = {**(self._reflecting or {}), name: found}
-        return found
+            self._reflecting = {**(self._reflecting or {}), name: flag}
+        return flag
 
     def _inlined(self) -> Json:
         """Return the rule with its references resolved; one that cannot be, so that it fails elsewhere, too."""
@@ -215,22 +216,22 @@ class Flag(Struct, eq=False, gc=False):
         return self._digest
 
     def _content(self) -> bytes:
-        """Write down what decides: the definition, what it inherits, the evaluators it reaches, how it is evaluated."""
+        """Return what the digest is about: the definition, what it inherits, its evaluators, how it is evaluated."""
         definition, evaluators = self.definition, self.setting.evaluators
         try:
             rule, reached = self.rule, refs.reachable(self.rule, evaluators) if self.targeted else {}
         except DocumentError:
             rule, reached = bytes(definition.targeting).hex() if definition.targeting else None, {}
-        told = [
+        own = [
             definition.state or "",
             definition.defaultVariant or "",
             self.variants,
             self.targeted and [rule],
             reached,
         ]
-        how = [self.metadata, self.source, self.set_id, self.key, self.fractional, self.setting.options.numbers]
-        return msgspec.json.encode([*told, *how], order="deterministic")
+        inherited = [self.metadata, self.source, self.set_id, self.key, self.fractional, self.setting.options.numbers]
+        return msgspec.json.encode([*own, *inherited], order="deterministic")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the definition without what was worked out from it."""
+        """Pickle the definition without what is derived from it."""
         return Flag, (self.key, self.set_id, self.definition, self.metadata, self.setting, self.place)

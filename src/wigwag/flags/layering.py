@@ -202,4 +202,4 @@ class _Layering:
     def _problems(self) -> tuple[Finding, ...]:
         if self._previous is not None and self._faults == self._old.faults and self._old is self._previous.parted:
             return self._previous.problems
-        return tuple(sorted(self._faults.values(), key=lambda found: (found.source, found.path, found.code)))
+        return tuple(sorted(self._faults.values(), key=lambda problem: (problem.source, problem.path, problem.code)))

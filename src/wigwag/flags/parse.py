@@ -1,11 +1,11 @@
 """A document becomes flags. A bad flag is put in quarantine with the reason and the path; its neighbours load.
 
     bad shape (variants that are no object, a default variant that does not exist, …)   quarantined
-    bad rule (unknown operator, `$ref` to nowhere, an answer that is no variant, …)      loaded, fails where reached
+    bad rule (unknown operator, `$ref` to nowhere, an unknown variant, …)                loaded, fails where reached
     against the schema in any other way                                                 loaded, reported by `schema`
 
-With the previous layer at hand, a flag whose text did not change is taken over as it is, and a flag that went bad keeps
-its last good definition.
+Given the previous layer, a flag whose text did not change is reused, and a flag that went bad keeps its last good
+definition.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Layer(Struct, eq=False):
     _placed: dict[str | int, Flag] | None = None
     _texts: dict[str | int, Raw] | None = None
     findings: tuple[Finding, ...] | None = None
-    """All that is wrong with it, once somebody has looked."""
+    """All that is wrong with it, once it was checked."""
     parted: LayerParts | None = None
     """If the source has several documents."""
 

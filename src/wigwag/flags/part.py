@@ -1,8 +1,8 @@
 """One document of several that make up a source: its flags, each with all that it inherits there.
 
-Its metadata and its shared rules are for its own flags. So metadata is written with each flag, and shared rules are put
-where they are referred to: then flags of several parts can stand side by side. Flags are not checked here. A bad one is
-carried along as it is, so that loading it can put it in quarantine and keep its last good definition.
+Metadata and shared rules of a document apply to its own flags only. So metadata is written with each flag, and shared
+rules are inlined: then flags of several parts can be in one document. Flags are not checked here. A bad one stays
+unchanged, so that loading can put it in quarantine and keep its last good definition.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Part:
 
 
 def read_part(content: bytes, limits: Limits, format: Format | None) -> Part:
-    """Read one document; `DocumentError` if it is none, or its flags become too large with what they inherit."""
+    """Read one document; `DocumentError` if it cannot be read, or its flags with what they inherit are too large."""
     document = read(content, limits, format, whole=False)
     flags, left = {}, limits.document_bytes
     for place, text in _flags(document):
@@ -119,7 +119,7 @@ def _flags(document: FlagDocument) -> Iterator[tuple[Place, Raw]]:
 
 
 def _inlined(rule: Raw, evaluators: dict[str, Any]) -> Any:
-    """Return a rule with its references resolved; one that cannot be, as it is, so that it fails where it is used."""
+    """Return a rule with its references resolved; unchanged if that fails, so that it fails where it is used."""
     try:
         return refs.inline(_decode(rule), evaluators)
     except (DocumentError, *_UNDECODABLE):

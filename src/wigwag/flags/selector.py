@@ -35,7 +35,7 @@ class Selector(Struct, frozen=True):
 
     @property
     def reflected(self) -> dict[str, Json]:
-        """What evaluations tell the client about the selection it made."""
+        """The selection as metadata of the resolutions in it."""
         return {self.key: self.value} if self.key else {}
 
     def matches(self, flag: Flag) -> bool:

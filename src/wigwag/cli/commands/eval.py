@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 HELP = "evaluate a flag of a document, once or at a prompt"
 DESCRIPTION = """\
-Evaluate a flag and print its value. Without KEY, ask for flags at a prompt.
+Evaluate a flag and print its value. Without KEY, evaluate flags at a prompt.
 
   wigwag eval demo                                            a prompt on the demo flags
   wigwag eval flags.yaml new-ui --context '{"tier": "gold"}'  one evaluation
   wigwag eval flags.json new-ui --context @user.json --explain
 
-Exits with 0 on a value (or the caller's default), 1 on an evaluation error, 2 if the call or its input cannot be used.
+Exits with 0 on a value (or the caller's default), 1 on an evaluation error, 2 on wrong arguments or input.
 """
 ALIASES = {"--json": "--output=json", "--no-json": "--output=text"}
 
@@ -40,17 +40,15 @@ ALIASES = {"--json": "--output=json", "--no-json": "--output=text"}
 class Options:
     """The options of `wigwag eval`."""
 
-    source: str = positional("SOURCE", "a JSON or YAML file, - for standard input, or demo for the embedded flags")
-    key: str | None = positional("KEY", "the flag to evaluate; without it a prompt opens", nargs="?", default=None)
-    type: FlagType | None = option(
-        None, "the type to ask for; without it, whatever the value is", short="-t", choices=TYPES
-    )
+    source: str = positional("SOURCE", "a JSON or YAML file, - for standard input, or `demo` for the embedded flags")
+    key: str | None = positional("KEY", "the flag to evaluate; without it, a prompt opens", nargs="?", default=None)
+    type: FlagType | None = option(None, "the type to request; any type by default", short="-t", choices=TYPES)
     context: str = option("{}", "the evaluation context, or @FILE to read it from", metavar="JSON", short="-c")
-    explain: bool = option(False, "show how the value came about", short="-e")
-    output: str = option("text", "what to print", choices=("text", "json"), short="-o")
-    selector: str = option("", "evaluate among these flags only: flagSetId=ID or source=URI", metavar="SELECTOR")
+    explain: bool = option(False, "explain the result", short="-e")
+    output: str = option("text", "output format", choices=("text", "json"), short="-o")
+    selector: str = option("", "use only these flags: flagSetId=ID or source=URI", metavar="SELECTOR")
     fractional: Fractional = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
-    now: str | None = option(None, "what rules see as $flagd.timestamp, in Unix seconds", metavar="SECONDS")
+    now: str | None = option(None, "the time for $flagd.timestamp, in Unix seconds", metavar="SECONDS")
 
 
 def run(options: Options) -> int:
@@ -76,7 +74,7 @@ def run(options: Options) -> int:
 def show(
     flags: wigwag.FlagSet, key: str, context: dict[str, Any], now: float | None, options: Options
 ) -> wigwag.Resolution:
-    """Evaluate one flag and print what came of it, except for an error in words."""
+    """Evaluate one flag and print the result, except for an error as text."""
     if options.explain:
         explanation = flags.explain(key, context, now, type=options.type)
         print(json.dumps(explanation.to_dict(), default=str) if options.output == "json" else explanation)

@@ -1,4 +1,4 @@
-"""What a rule can answer, read off its text: branches of `if`, shares of `fractional`, operands of `or` and `and`.
+"""What a rule can answer, without evaluating it: branches of `if`, shares of `fractional`, operands of `or` and `and`.
 
 From that: answers that are no variant, and branches that are never reached. A shared rule has the same answers wherever
 it is referred to, so it is read once, and looked at once for each flag.
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.checks.catalogue import finding
-from wigwag.flags.checks.evaluators import ROOT, Key
+from wigwag.flags.checks.evaluators import Key
 from wigwag.flags.checks.visit import evaluate_constant
 from wigwag.flags.evaluate import variant_name
 from wigwag.flags.model import child
-from wigwag.flags.rules.refs import REF
+from wigwag.flags.rules.refs import REF, SHARED
 from wigwag.suggest import listed, suggest
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Library:
         if name not in self._rules:
             return None
         if name not in self._read:
-            self._read[name] = RuleResults(self._rules[name], (ROOT, name), falsy=False)
+            self._read[name] = RuleResults(self._rules[name], (SHARED, name), falsy=False)
         return self._read[name]
 
     def reached(self, first: RuleResults) -> Iterator[RuleResults]:
@@ -112,7 +112,7 @@ class Library:
 
 @lru_cache(maxsize=2)
 def _library(key: Key) -> Library:
-    """Two are remembered: that of the document that is loaded, and of the one it replaces."""
+    """Two are cached: for the document that is loaded, and for the one it replaces."""
     return Library(key.rules)
 
 
@@ -155,9 +155,9 @@ def _fine(rule: Json, variants: Mapping[str, Json]) -> bool:
 def branch_findings(rule: Walk, limits: Limits) -> Iterator[Finding]:
     """Report branches that are never reached."""
     known = _decided(rule, limits)
-    for found in rule.operations:
-        if found.argument.__class__ is list and found.name in _CONDITIONALS:
-            yield from _unreachable(found, known)
+    for operation in rule.operations:
+        if operation.argument.__class__ is list and operation.name in _CONDITIONALS:
+            yield from _unreachable(operation, known)
 
 
 def _unknown(names: Names, where: Where, variants: Mapping[str, Json], whose: str) -> Finding:
@@ -218,13 +218,13 @@ def _decided(rule: Walk, limits: Limits) -> dict[tuple[int, int], bool]:
     return known
 
 
-def _unreachable(found: Operation, known: Mapping[tuple[int, int], bool]) -> Iterator[Finding]:
+def _unreachable(operation: Operation, known: Mapping[tuple[int, int], bool]) -> Iterator[Finding]:
     """An `if` never gets past a condition that always holds, nor into one that never does or stood there before."""
-    operands, path = found.operands, found.path
+    operands, path = operation.operands, operation.path
     seen: dict[str, int] = {}
     for index in range(0, len(operands) - 1, 2):
         condition, where = operands[index], child(path, index + 1)
-        holds = _holds(condition) if (truth := known.get((id(found), index))) is None else truth
+        holds = _holds(condition) if (truth := known.get((id(operation), index))) is None else truth
         text = json.dumps(condition, sort_keys=True)
         if holds and index + 2 < len(operands):
             message = f"what follows is never reached: the condition at {child(path, index)} always holds"

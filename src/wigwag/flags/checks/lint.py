@@ -19,7 +19,7 @@ from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.answers import branch_findings
 from wigwag.flags.checks.catalogue import finding
-from wigwag.flags.checks.evaluators import ROOT, evaluators_of
+from wigwag.flags.checks.evaluators import evaluators_of
 from wigwag.flags.checks.findings import layer_problems
 from wigwag.flags.checks.positions import locate
 from wigwag.flags.checks.schema import walked
@@ -28,7 +28,7 @@ from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import child
 from wigwag.flags.parse import parse
 from wigwag.flags.rules.coerce import kind_of
-from wigwag.flags.rules.refs import reachable
+from wigwag.flags.rules.refs import SHARED, reachable
 from wigwag.suggest import suggest
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class _Rules:
         for name in self._setting.evaluators:
             if name in unused:
                 message = f"the evaluator {name!r} is not used by any flag"
-                yield finding("evaluator-unused", child(ROOT, name), message, "remove it, or refer to it")
+                yield finding("evaluator-unused", child(SHARED, name), message, "remove it, or refer to it")
 
     def _used_in_quarantine(self) -> Iterator[str]:
         for place, text in self._layer.texts.items():

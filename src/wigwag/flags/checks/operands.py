@@ -1,4 +1,4 @@
-"""What the schema asks of an operator's operands, where they stand in the rule and need no evaluation to be judged."""
+"""What the schema requires of an operator's operands, as far as it can be checked without an evaluation."""
 
 from __future__ import annotations
 

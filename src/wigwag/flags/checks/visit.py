@@ -1,7 +1,7 @@
 """Every operation of a rule with its path, in one walk, and what the constant ones come to.
 
 References are not followed. Each shared rule is walked on its own, once (see `evaluators`), so a document costs as much
-to check as it is long, however often its parts refer to each other.
+to check as it is long, however often its rules refer to each other.
 """
 
 from __future__ import annotations
@@ -87,29 +87,29 @@ class Ambiguous(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What was found in a rule, in document order, parents before their operands."""
+    """The operations of a rule, in document order, parents before their operands."""
 
     where: Where
-    found: list[Operation | Ambiguous]
+    parts: list[Operation | Ambiguous]
     nodes: int
     depth: int
     excess: str
-    """Empty, or which limit the rule goes beyond; then nothing after that is in `found`."""
+    """Empty, or which limit the rule goes beyond; then `parts` ends there."""
 
     @property
     def operations(self) -> Iterator[Operation]:
         """The operations."""
-        return (found for found in self.found if isinstance(found, Operation))
+        return (part for part in self.parts if isinstance(part, Operation))
 
     @property
     def references(self) -> Iterator[Operation]:
         """The references that name something."""
-        return (found for found in self.operations if found.name == REF and found.argument.__class__ is str)
+        return (each for each in self.operations if each.name == REF and each.argument.__class__ is str)
 
 
 def walk(rule: Json, path: Where, limits: Limits) -> Walk:
     """Walk a rule."""
-    found: list[Operation | Ambiguous] = []
+    parts: list[Operation | Ambiguous] = []
     nodes = deepest = 0
     stack: list[Pending] = [(rule, path, 0, None, False)]
     while stack:
@@ -117,19 +117,19 @@ def walk(rule: Json, path: Where, limits: Limits) -> Walk:
         nodes, deepest = nodes + 1, max(deepest, depth)
         excess = beyond(nodes, depth, limits)
         if excess:
-            return Walk(path, found, nodes, deepest, excess)
+            return Walk(path, parts, nodes, deepest, excess)
         if node.__class__ is list:
             stack.extend(reversed(_items(node, where, depth, parent, element)))
         elif node.__class__ is dict and len(node) > 1:
-            found.append(Ambiguous(where, list(node), parent))
+            parts.append(Ambiguous(where, list(node), parent))
         elif node.__class__ is dict and node:
             ((name, argument),) = node.items()
             operation = Operation((where, name), name, argument, depth, parent, element)
-            found.append(operation)
+            parts.append(operation)
             if name != REF:
                 stack.append((argument, operation.where, depth + 1, operation, element))
-    _settle(found)
-    return Walk(path, found, nodes, deepest, "")
+    _mark_constants(parts)
+    return Walk(path, parts, nodes, deepest, "")
 
 
 def beyond(nodes: int, depth: int, limits: Limits) -> str:
@@ -147,9 +147,9 @@ def _items(nodes: list[Json], where: Where, depth: int, parent: Operation | None
     return items
 
 
-def _settle(found: list[Operation | Ambiguous]) -> None:
-    """Tell what is constant: an operation that does not look at the context, and has no part that does."""
-    for operation in reversed(found):
+def _mark_constants(parts: list[Operation | Ambiguous]) -> None:
+    """Mark what is constant: an operation that does not look at the context, and has no part that does."""
+    for operation in reversed(parts):
         if isinstance(operation, Operation):
             operation.constant &= operation.name in _FIXED
             if operation.parent is not None:

@@ -142,13 +142,13 @@ class Comparing:
                 new = self._after.resolve(key, None, None, context, self._now)
                 alike = self._tally.alike(key, old, new)
                 if not alike or old.reason != new.reason:
-                    felt = not alike and old.error != FLAG_NOT_FOUND
-                    yield Shift(key, ClientResult.of(old), ClientResult.of(new), felt)
+                    noticed = not alike and old.error != FLAG_NOT_FOUND
+                    yield Shift(key, ClientResult.of(old), ClientResult.of(new), noticed)
         except RecursionError as error:
             raise UsageError(f"context {_name(position, context)} is nested too deeply") from error
 
     def result(self) -> Comparison:
-        """Return what was found, when all steps are done."""
+        """Return the comparison, when all steps are done."""
         return Comparison(
             before=self._before.id,
             after=self._after.id,
@@ -185,7 +185,7 @@ def _plain(name: str, old: str | None, new: str | None) -> MemberChange | None:
 
 
 def _named(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> MemberChange | None:
-    """Compare what stands under names, in content: the order of members is none, and true is not 1."""
+    """Compare two objects by content: the order of members does not count, and true is not 1."""
     added, removed = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     changed = sorted(key for key in new.keys() & old.keys() if text_of(old[key]) != text_of(new[key]))
     if not (added or removed or changed):
@@ -236,7 +236,7 @@ def _name(position: int, context: Mapping[str, Json]) -> str:
 
 
 def text_of(value: Json) -> bytes:
-    """Return what is the same for the same content: the order of members is none, and true is not 1."""
+    """Return a text that is equal for equal content: the order of members does not count, and true is not 1."""
     return msgspec.json.encode(value, order="deterministic")
 
 
@@ -272,7 +272,7 @@ class _Tally:
     def add(self, position: int, name: str, shifts: list[Shift]) -> None:
         if not shifts:
             return
-        self.affected += any(shift.felt for shift in shifts)
+        self.affected += any(shift.noticed for shift in shifts)
         if len(self.listed) < MOST_LISTED:
             self.listed.append(Affected(position, name, tuple(shifts)))
         for shift in shifts:

@@ -27,7 +27,7 @@ from wigwag.flags.rules.specialise import specialise, specialise_metered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from wigwag.flags.model import Fractional, Json
+    from wigwag.flags.model import Fractional, Json, Where
     from wigwag.flags.rules.scope import Fn, Scope
     from wigwag.flags.rules.site import Watch
 
@@ -64,6 +64,7 @@ def compile_rule(
     limits: Limits = Limits(),  # noqa: B008 - a frozen value
     watch: Watch | None = None,
     *,
+    path: Where = "$",
     scope: Scope | None = None,
     overrides: Mapping[str, Callable[[Json], Json]] | None = None,
 ) -> Program:
@@ -71,7 +72,7 @@ def compile_rule(
     known = {**functions(limits), **(overrides or {})}
     compilation = Compilation(flag_key, evaluators or {}, fractional, limits, watch, known, _operation)
     try:
-        fn = RuleSite(compilation, scope or RootScope(flag_key)).expr(rule).fn
+        fn = RuleSite(compilation, scope or RootScope(flag_key), path).expr(rule).fn
     except RuleTooLargeError as error:
         fn = failing(str(error))
     needs_run = compilation.reads_time or compilation.loops or compilation.metered > _METERED_BY_SIZE

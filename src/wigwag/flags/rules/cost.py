@@ -121,7 +121,7 @@ def copy_cost(values: Json, most: int) -> int:
 
 
 def version_cost(value: Json) -> int:
-    """Reading a version; a longer text is none."""
+    """Reading a version; a longer text is not one."""
     return len(value) >> _VERSION if value.__class__ is str and len(value) <= LONGEST_VERSION else 1
 
 
@@ -149,9 +149,9 @@ def paths_cost(names: list[Json], most: int) -> int:
 
 
 def fixed_path_cost(parts: tuple[str, ...]) -> int:
-    """Following a path of the rule, beyond what every variable costs; odd positions are read as numbers."""
-    odd = sum([part[0] in "+-0123456789" and not part.isdecimal() for part in parts[1:]])
-    return max(0, len(parts) - _TEXT + _TEXT * odd) + (sum(map(len, parts)) >> _SEARCH)
+    """Following a path of the rule, beyond what every variable costs; signed positions are read as numbers."""
+    numeric = sum([part[0] in "+-0123456789" and not part.isdecimal() for part in parts[1:]])
+    return max(0, len(parts) - _TEXT + _TEXT * numeric) + (sum(map(len, parts)) >> _SEARCH)
 
 
 def deep_cost(value: Json, most: int) -> int:

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from wigwag.errors import RuleError
-from wigwag.flags.rules.refs import REF
+from wigwag.flags.rules.refs import REF, SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from wigwag.flags.model import Fractional, Json, Limits
+    from wigwag.flags.model import Fractional, Json, Limits, Where
     from wigwag.flags.rules.scope import Fn, Run, Scope
 
-    Path = tuple["Path", str | int] | tuple[()]
     Watch = Callable[[Fn, "RuleSite", Json], Fn]
 
 
@@ -68,7 +67,7 @@ class RuleSite:
         self,
         compilation: Compilation,
         scope: Scope,
-        path: Path = (),
+        path: Where = "$",
         depth: int = 0,
         refs: tuple[str, ...] = (),
         name: str = "",
@@ -131,8 +130,8 @@ class RuleSite:
             return Expr(failing(f"`$ref` to an evaluator that does not exist: {name!r}"))
         if name in self._refs:
             return Expr(failing(f"`$ref` in a circle: {' → '.join((*self._refs, name))}"))
-        path: Path = ((), f"$evaluators.{name}")
-        return RuleSite(self.compilation, self.scope, path, self._depth + 1, (*self._refs, name)).expr(evaluators[name])
+        refs = (*self._refs, name)
+        return RuleSite(self.compilation, self.scope, (SHARED, name), self._depth + 1, refs).expr(evaluators[name])
 
 
 def constant(value: Json) -> Expr:

@@ -75,7 +75,7 @@ def _affirmed(fn: Fn) -> Fn:
 
 
 def _equal(subject: Expr, value: Json, function: Function) -> Fn | None:
-    """A text that is no number equals only itself, so `==` and `===` are Python's own equality; so does null."""
+    """A text that is not a number equals only itself, so `==` and `===` are Python's own equality; so is null."""
     name, fn = subject.attribute, subject.fn
     if value is None:
         return lambda data, run: fn(data, run) is None
@@ -86,24 +86,24 @@ def _equal(subject: Expr, value: Json, function: Function) -> Fn | None:
     if name is not None:
 
         def of_attribute(data: Json, run: Run | None) -> Json:
-            found = data.get(name)
-            return found.__class__ is str and found == value
+            operand = data.get(name)
+            return operand.__class__ is str and operand == value
 
         return of_attribute
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return found.__class__ is str and found == value
+        operand = fn(data, run)
+        return operand.__class__ is str and operand == value
 
     return specialised
 
 
 def _equal_digits(fn: Fn, value: str, function: Function) -> Fn:
-    """A text that is a number equals the same text; only what is no text must be read as a number."""
+    """A text that is a number equals the same text; any other value must be read as a number."""
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return found == value if found.__class__ is str else function([found, value], run)
+        operand = fn(data, run)
+        return operand == value if operand.__class__ is str else function([operand, value], run)
 
     return specialised
 
@@ -138,23 +138,27 @@ def _search(subject: Expr, value: str, function: Function) -> Fn | None:
     if name is not None:
 
         def in_attribute(data: Json, run: Run | None) -> Json:
-            found = data.get(name)
-            if found.__class__ is str and len(found) < FREE_TEXT:
-                return value in found
-            if found.__class__ is list and len(found) <= _FEW:
-                for element in found:
+            operand = data.get(name)
+            if operand.__class__ is str and len(operand) < FREE_TEXT:
+                return value in operand
+            if operand.__class__ is list and len(operand) <= _FEW:
+                for element in operand:
                     if element.__class__ is list:
-                        return function([value, found], run)
+                        return function([value, operand], run)
                 if run is not None:
-                    run.spend(len(found) * weight)
-                return value in found
-            return function([value, found], run)
+                    run.spend(len(operand) * weight)
+                return value in operand
+            return function([value, operand], run)
 
         return in_attribute
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return value in found if found.__class__ is str and len(found) < FREE_TEXT else function([value, found], run)
+        operand = fn(data, run)
+        return (
+            value in operand
+            if operand.__class__ is str and len(operand) < FREE_TEXT
+            else function([value, operand], run)
+        )
 
     return specialised
 
@@ -202,7 +206,7 @@ def _compared(name: str, first: Expr, second: Expr, relation: Relation, function
 
 
 def _number(subject: Expr, value: Json, relation: Relation, function: Function) -> Fn | None:
-    """Numbers compare as they are; only what is none must be read as one."""
+    """Numbers compare directly; any other value must be read as a number."""
     if value.__class__ not in _NUMBERS:
         return None
     fn = subject.fn
@@ -210,26 +214,26 @@ def _number(subject: Expr, value: Json, relation: Relation, function: Function) 
         return lambda data, run: relation(run.now, value)  # type: ignore[union-attr]
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        if found.__class__ is int or found.__class__ is float:
-            return relation(found, value)
-        return function([found, value], run)
+        operand = fn(data, run)
+        if operand.__class__ is int or operand.__class__ is float:
+            return relation(operand, value)
+        return function([operand, value], run)
 
     return specialised
 
 
 def _boolean(fn: Fn, value: bool, relation: Relation, function: Function) -> Fn:
-    """Equality with a boolean, whichever side it is on; what is none must be read as a number."""
+    """Equality with a boolean, whichever side it is on; any other value must be read as a number."""
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return relation(found, value) if found.__class__ is bool else function([found, value], run)
+        operand = fn(data, run)
+        return relation(operand, value) if operand.__class__ is bool else function([operand, value], run)
 
     return specialised
 
 
 def _two(first: Fn, second: Fn, relation: Relation, function: Function) -> Fn:
-    """Two numbers compare as they are, and so do two texts; without a budget, short ones need no accounting."""
+    """Two numbers compare directly, and so do two texts; without a budget, short ones need no accounting."""
 
     def specialised(data: Json, run: Run | None) -> Json:
         a, b = first(data, run), second(data, run)
@@ -249,10 +253,10 @@ def _between(low: Expr, subject: Expr, high: Expr, relation: Relation, function:
         return None
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        if found.__class__ in _NUMBERS:
-            return relation(least, found) and relation(found, most)
-        return function([least, found, most], run)
+        operand = fn(data, run)
+        if operand.__class__ in _NUMBERS:
+            return relation(least, operand) and relation(operand, most)
+        return function([least, operand, most], run)
 
     return specialised
 
@@ -264,10 +268,10 @@ def _version(subject: Expr, relation: Json, target: Json) -> Fn | None:
     holds, fn = RELATIONS[relation], subject.fn
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
+        operand = fn(data, run)
         if run is not None:
-            run.spend(version_cost(found))
-        version = version_of(found)
+            run.spend(version_cost(operand))
+        version = version_of(operand)
         return None if version is None else holds(version, wanted)
 
     return specialised

@@ -1,4 +1,4 @@
-"""`map filter reduce all none some`: what walks an array with a body of its own. See `scope` for what a body sees."""
+"""`map filter reduce all none some`: operators that apply a body to each element. See `scope` for what a body sees."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _operands(site: RuleSite, argument: Json) -> list[Json]:
 
 
 def _subject(site: RuleSite, operands: list[Json]) -> Fn:
-    """The array to walk. A literal that is no array (`{"map": [1, …]}`) counts as nothing."""
+    """The array to walk. A literal that is not an array (`{"map": [1, …]}`) counts as nothing."""
     if operands[0].__class__ not in (list, dict):
         return lambda data, run: None
     return site.expr(operands[0], 0).fn

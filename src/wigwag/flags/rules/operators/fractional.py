@@ -85,7 +85,7 @@ def split(site: RuleSite, argument: Json) -> Fn:
 
 
 def examine(scope: Scope, values: Json, data: Json, run: Run | None, version: Fractional) -> Bucket:
-    """Decide from evaluated operands, as seen from a scope; an element that is no object has no buckets."""
+    """Decide from evaluated operands, as seen from a scope; an element that is not an object has no buckets."""
     inner, item = scope.innermost(data)
     if not inner.is_root and item.__class__ is not dict:
         return Bucket(None, None, (), None)
@@ -205,8 +205,8 @@ def _explicit(site: RuleSite, by: Fn, shares: Shares) -> Fn:
         if value.__class__ is list:  # a computed share, not a bucketing value
             return examine(scope, [value, *shares.operands()], data, run, version).variant
         charge(run, hash_cost(value, affordable(run)))
-        found = fallback(data, run) if value is None else hashed(value)
-        return None if found is None else pick(found)
+        number = fallback(data, run) if value is None else hashed(value)
+        return None if number is None else pick(number)
 
     return fn
 

@@ -1,4 +1,4 @@
-"""`if ?: and or ! !!`: what is decided lazily, and the two negations."""
+"""`if ?: and or ! !!`: the operators that evaluate lazily, and the two negations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which name means what: every operator of flagd, standard and custom."""
+"""Every operator of flagd, standard and custom, by its name."""
 
 from __future__ import annotations
 

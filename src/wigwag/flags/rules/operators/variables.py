@@ -1,4 +1,4 @@
-"""`var missing missing_some set`: what a rule reads."""
+"""`var missing missing_some set`: the operators that read the context."""
 
 from __future__ import annotations
 
