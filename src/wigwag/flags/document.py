@@ -19,7 +19,6 @@ from wigwag import jsontext
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.model import child
 from wigwag.flags.rules.coerce import kind_of
-from wigwag.flags.selector import FLAG_SET
 from wigwag.suggest import closest
 
 if TYPE_CHECKING:
@@ -237,12 +236,6 @@ def identity_of(text: bytes | Raw) -> FlagIdentity:
     except _UNDECODABLE:
         return FlagIdentity()
     return identity
-
-
-def set_id_of(metadata: dict[str, Any]) -> str:
-    """Return the flag set that metadata names; empty if it is not text."""
-    set_id = metadata.get(FLAG_SET)
-    return set_id if set_id.__class__ is str else ""
 
 
 def reason(error: Exception) -> str:

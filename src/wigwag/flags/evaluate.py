@@ -129,7 +129,7 @@ def conclude_all(
     """
     if context.__class__ is not dict:
         context = _mapping(context)
-    run, timed = Run(0, 0), False
+    run, left, timed = Run(0, 0), budget.steps, False
     for table in tables:
         program = table.program
         if program is None:
@@ -137,7 +137,8 @@ def conclude_all(
             continue
         if program.reads_time and not timed:
             run.now, timed = trunc(clock()), True
-        allowance = run.steps = min(budget.steps, program.steps)
+        most = program.steps
+        allowance = run.steps = most if most < left else left  # noqa: FURB136 - `min` takes three times as long
         try:
             answer = program.decide(context, run)
             if answer.__class__ is not str and answer is not None:
@@ -146,9 +147,9 @@ def conclude_all(
             resolution = prepared if prepared is not None else _unprepared(table, answer, None)
         except RuleError as error:
             resolution = _rule_failed(table, None, error)
-        budget.steps -= allowance - run.steps
+        left = budget.steps = left - allowance + run.steps
         if run.refused:
-            budget.refused, run.refused = allowance < program.steps, False
+            budget.refused, run.refused = allowance < most, False
         yield resolution
 
 
@@ -158,14 +159,15 @@ def _rule_failed(table: Table, default: Json, error: RuleError) -> Resolution:
 
 def _within(budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]) -> Json:
     """Evaluate a rule as one of many that share a budget."""
-    allowance = min(program.steps, budget.steps)
+    most, left = program.steps, budget.steps
+    allowance = most if most < left else left  # noqa: FURB136 - `min` takes three times as long
     run = Run(trunc(clock() if now is None else now) if program.reads_time else 0, allowance)
     try:
         return program.decide(context, run)
     finally:
         budget.steps -= allowance - run.steps
         if run.refused or budget.refused:
-            budget.refused = run.refused and allowance < program.steps
+            budget.refused = run.refused and allowance < most
 
 
 def _mapping(context: Any) -> Mapping[str, Json]:

@@ -23,9 +23,10 @@ from wigwag.errors import DocumentError
 from wigwag.flags.checks.catalogue import finding
 from wigwag.flags.checks.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
 from wigwag.flags.checks.schema import rule_errors
-from wigwag.flags.document import Definition, decode_object, identity_of, key_of, set_id_of
+from wigwag.flags.document import Definition, decode_object, identity_of, key_of
 from wigwag.flags.flag import DocumentDefaults, Flag, LoadSettings
 from wigwag.flags.model import Finding, child
+from wigwag.flags.selector import set_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -14,8 +14,9 @@ from msgspec import Raw
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
-from wigwag.flags.document import decode_object, duplicates, key_of, read, set_id_of
+from wigwag.flags.document import decode_object, duplicates, key_of, read
 from wigwag.flags.rules import refs
+from wigwag.flags.selector import set_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
