@@ -1,4 +1,4 @@
-"""Names for hints: the closest known one, or the first few of them."""
+"""Suggestions for hints: the known name that is closest to an unknown one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _MOST_CANDIDATES, _LONGEST_NAME = 200, 100
-_MOST_LISTED = 8
 
 
 def closest(name: str, known: Collection[str]) -> str | None:
@@ -29,14 +28,3 @@ def suggest(name: str, known: Collection[str]) -> str:
     """Return a hint with the closest known name, or none."""
     close = closest(name, known)
     return f"did you mean `{close}`?" if close else ""
-
-
-def listed(names: Collection[str]) -> str:
-    """Return names for a hint: a few of them, and how many more there are.
-
-    >>> listed("abc"), listed("abcdefghijkl"), listed([])
-    ('a, b, c', 'a, b, c, d, e, f, g, h, and 4 more', 'none')
-    """
-    more = len(names) - _MOST_LISTED
-    few = ", ".join(list(names)[:_MOST_LISTED]) or "none"
-    return f"{few}, and {more} more" if more > 0 else few

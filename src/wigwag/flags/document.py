@@ -135,7 +135,7 @@ def read(document: Input, limits: Limits, format: Format | None = None, *, whole
 def without_surrogates(text: Text) -> bytes | None:
     r"""Replace halves of surrogate pairs in a JSON object, as Go does; None if they are not all that is wrong with it.
 
-    >>> without_surrogates(b'{"a": "\ud800"}').decode()
+    >>> without_surrogates(rb'{"a": "\ud800"}').decode()
     '{"a": "\ufffd"}'
     """
     try:

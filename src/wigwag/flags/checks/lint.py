@@ -21,6 +21,7 @@ from wigwag.flags.checks.answers import branch_findings
 from wigwag.flags.checks.catalogue import finding
 from wigwag.flags.checks.evaluators import evaluators_of
 from wigwag.flags.checks.findings import layer_problems
+from wigwag.flags.checks.operands import variable_name
 from wigwag.flags.checks.positions import locate
 from wigwag.flags.checks.schema import walked
 from wigwag.flags.document import read
@@ -29,6 +30,7 @@ from wigwag.flags.model import child
 from wigwag.flags.parse import parse
 from wigwag.flags.rules.coerce import kind_of
 from wigwag.flags.rules.refs import SHARED, reachable
+from wigwag.flags.rules.scope import FLAGD
 from wigwag.suggest import suggest
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from wigwag.flags.checks.visit import Operation
     from wigwag.flags.document import Format, Input, Text
-    from wigwag.flags.model import Finding, Json, Limits
+    from wigwag.flags.model import Finding, Limits
     from wigwag.flags.parse import Layer
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -189,7 +191,7 @@ def shadowed(layers: Sequence[Layer]) -> Iterator[Finding]:
 def _typed_uses(operation: Operation) -> Iterator[tuple[str, str]]:
     """Return (attribute, type) for each attribute that is compared with constants of one type."""
     operands = operation.operands
-    names = [name for name in map(_attribute, operands) if name]
+    names = [name for name in map(variable_name, operands) if name and not name.startswith(FLAGD)]
     if operation.name in _COMPARISONS:
         kinds = {kind_of(operand) for operand in operands}
     elif operation.name == "in" and len(operands) == 2 and operands[1].__class__ is list:
@@ -201,13 +203,6 @@ def _typed_uses(operation: Operation) -> Iterator[tuple[str, str]]:
     plain = [kind for kind in _PLAIN if kind in kinds]
     if len(plain) == 1:
         yield from ((name, plain[0]) for name in names)
-
-
-def _attribute(operand: Json) -> str | None:
-    if operand.__class__ is not dict or len(operand) != 1 or "var" not in operand:
-        return None
-    name = operand["var"][0] if operand["var"].__class__ is list and operand["var"] else operand["var"]
-    return name if name.__class__ is str and not name.startswith("$flagd") else None
 
 
 def rejected(error: DocumentError, source: str) -> Finding:

@@ -180,19 +180,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the comparison as plain JSON."""
-        return {
-            "before": self.before,
-            "after": self.after,
-            "same": not self,
-            "added": [name.to_dict() for name in self.added],
-            "removed": [name.to_dict() for name in self.removed],
-            "changed": [change.to_dict() for change in self.changed],
-            "metadata": self.metadata.to_dict() if self.metadata else None,
-            "contexts": self.contexts,
-            "affected": self.affected,
-            "moves": [move.to_dict() for move in self.moves],
-            "outcomes": [affected.to_dict() for affected in self.outcomes],
-        }
+        fields: dict[str, Json] = {"before": self.before, "after": self.after, "same": not self}
+        for name in self.__struct_fields__[2:]:
+            value = getattr(self, name)
+            fields[name] = [each.to_dict() for each in value] if isinstance(value, tuple) else value
+        return fields | {"metadata": self.metadata.to_dict() if self.metadata else None}
 
     def __str__(self) -> str:
         return "\n".join(self.lines(lambda text, style: text))

@@ -167,14 +167,18 @@ def to_shares(operands: Sequence[Json]) -> Shares | None:
 def _weight(operand: Json) -> int | None:
     if operand.__class__ is not list or not operand or operand[0].__class__ in (list, dict):
         return None
-    weight = operand[1] if len(operand) > 1 else None
+    weight = whole_weight(operand)
+    return None if weight is None or not _MIN_WEIGHT <= weight <= MAX_WEIGHT else max(0, weight)
+
+
+def whole_weight(share: list[Json]) -> int | None:
+    """Return the weight of a share if it is a whole number; left out or null, it is 1."""
+    weight = share[1] if len(share) > 1 else None
     if weight is None:
         return 1
     if weight.__class__ is float and weight.is_integer():
-        weight = int(weight)
-    if weight.__class__ is not int or not _MIN_WEIGHT <= weight <= MAX_WEIGHT:
-        return None
-    return max(0, weight)
+        return int(weight)
+    return weight if weight.__class__ is int else None
 
 
 def _fixed_shares(items: Sequence[Expr]) -> Shares | None:

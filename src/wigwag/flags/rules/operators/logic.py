@@ -58,7 +58,16 @@ def conjunction(site: RuleSite, argument: Json) -> Fn:
     if len(fns) == 2:
         first, second = fns
         return lambda data, run: first(data, run) and second(data, run)
-    return _first(fns, truthy=False)
+
+    def fn(data: Json, run: Run | None) -> Json:
+        value = None
+        for operand in fns:
+            value = operand(data, run)
+            if not value:
+                break
+        return value
+
+    return fn
 
 
 def disjunction(site: RuleSite, argument: Json) -> Fn:
@@ -67,17 +76,12 @@ def disjunction(site: RuleSite, argument: Json) -> Fn:
     if len(fns) == 2:
         first, second = fns
         return lambda data, run: first(data, run) or second(data, run)
-    return _first(fns, truthy=True)
-
-
-def _first(fns: tuple[Fn, ...], *, truthy: bool) -> Fn:
-    """Return the first operand that is truthy, or that is not; else the last."""
 
     def fn(data: Json, run: Run | None) -> Json:
         value = None
         for operand in fns:
             value = operand(data, run)
-            if bool(value) is truthy:
+            if value:
                 break
         return value
 
