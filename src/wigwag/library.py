@@ -47,7 +47,7 @@ def load(
     if fractional not in ("v2", "v3"):
         raise UsageError(f"unknown fractional version {fractional!r}: use v2 or v3")
     if numbers not in ("truncate", "lossless"):
-        raise UsageError(f"unknown way with numbers {numbers!r}: use truncate or lossless")
+        raise UsageError(f"unknown value {numbers!r} of `numbers`: use truncate or lossless")
     options = LoadSettings(fractional, numbers, limits)
     return store.load(
         document, source=source, options=options, strict=strict, format=format, previous=previous, clock=clock

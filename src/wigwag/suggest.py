@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _MOST_CANDIDATES, _LONGEST_NAME = 200, 100
-_MOST_LISTED = 8
 
 
 def closest(name: str, known: Collection[str]) -> str | None:
@@ -48,14 +47,3 @@ def suggest(name: str, known: Collection[str]) -> str:
     """
     close = closest(name, known) if len(known) <= _MOST_CANDIDATES else None
     return f"did you mean `{close}`?" if close else ""
-
-
-def listed(names: Collection[str]) -> str:
-    """Return names for a hint: a few of them, and how many more there are.
-
-    >>> listed("abc"), listed("abcdefghijkl"), listed([])
-    ('a, b, c', 'a, b, c, d, e, f, g, h, and 4 more', 'none')
-    """
-    more = len(names) - _MOST_LISTED
-    few = ", ".join(list(names)[:_MOST_LISTED]) or "none"
-    return f"{few}, and {more} more" if more > 0 else few

@@ -2,9 +2,9 @@
 
     file ─▶ sources.disk.file ─▶ parse with the set before ─▶ WatchedState ─▶ `flags`, `error`, `changes()`, `on_change`
 
-The watch is the one of the agent (`sources.disk.file` and `pipeline.watch`). A state is one immutable pair, the newest
-set and what is wrong since; it is replaced as a whole, so a reader in any thread sees both of the same moment and takes
-no lock.
+The watch is that of the agent (`sources.disk.file` and `pipeline.watch`). A state is one immutable pair of the newest
+good set and the error since; it is replaced as a whole, so a reader in any thread sees a consistent pair, and takes no
+lock.
 
 Importing this module loads no event loop: `asyncio` comes with the first watch.
 """
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     StrPath: TypeAlias = str | os.PathLike[str]
 
-_FORKED = "the process has forked since: the flags stay as they were; open the file again in the child"
-_CLOSED = "nobody watches the file any more: the flags stay as they were"
+_FORKED = "the process has forked: the flags stay as they were; open the file again in the child"
+_CLOSED = "the file is no longer watched: the flags stay as they were"
 
 
 class LoadOptions(TypedDict, total=False):
@@ -191,7 +191,7 @@ class WatchedFile:
         tasks, self._tasks = self._tasks, None
         if tasks is not None and self._following is not None:
             self._following.cancel()
-            await tasks.__aexit__(None, None, None)  # what the block raises is raised as it is, and not in a group
+            await tasks.__aexit__(None, None, None)  # an exception of the block is raised as it is, not in a group
 
     async def changes(self) -> AsyncIterator[WatchedState]:
         """Yield the state of now, and each that follows; a slow reader may skip states, but never ends on an old one.
@@ -247,7 +247,9 @@ class WatchedFile:
                 import logging
 
                 log = logging.getLogger("wigwag.watched")
-                log.exception("on_change of %s has failed; the flags are in force, and it is called again", self.path)
+                log.exception(
+                    "on_change of %s failed; the new flags are in force, and the next change calls it again", self.path
+                )
 
     def __repr__(self) -> str:
         return f"<WatchedFile {self.path!r}: {self.error or 'watching'}>"

@@ -272,7 +272,7 @@ def test_a_config_file_that_is_no_mapping_is_refused(tmp_path: Path) -> None:
 def test_a_misspelt_key_of_the_config_file_is_named(tmp_path: Path) -> None:
     write(tmp_path / "agent.json", {"sorces": []})
     done = start(f"--config={tmp_path / 'agent.json'}", "--port=x")
-    assert "'sorces', which is no option" in done.stderr
+    assert "'sorces', which is not an option" in done.stderr
 
 
 def test_a_second_signal_cuts_it_short(tmp_path: Path) -> None:

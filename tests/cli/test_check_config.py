@@ -278,10 +278,10 @@ class TestOptions:
         config.write_text(f"prot: 1\nsources:\n  - {{uri: '{good}', provider: file, intervall: 3}}\n")
         code, out, err = check(capsys, "--config", str(config))
         assert (code, " ok " in out) == (0, True)
-        assert "the config file says 'prot', which is no option" in err
+        assert "the config file has 'prot', which is not an option" in err
         assert "$.sources[0].intervall is not a field and is ignored; did you mean interval?" in err
         assert as_json(capsys, "--config", str(config))[1]["warnings"] == [
-            "the config file says 'prot', which is no option",
+            "the config file has 'prot', which is not an option",
             "--sources: $.sources[0].intervall is not a field and is ignored; did you mean interval?",
         ]
 

@@ -158,7 +158,7 @@ class TestLint:
 
     def test_clean_files_are_0(self, capsys: Any) -> None:
         code, out, err = run(capsys, "lint", "demo")
-        assert (code, out, err) == (0, "", "1 file checked: nothing to complain about\n")
+        assert (code, out, err) == (0, "", "1 file checked: no problems\n")
 
     def test_json_is_an_array_of_findings(self, capsys: Any, document: str, tmp_path: Path) -> None:
         (tmp_path / "broken.yaml").write_text("flags: [")
@@ -178,7 +178,7 @@ class TestLint:
         (tmp_path / "teams" / "..data").mkdir(parents=True)
         for name in ("a.json", "teams/b.yaml", "teams/notes.txt", "teams/..data/c.json"):
             (tmp_path / name).write_text('{"flags": {}}')
-        assert run(capsys, "lint", str(tmp_path))[2] == "2 files checked: nothing to complain about\n"
+        assert run(capsys, "lint", str(tmp_path))[2] == "2 files checked: no problems\n"
         assert run(capsys, "lint", f"{tmp_path}/**/*.yaml", f"{tmp_path}/teams/")[2].startswith("1 file checked")
         for name in (f"{tmp_path}/*.toml", str(tmp_path / "empty")):
             (tmp_path / "empty").mkdir(exist_ok=True)

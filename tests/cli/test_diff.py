@@ -84,7 +84,7 @@ class TestFiles:
         given("users.json")
         assert run(capsys, "a.json", "b.json", "-c", "-")[1] == TOLD + WHO
         assert run(capsys, "-", "b.json", "-c", "-")[2] == (
-            "wigwag: standard input can be read only once; put the other into a file\n"
+            "wigwag: standard input can be read only once; use a file for the other\n"
         )
 
     def test_a_selection_of_flags(self, capsys: Any, here: Path) -> None:
@@ -138,7 +138,7 @@ class TestFiles:
             (["a.json", "b.json", "--fractional", "v1"], "invalid choice"),
             (["a.json", "ftp://host/x"], "cannot tell what 'ftp://host/x' is"),
             (["a.json", "agent://"], "agent://HOST:PORT/SNAPSHOT"),
-            (["a.json", "agent://h:port"], "is no address of an agent"),
+            (["a.json", "agent://h:port"], "is not the address of an agent"),
             (["a.json", "agent://127.0.0.1:1"], "no connection"),
             (["a.json", "http://127.0.0.1:1/flags.json"], "cannot read http://127.0.0.1:1/flags.json: "),
         ],

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 import wigwag
 from tests.strategies import VARIANTS, contexts, flag, rules
 from wigwag.errors import UsageError
-from wigwag.flags.diff.compare import Comparing, compare
+from wigwag.flags.diff.compare import MOST_LISTED, Comparing, compare
 from wigwag.flags.diff.comparison import Comparison, Name
-from wigwag.flags.diff.tally import MOST_LISTED
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 GOLD = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}
@@ -122,7 +121,7 @@ class TestAnswers:
 
     def test_another_reason_is_told_but_nobody_feels_it(self) -> None:
         found = self.found(targeting={"if": [False, "on"]})
-        assert (found.affected, [move.shift.felt for move in found.moves]) == (0, [False])
+        assert (found.affected, [move.shift.noticed for move in found.moves]) == (0, [False])
         assert str(found).splitlines()[2:] == [
             "none of 3 contexts gets another answer",
             "  1 more flag gives other reasons only",
@@ -131,7 +130,7 @@ class TestAnswers:
     def test_a_flag_that_goes_is_felt_and_a_new_one_is_not(self) -> None:
         found = compare(load({"old": FLAG}), load({"new": FLAG}), USERS)
         assert found.affected == 3
-        assert [(str(move.shift), move.shift.felt) for move in found.moves] == [
+        assert [(str(move.shift), move.shift.noticed) for move in found.moves] == [
             ("(no such flag) → off", False),
             ("off → (no such flag)", True),
         ]

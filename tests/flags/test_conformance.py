@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import wigwag
-from wigwag.flags.rules.compile import Compiler
+from wigwag.flags.rules.compile import compile_rule
 from wigwag.flags.rules.scope import ElementScope
 
 DATA = Path(__file__).parent / "data" / "conformance"
@@ -60,7 +60,7 @@ def test_an_evaluation_gives_what_every_implementation_gives(
 @pytest.mark.parametrize(("rule", "data", "expected"), read("jsonlogic"))
 def test_a_jsonlogic_rule_gives_the_standard_answer(rule: Any, data: Any, expected: Any) -> None:
     """All of them: flagd answers none of these differently."""
-    program = Compiler("key").program(rule, ElementScope())
+    program = compile_rule(rule, "key", scope=ElementScope())
     assert program.decide(data, program.run(0, lambda: 0)) == expected
 
 

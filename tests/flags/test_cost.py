@@ -153,3 +153,24 @@ def test_a_shared_budget_ends_and_flags_that_need_none_are_still_answered() -> N
     assert found[-2].error == "PARSE_ERROR"
     assert found[-1].variant == "on"
     assert [resolution.error for resolution in found].count("PARSE_ERROR") >= 15
+
+
+def test_all_flags_of_a_request_are_answered_as_one_by_one_with_the_same_budget() -> None:
+    rules: dict[str, Any] = {
+        "timed": {"if": [{">": [{"var": "$flagd.timestamp"}, 99]}, "on"]},
+        "unknown-variant": {"var": "a"},
+        "failing": {"+": [{"var": "a"}, None]},
+        "number": {"if": [True, 1]},
+        "plain": {"if": [{"==": [{"var": "a"}, "b"]}, "on"]},
+    }
+    rules |= {f"loop-{n}": {"if": [{"all": [{"var": "xs"}, {"var": ""}]}, "on"]} for n in range(9)}
+    documents = {key: {**FLAG, "targeting": rule} for key, rule in rules.items()}
+    documents |= {"static": FLAG, "disabled": {**FLAG, "state": "DISABLED"}}
+    flags = wigwag.load({"flags": documents}, clock=lambda: 100.9)
+    alone, together, context = flags.budget(), flags.budget(), {"xs": [1] * (STEPS // 10), "a": "b"}
+    resolutions = flags.resolve_all(flags.keys(), context, together)
+    for key, resolution in zip(flags.keys(), resolutions, strict=True):
+        assert resolution == flags.resolve(key, None, None, context, None, alone)
+        assert (together.steps, together.refused) == (alone.steps, alone.refused)
+        together.refused = alone.refused = False
+    assert together.steps < flags.budget().steps / 10

@@ -367,7 +367,7 @@ class TestManyNames:
                 }
             }
         )
-        assert finding.hint == "the variants are: v0, v1, v2, v3, v4, v5, v6, v7, and 12 more"
+        assert finding.hint == "the variants are: v0, v1, v2, v3, v4, v5, v6, v7 and 12 more"
 
     def test_there_is_no_suggestion_among_very_many(self) -> None:
         variants = {f"variant-{n}": n for n in range(201)}

@@ -16,7 +16,7 @@ from tests.strategies import contexts, rules
 from wigwag.errors import RuleError
 from wigwag.flags.evaluate import variant_name
 from wigwag.flags.model import Limits
-from wigwag.flags.rules.compile import Compiler
+from wigwag.flags.rules.compile import compile_rule
 
 DATA = Path(__file__).parent / "data"
 NOW = 1_700_000_000
@@ -27,7 +27,7 @@ def facts(name: str) -> list[dict[str, Any]]:
 
 
 def apply(rule: Any, data: dict[str, Any] | None = None, **options: Any) -> Any:
-    program = Compiler("key", **options).program(rule)
+    program = compile_rule(rule, "key", **options)
     return program.decide(data or {}, program.run(NOW, lambda: NOW))
 
 
@@ -122,10 +122,10 @@ def test_the_clock_is_read_only_by_rules_that_ask_for_the_time() -> None:
         raise AssertionError("read")
 
     for rule in ({"==": [{"var": "a"}, 1]}, {"map": [[1], {"var": ""}]}, {"fractional": [["a", 1]]}):
-        program = Compiler("key").program(rule)
+        program = compile_rule(rule, "key")
         program.decide({}, program.run(None, clock) if program.needs_run else None)
     with pytest.raises(AssertionError, match="read"):
-        Compiler("key").program({"var": "$flagd.timestamp"}).run(None, clock)
+        compile_rule({"var": "$flagd.timestamp"}, "key").run(None, clock)
 
 
 @pytest.mark.parametrize(

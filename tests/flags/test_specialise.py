@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.strategies import contexts, numbers, scalars, texts, values
 from wigwag.errors import RuleError
 from wigwag.flags.model import Limits
-from wigwag.flags.rules.compile import Compiler
+from wigwag.flags.rules.compile import compile_rule
 from wigwag.flags.rules.scope import LargeOperandError
 
 NOW = 1_700_000_000
@@ -53,7 +53,7 @@ def computed(operand: Any) -> Any:
 
 def outcome(rule: Any, context: dict[str, Any], steps: int | None, **options: Any) -> tuple[Any, int]:
     """Evaluate a rule; return its answer, or that it failed, and how many steps it took."""
-    program = Compiler("key", **options).program(rule)
+    program = compile_rule(rule, "key", **options)
     run = program.run(NOW, lambda: NOW, steps)
     try:
         if steps is None and not program.needs_run:
@@ -152,13 +152,11 @@ def test_answers_that_are_constants(operands: list[Any], context: Any) -> None:
 def test_a_common_form_calls_no_general_operator(rule: Any, context: Any) -> None:
     """Otherwise the property tests above would compare the general operator with itself."""
     ((name, _),) = rule.items()
-    compiler = Compiler("key")
 
     def unexpected(values: Any) -> Any:
         raise AssertionError(f"the general operator was called with {values!r}")
 
-    compiler.functions = {**compiler.functions, name: unexpected}
-    program = compiler.program(rule)
+    program = compile_rule(rule, "key", overrides={name: unexpected})
     assert program.decide(context, program.run(NOW, lambda: NOW)) is True
 
 

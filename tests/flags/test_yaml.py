@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wigwag import DocumentError, Limits, load
-from wigwag.flags.yaml import parse_yaml
+from wigwag.flags.document import parse_yaml, to_json
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_aliases_and_merge_keys_work() -> None:
 )
 def test_what_is_not_a_document_is_rejected_with_the_place(text: str, message: str) -> None:
     with pytest.raises(DocumentError, match=message):
-        parse_yaml(text.encode(), Limits())
+        to_json(text, Limits(), "yaml")
 
 
 def test_an_empty_yaml_document_has_no_flags_member() -> None:

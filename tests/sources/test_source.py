@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
+from wigwag.flags.document import parse_yaml
 from wigwag.flags.model import Limits
-from wigwag.flags.yaml import parse_value
 from wigwag.sources.fields import Fields, OAuthFields
 from wigwag.sources.kinds import parse_sources
 from wigwag.sources.source import Source, SourceSettings
@@ -377,7 +377,7 @@ class TestDocumentation:
     def test_the_config_file_is_read_without_a_remark(self) -> None:
         (example,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
         found: list[str] = []
-        sources = parse_sources((), parse_value(example.encode(), Limits())["sources"], found.append)
+        sources = parse_sources((), parse_yaml(example.encode(), Limits())["sources"], found.append)
         assert (len(sources), found) == (2, [])
 
     def test_a_documented_uri_is_one(self) -> None:

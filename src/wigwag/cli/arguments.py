@@ -1,4 +1,4 @@
-"""The words of a command line: old names of options, and a line with a suggestion for those that nobody knows."""
+"""Parsing a command line: old names of options, and errors of one line with a suggestion."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _FORMATTER = argparse.RawDescriptionHelpFormatter
 class CommandParser(argparse.ArgumentParser):
     """A parser that raises `UsageError` with one line, where argparse would print the usage and exit.
 
-    argparse makes a formatter for each argument that is added, to check it. Only the one that writes the help is told
-    how wide the terminal is: to find that out takes modules that a server has no other use for.
+    argparse makes a formatter for each argument that is added, to check it. Only the one that writes the help asks for
+    the width of the terminal, because that imports modules that a server does not need otherwise.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -34,12 +34,12 @@ class CommandParser(argparse.ArgumentParser):
         return super().format_help()
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, and where to read more."""
+        """Raise the error, with where to read more."""
         raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
 def check_command(arguments: Sequence[str], commands: Collection[str]) -> None:
-    """Raise `UsageError` if the first argument is no command."""
+    """Raise `UsageError` if the first argument is not a command."""
     name = arguments[0]
     if not name.startswith("-") and name not in commands:
         meant = closest(name, commands)

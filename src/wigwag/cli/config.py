@@ -25,7 +25,7 @@ def read_config(path: str) -> dict[str, Any]:
         raise UsageError(f"cannot read the config file {chosen}: {error.strerror}") from error
     try:
         return _parsed(chosen, text)
-    except ValueError as error:  # that the text is no TOML, no YAML or no UTF-8, or `DocumentError`
+    except ValueError as error:  # not TOML, not YAML or not UTF-8; `DocumentError` is one
         raise UsageError(f"the config file {chosen} cannot be used: {error}") from error
 
 
@@ -34,10 +34,10 @@ def _parsed(path: Path, text: bytes) -> dict[str, Any]:
         import tomllib
 
         return tomllib.loads(text.decode())
+    from wigwag.flags.document import parse_yaml
     from wigwag.flags.model import Limits
-    from wigwag.flags.yaml import parse_value  # JSON is YAML too
 
-    value = parse_value(text, Limits())
+    value = parse_yaml(text, Limits())  # JSON is YAML too
     if not isinstance(value, dict):
         raise DocumentError("it must be a mapping of options to values")
     return value

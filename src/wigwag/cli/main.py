@@ -1,10 +1,12 @@
-"""The `wigwag` command: picks a command, and turns what goes wrong into one line and an exit code."""
+"""The `wigwag` command: runs a sub-command, and turns an error into one line and an exit code."""
 
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +18,7 @@ from wigwag.options import add_options, collect, declared, plain_booleans, unkno
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _BROKEN_PIPE = 141
 COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "help", "completion", "version")
@@ -25,7 +27,7 @@ wigwag: feature flags for the cloud.
 
 Start here:
   wigwag start         serve the flags that come with wigwag, as flagd would
-  wigwag eval demo     play with them at a prompt
+  wigwag eval demo     evaluate them at a prompt
   wigwag help start    the options of a command
 """
 
@@ -42,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        abandon_output()  # the reader went away; so do we, without a word
+        abandon_output()  # the reader is gone: exit without a message
         return _BROKEN_PIPE
     except OSError as error:
         abandon_output()
@@ -83,8 +85,25 @@ def _options(command: Any, parsed: argparse.Namespace) -> Any:
         named = os.environ.get(f"{prefix}CONFIG", "") if prefix else ""
         config = read_config(parsed.config or named)
         for key in unknown_keys(command.Options, config):
-            remark(f"wigwag: the config file says {key!r}, which is no option")
+            remark(f"wigwag: the config file has {key!r}, which is not an option")
     return collect(command.Options, parsed, os.environ, prefix, config)
+
+
+@contextmanager
+def without_gc() -> Iterator[None]:
+    """Pause the garbage collector while modules are imported: they stay, and to search them only delays the start.
+
+    >>> with without_gc():
+    ...     gc.isenabled()
+    False
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def module_of(command: str) -> Any:
@@ -93,7 +112,7 @@ def module_of(command: str) -> Any:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of what comes before a command; its help lists them all, so it imports them all."""
+    """Return the top-level parser; its help lists all commands, so it imports them all."""
     top = CommandParser(prog="wigwag", description=DESCRIPTION)
     top.add_argument("--version", action="version", version=f"wigwag {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)

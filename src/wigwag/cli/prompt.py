@@ -1,4 +1,4 @@
-"""The prompt of `wigwag eval`: ask for flags, change the context, see why. Lines from a pipe work too."""
+"""The prompt of `wigwag eval`: evaluate flags, change the context, explain a value. Lines from a pipe work too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from wigwag.cli.documents import parse_context
-from wigwag.cli.show import in_words
 from wigwag.cli.terminal import styled
 from wigwag.errors import UsageError
 
@@ -24,9 +23,9 @@ DEMO = """\
        help                                              what else there is
 """
 HELP = """\
-KEY [CONTEXT]       evaluate a flag; CONTEXT is a JSON object laid over the current one
-"KEY" [CONTEXT]     the same, for a name with spaces or one that is a word below
-why KEY [CONTEXT]   evaluate it and show how the value came about
+KEY [CONTEXT]       evaluate a flag; CONTEXT is a JSON object that is merged into the current one
+"KEY" [CONTEXT]     the same, for a key with spaces or one that is a command below
+why KEY [CONTEXT]   evaluate it and explain the result
 context {…}         replace the current context; without {…}, show it
 list                all flags with their values
 problems            what is wrong with the document
@@ -36,11 +35,11 @@ _LEAVE = ("quit", "exit", "q")
 _WORDS = ("help", "?", "list", "ls", "problems", "context", "why", *_LEAVE)
 
 
-def converse(flags: wigwag.FlagSet, context: dict[str, Any], now: float | None, *, demo: bool) -> int:
+def run_prompt(flags: wigwag.FlagSet, context: dict[str, Any], now: float | None, *, demo: bool) -> int:
     """Answer lines until there are no more; 1 if the last answer was an error."""
     session = _Session(flags, context, now)
     lines = _lines() if sys.stdin.isatty() else list(_lines())
-    if not isinstance(lines, list) or not lines:  # somebody is there to read it, or nobody has asked anything
+    if not isinstance(lines, list) or not lines:  # in a terminal, or without any question
         print(welcome(flags.keys(), demo=demo))
     failed = False
     for line in lines:
@@ -67,7 +66,7 @@ def _suggestions(keys: tuple[str, ...]) -> str:
         ]
     rows += [("help", "what else there is")]
     width = max(len(line) for line, _ in rows)
-    return "".join(f"  {'   ' if n else 'try'}  {line:{width}}  {told}\n" for n, (line, told) in enumerate(rows))
+    return "".join(f"  {'   ' if n else 'try'}  {line:{width}}  {meaning}\n" for n, (line, meaning) in enumerate(rows))
 
 
 def quoted(key: str) -> str:
@@ -84,7 +83,7 @@ class _Session:
         """Answer one line; True if the answer is an error."""
         word, _, rest = line.partition(" ")
         commands = {"help": self._help, "?": self._help, "list": self._list, "ls": self._list}
-        commands |= {"problems": self._problems, "context": self._set, "why": self._why}
+        commands |= {"problems": self._problems, "context": self._set_context, "why": self._explain}
         try:
             return commands[word](rest.strip()) if word in commands else self._evaluate(line)
         except (UsageError, RecursionError) as error:
@@ -107,13 +106,13 @@ class _Session:
             print(problem)
         return False
 
-    def _set(self, rest: str) -> bool:
+    def _set_context(self, rest: str) -> bool:
         if rest:
             self._context = parse_context(rest)
         print(json.dumps(self._context))
         return False
 
-    def _why(self, rest: str) -> bool:
+    def _explain(self, rest: str) -> bool:
         key, context = split(rest)
         explanation = self._flags.explain(key, self._over(context), self._now)
         print(explanation)
@@ -132,6 +131,14 @@ class _Session:
         if resolution.error:
             return f"{styled(resolution.error, 'red')}: {resolution.message}"
         return in_words(resolution)
+
+
+def in_words(resolution: wigwag.Resolution) -> str:
+    """Return a resolution as one line."""
+    if resolution.variant is None:
+        return f"no value: the caller's default applies   {styled(resolution.reason, 'dim')}"
+    value = json.dumps(resolution.value, ensure_ascii=False)
+    return f"{styled(value, 'bold')}   {styled(f'variant {resolution.variant}, {resolution.reason}', 'dim')}"
 
 
 def _lines() -> Iterator[str]:

@@ -45,7 +45,7 @@ class Side(NamedTuple):
     dumped: tuple[Dumped, ...] | None = None
 
     def load(self, fractional: Fractional) -> FlagSet:
-        """Return the flags, and tell of those that cannot be loaded: they are missing, and would look removed."""
+        """Return the flags, and print which cannot be loaded: they are missing, and would look removed."""
         try:
             if self.dumped is not None:
                 return restore(self.dumped, time.time)
@@ -161,7 +161,7 @@ def _agent(name: str) -> tuple[str, str]:
         parts = urlsplit(name)
         port = parts.port or PORT
     except ValueError as error:
-        raise UsageError(f"{name!r} is no address of an agent: {error}") from error
+        raise UsageError(f"{name!r} is not the address of an agent: {error}") from error
     if not parts.hostname or "@" in parts.netloc or parts.query or parts.fragment:
         raise UsageError("the address of an agent is agent://HOST:PORT, or agent://HOST:PORT/SNAPSHOT")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname

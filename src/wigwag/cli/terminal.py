@@ -1,4 +1,4 @@
-"""Pleasant in a terminal, plain in a pipe, and no traceback where nothing can be written."""
+"""Output of commands: colours in a terminal, plain text in a pipe, and no traceback if a stream is closed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def prepare_streams() -> None:
 
 
 def abandon_output() -> None:
-    """Forget what was not written, so that the interpreter does not try again when it ends."""
+    """Discard what was not written, so that the interpreter does not try again at exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -42,15 +42,15 @@ def styled(text: str, style: str, stream: TextIO | None = None) -> str:
 
 
 def complain(message: str, subject: str = "wigwag") -> None:
-    """Say on standard error what is wrong, in one line."""
+    """Print an error on standard error, in one line."""
     _say(f"{styled(f'{subject}:', 'red', sys.stderr)} {message}")
 
 
 def remark(message: str) -> None:
-    """Say something on standard error that is not a failure."""
+    """Print a note on standard error that is not an error."""
     _say(styled(message, "dim", sys.stderr))
 
 
 def _say(line: str) -> None:
-    with suppress(OSError):  # nobody can be told that nobody can be told
+    with suppress(OSError):  # there is nowhere to report it
         print(line, file=sys.stderr, flush=True)

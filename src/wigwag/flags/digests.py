@@ -1,22 +1,33 @@
-"""The digest of a set of flags, put together from the digests of the flags, so that one change costs one change.
+"""What changed between two sets of flags, and their digests: both cost what changed, not what there is.
 
     digest of each flag ─▶ buckets by its first bits, sorted ─▶ digest of each bucket ─▶ digest of all buckets
 
-It depends on nothing but the flags: which bucket a flag is in follows from its content, and buckets are sorted. So two
-agents with the same flags come to the same digest, whatever happened to them before.
+The digest depends on nothing but the flags: which bucket a flag is in follows from its content, and buckets are sorted.
+So two agents with the same flags come to the same digest, whatever happened to them before.
+
+An unchanged flag is the same object in all sets that were made one from the other. So `changed` compares references and
+opens no flag: it takes a millisecond for 25,000 flags.
 """
 
 from __future__ import annotations
 
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from itertools import compress
+from operator import is_not
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from wigwag.flags.flag import Flag
 
+    Sets: TypeAlias = Mapping[str, dict[str, Flag]]
+    """Flags by flag set and key."""
+    Pairs: TypeAlias = list[tuple[Flag | None, Flag | None]]
+    """Flags before and after; None: not there."""
+
 _SIZE, _MASK = 16, 0x3FF
+_NONE: dict[str, Flag] = {}
 
 
 class Digests:
@@ -34,8 +45,8 @@ class Digests:
         for flag in flags:
             digest = flag.digest
             buckets.setdefault(_bucket(digest), []).append(digest)
-        found = {number: tuple(sorted(digests)) for number, digests in buckets.items()}
-        return cls(found, {number: _sum(digests) for number, digests in found.items()})
+        ordered = {number: tuple(sorted(digests)) for number, digests in buckets.items()}
+        return cls(ordered, {number: _sum(digests) for number, digests in ordered.items()})
 
     def after(self, changes: Collection[tuple[Flag | None, Flag | None]]) -> Digests:
         """Return the digests after changes, each a pair of before and after."""
@@ -63,11 +74,38 @@ class Digests:
         return touched[number]
 
     def all(self, head: bytes) -> str:
-        """Return the digest of all flags, and of what else they are told with."""
+        """Return the digest of all flags, and of `head`."""
         sums = self._sums
         digest = blake2b(head, digest_size=_SIZE)
         digest.update(b"".join([sums[number] for number in sorted(sums)]))
         return digest.hexdigest()
+
+
+def changed(old: Sets, new: Sets) -> Pairs:
+    """Return the flags that are not the same object in both."""
+    pairs: Pairs = []
+    for set_id, flags in new.items():
+        pairs += _differing(old.get(set_id, _NONE), flags)
+    for set_id, flags in old.items():
+        if set_id not in new:
+            pairs += [(flag, None) for flag in flags.values()]
+    return pairs
+
+
+def _differing(old: dict[str, Flag], new: dict[str, Flag]) -> Iterator[tuple[Flag | None, Flag | None]]:
+    if old is new:
+        return
+    get, kept = old.get, len(new)
+    if list(old) == list(new):  # as nearly always: then no key is looked up
+        keys = list(compress(new, map(is_not, old.values(), new.values())))
+    else:
+        keys = [key for key, flag in new.items() if get(key) is not flag]
+    for key in keys:
+        before = get(key)
+        kept -= before is None
+        yield before, new[key]
+    if kept < len(old):
+        yield from ((old[key], None) for key in old.keys() - new.keys())
 
 
 def _bucket(digest: bytes) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import msgspec
@@ -18,6 +18,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from wigwag import jsontext
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.model import child
+from wigwag.flags.rules.coerce import kind_of
+from wigwag.suggest import closest
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Json, Limits
@@ -39,6 +41,13 @@ class Definition(Struct, gc=False):
     key: str | None = None
 
 
+class FlagIdentity(Struct):
+    """The members that identify a flag, whatever their types."""
+
+    key: Any = None
+    metadata: Any = None
+
+
 class _Parts(Struct):
     """A document, its flags still text."""
 
@@ -48,13 +57,10 @@ class _Parts(Struct):
     schema: Any = field(default=None, name="$schema")
 
 
-class _Whole(Struct):
+class _Whole(_Parts, kw_only=True):
     """A document in which every flag has the right shape, decoded in one pass."""
 
-    flags: dict[str, Definition] | list[Definition]
-    evaluators: Raw = field(default=Raw(b"null"), name="$evaluators")
-    metadata: Raw = Raw(b"null")
-    schema: Any = field(default=None, name="$schema")
+    flags: dict[str, Definition] | list[Definition]  # type: ignore[assignment]
 
 
 class FlagDocument:
@@ -64,7 +70,7 @@ class FlagDocument:
         self.text, self.mended = text, mended
         self.evaluators, self.metadata, self.schema = parts.evaluators, parts.metadata, parts.schema
         self.definitions = parts.flags if isinstance(parts, _Whole) else None
-        self._flags = parts.flags if isinstance(parts, _Parts) else None
+        self._flags = None if isinstance(parts, _Whole) else parts.flags
 
     @property
     def flags(self) -> Raw:
@@ -73,11 +79,37 @@ class FlagDocument:
             self._flags = _decode_parts(self.text).flags
         return self._flags
 
+    def texts(self) -> dict[str | int, Raw]:
+        """Return the text of every flag by its place: the name in a map, the index in an array."""
+        start = bytes(self.flags)[:1]
+        if not start:
+            raise self._without_flags()
+        if start not in _texts:
+            if start != b"n":
+                raise DocumentError("$.flags: must be an object or an array of flags")
+            return {}
+        try:
+            decoded = _texts[start](self.flags)
+        except _UNDECODABLE as error:
+            raise DocumentError(f"$.flags: {reason(error)}") from error
+        return decoded if start == b"{" else dict(enumerate(decoded))
+
+    def _without_flags(self) -> DocumentError:
+        similar = closest("flags", msgspec.json.decode(self.text, type=dict[str, Raw]))
+        if similar:
+            return DocumentError(f"{child('$', similar)}: no `flags`; did you mean `flags` instead of `{similar}`?")
+        return DocumentError('$: no `flags`; a document without flags says {"flags": {}}')
+
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _decode_parts = msgspec.json.Decoder(_Parts).decode
 _decode_whole, _decode = jsontext.decoder(_Whole), jsontext.decoder()
+_decode_identity = jsontext.decoder(FlagIdentity)
+_texts: dict[bytes, Callable[[Raw], Any]] = {
+    b"{": msgspec.json.Decoder(dict[str, Raw]).decode,
+    b"[": msgspec.json.Decoder(list[Raw]).decode,
+}
 
 
 def read(document: Input, limits: Limits, format: Format | None = None, *, whole: bool = True) -> FlagDocument:
@@ -103,7 +135,7 @@ def read(document: Input, limits: Limits, format: Format | None = None, *, whole
 def without_surrogates(text: Text) -> bytes | None:
     r"""Replace halves of surrogate pairs in a JSON object, as Go does; None if they are not all that is wrong with it.
 
-    >>> without_surrogates(b'{"a": "\ud800"}').decode()
+    >>> without_surrogates(rb'{"a": "\ud800"}').decode()
     '{"a": "\ufffd"}'
     """
     try:
@@ -146,10 +178,24 @@ def to_json(document: Input, limits: Limits, format: Format | None = None) -> Te
     if not text or text.isspace():
         raise DocumentError('the document is empty; the smallest one is {"flags": {}}', (), (1, 1))
     if is_yaml(text, format):
-        from wigwag.flags.yaml import parse_yaml  # YAML costs an import that most processes never need
-
-        return _encode(parse_yaml(_utf8(text), limits), limits)
+        return _encode(_yaml_document(_utf8(text), limits), limits)
     return text
+
+
+def parse_yaml(text: bytes, limits: Limits) -> Json:
+    """Return whatever value a text is; how YAML is read is in `wigwag.yaml`."""
+    from wigwag.yaml import Bounds, load  # costs an import that most processes never need
+
+    return load(text, Bounds(limits.document_bytes, limits.depth, " (raise Limits.{})"))
+
+
+def _yaml_document(text: bytes, limits: Limits) -> dict[str, Json]:
+    value = parse_yaml(text, limits)
+    if not isinstance(value, dict):
+        is_path = isinstance(value, str) and "\n" not in value and format_of(value) is not None
+        hint = "; this looks like the name of a file, but the text of the file is needed" if is_path else ""
+        raise DocumentError(f"$: the document must be a mapping with `flags`, not {kind_of(value)}{hint}")
+    return value
 
 
 def is_yaml(text: Text, format: Format | None) -> bool:
@@ -169,8 +215,31 @@ def decode(raw: Raw | bytes, path: str) -> Json:
         raise DocumentError(f"{path}: {reason(error)}") from error
 
 
+def decode_object(raw: Raw, path: str) -> dict[str, Any]:
+    """Decode a part of a document that must be an object; null is an empty one."""
+    value = decode(raw, path)
+    if value is not None and value.__class__ is not dict:
+        raise DocumentError(f"{path}: must be an object")
+    return value or {}
+
+
+def key_of(place: str | int, text: bytes | Raw) -> str:
+    """Return the key of a flag, whatever else is wrong with it: its name in a map, its member `key` in an array."""
+    key = place if place.__class__ is str else identity_of(text).key
+    return key if key.__class__ is str else ""
+
+
+def identity_of(text: bytes | Raw) -> FlagIdentity:
+    """Return the identity of a flag; empty if its text is not an object."""
+    try:
+        identity: FlagIdentity = _decode_identity(text)
+    except _UNDECODABLE:
+        return FlagIdentity()
+    return identity
+
+
 def reason(error: Exception) -> str:
-    """Say in words what a decoder complained about."""
+    """Describe an error of the decoder."""
     if isinstance(error, RecursionError):
         return "nested too deeply"
     if isinstance(error, UnicodeDecodeError):
@@ -231,7 +300,7 @@ def _utf8(document: str | bytes) -> bytes:
     try:
         return document.encode() if isinstance(document, str) else document
     except UnicodeEncodeError as error:
-        raise DocumentError("the document has half a surrogate pair in it, which is no character") from error
+        raise DocumentError("the document contains half a surrogate pair, which is not a character") from error
 
 
 def _check_size(text: Text, limits: Limits) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import Struct
 
 from wigwag.errors import RuleError, UsageError
+from wigwag.flags.flag import Flag, Table
 from wigwag.flags.model import (
     DEFAULT,
     DISABLED,
@@ -32,9 +33,8 @@ from wigwag.flags.rules.cost import deep_cost
 from wigwag.flags.rules.scope import LargeOperandError, Run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
-    from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json, Numbers
     from wigwag.flags.rules.compile import Program
 
@@ -42,8 +42,8 @@ TYPES = get_args(FlagType)
 _NO_CONTEXT: dict[str, Json] = {}
 _MISMATCH = object()
 _LONGEST_ANSWER = 1_000
-"""Steps to write down an answer that is no text: a thousand short values, or 64,000 characters."""
-_TOLD = 200
+"""Steps to write an answer that is not text as JSON: a thousand short values, or 64,000 characters."""
+_LONGEST_QUOTE = 200
 """Characters of an answer in a message."""
 
 
@@ -56,22 +56,6 @@ class Budget(Struct):
     steps: int
     refused: bool = False
     """Whether the last evaluation was refused because the others had used the budget up."""
-
-
-class Table(Struct, eq=False):
-    """The prepared answers of one flag for one requested type."""
-
-    key: str
-    type: str | None
-    metadata: dict[str, Any]
-    variants: dict[str, Any]
-    default_variant: str | None
-    disabled: bool
-    settled: Resolution | None
-    """The answer that needs no evaluation."""
-    program: Program | None
-    matched: dict[str, Resolution]
-    default: Resolution | None
 
 
 def tabulate(flag: Flag, type: str | None) -> Table:
@@ -131,21 +115,59 @@ def conclude(
         if answer.__class__ is not str and answer is not None:
             answer = variant_name(answer)
     except RuleError as error:
-        return failed(default, PARSE_ERROR, f"the rule of {table.key!r} failed: {error}", table.metadata)
-    found = table.default if answer is None else table.matched.get(answer)
-    return found if found is not None else _unprepared(table, answer, default)
+        return _rule_failed(table, default, error)
+    prepared = table.default if answer is None else table.matched.get(answer)
+    return prepared if prepared is not None else _unprepared(table, answer, default)
+
+
+def conclude_all(
+    tables: Iterable[Table], context: Mapping[str, Json] | None, clock: Callable[[], float], budget: Budget
+) -> Iterator[Resolution]:
+    """Answer for many flags as one request: they share the budget, one `Run`, and the time that rules see.
+
+    The loop repeats what `conclude` does: without two calls and a `Run` per flag, a flag takes a third less time.
+    """
+    if context.__class__ is not dict:
+        context = _mapping(context)
+    run, left, timed = Run(0, 0), budget.steps, False
+    for table in tables:
+        program = table.program
+        if program is None:
+            yield table.settled or _without_rule(table, None)
+            continue
+        if program.reads_time and not timed:
+            run.now, timed = trunc(clock()), True
+        most = program.steps
+        allowance = run.steps = most if most < left else left  # noqa: FURB136 - `min` takes three times as long
+        try:
+            answer = program.decide(context, run)
+            if answer.__class__ is not str and answer is not None:
+                answer = variant_name(answer)
+            prepared = table.default if answer is None else table.matched.get(answer)
+            resolution = prepared if prepared is not None else _unprepared(table, answer, None)
+        except RuleError as error:
+            resolution = _rule_failed(table, None, error)
+        left = budget.steps = left - allowance + run.steps
+        if run.refused:
+            budget.refused, run.refused = allowance < most, False
+        yield resolution
+
+
+def _rule_failed(table: Table, default: Json, error: RuleError) -> Resolution:
+    return failed(default, PARSE_ERROR, f"the rule of {table.key!r} failed: {error}", table.metadata)
 
 
 def _within(budget: Budget, program: Program, context: Any, now: float | None, clock: Callable[[], float]) -> Json:
     """Evaluate a rule as one of many that share a budget."""
-    allowance = min(program.steps, budget.steps)
+    most, left = program.steps, budget.steps
+    allowance = most if most < left else left  # noqa: FURB136 - `min` takes three times as long
     run = Run(trunc(clock() if now is None else now) if program.reads_time else 0, allowance)
     try:
         return program.decide(context, run)
     finally:
         budget.steps -= allowance - run.steps
         if run.refused or budget.refused:
-            budget.refused = run.refused and allowance < program.steps
+            budget.refused = run.refused and allowance < most
 
 
 def _mapping(context: Any) -> Mapping[str, Json]:
@@ -225,8 +247,8 @@ def _unprepared(table: Table, variant: str | None, default: Json) -> Resolution:
     if name is None:
         return Resolution(default, None, DEFAULT, None, table.metadata)
     if name not in table.variants:
-        told = name if len(name) <= _TOLD else f"{name[:_TOLD]}…"
-        message = f"the rule of {table.key!r} answered {told!r}, which is not one of its variants"
+        quoted = name if len(name) <= _LONGEST_QUOTE else f"{name[:_LONGEST_QUOTE]}…"
+        message = f"the rule of {table.key!r} answered {quoted!r}, which is not one of its variants"
         return failed(default, GENERAL, message, table.metadata)
     message = f"variant {name!r} of {table.key!r} is not of type {table.type or 'any'}"
     return failed(default, TYPE_MISMATCH, message, table.metadata)

@@ -1,7 +1,7 @@
-"""An evaluation told as a tree: what each operator got, what it answered, and why.
+"""An evaluation as a tree: the operands of each operator, its result, and why.
 
-The rule is compiled once more with a watch on every piece, so it is the same operators that answer, only slower, and
-`resolve` pays nothing for it. Constants are watched too, which switches every shortcut off.
+The rule is compiled once more with a wrapper around every piece, so the operators are the same, only slower, and
+`resolve` pays nothing for it. Constants are wrapped too, which disables every shortcut.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wigwag.errors import DocumentError, RuleError
+from wigwag.errors import RuleError
 from wigwag.flags.evaluate import conclude, tabulate
-from wigwag.flags.model import Resolution, child
+from wigwag.flags.model import Resolution, render
 from wigwag.flags.rules.coerce import describe
-from wigwag.flags.rules.compile import Program, failing
 from wigwag.flags.rules.cost import deep_cost
 from wigwag.flags.rules.operators.fractional import examine
 from wigwag.flags.rules.refs import REF
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 
     from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import Path, RuleSite
     from wigwag.flags.rules.scope import Fn, Run, Scope
+    from wigwag.flags.rules.site import RuleSite
 
 MOST_STEPS = 10_000
 MOST_ELEMENTS = 20
@@ -49,7 +48,7 @@ class Step(Struct, eq=False):
     note: str = ""
     details: dict[str, Json] = {}
     omitted: int = 0
-    """How many elements of an array were evaluated but are not told."""
+    """How many elements of an array were evaluated but are left out."""
 
     @property
     def operator(self) -> str | None:
@@ -58,10 +57,10 @@ class Step(Struct, eq=False):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the step as plain JSON."""
-        told: dict[str, Json] = {"path": self.path, "result": _bounded(self.result)}
+        fields: dict[str, Json] = {"path": self.path, "result": _bounded(self.result)}
         if self.operator is not None:
-            told |= {"operator": self.operator, "inputs": [step.to_dict() for step in self.inputs]}
-        return told | {
+            fields |= {"operator": self.operator, "inputs": [step.to_dict() for step in self.inputs]}
+        return fields | {
             name: value for name in ("error", "note", "details", "omitted") if (value := getattr(self, name))
         }
 
@@ -83,24 +82,23 @@ class Explanation(Struct, eq=False):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the explanation as plain JSON."""
-        found = self.resolution
-        told = {name: getattr(found, name) for name in ("value", "variant", "reason", "error", "message", "metadata")}
-        return {"key": self.key, **told, "targeting": self.root.to_dict() if self.root else None}
+        resolution = self.resolution
+        fields = {
+            name: getattr(resolution, name) for name in ("value", "variant", "reason", "error", "message", "metadata")
+        }
+        return {"key": self.key, **fields, "targeting": self.root.to_dict() if self.root else None}
 
     def __str__(self) -> str:
         return "\n".join([_headline(self), *(_lines(self.root, "", last=True) if self.root else ())])
 
 
 def explain(flag: Flag, type: str | None, context: Mapping[str, Json] | None, now: float) -> Explanation:
-    """Evaluate a flag under watch."""
+    """Evaluate a flag and record every step."""
     table = flag.tables.get(type) or tabulate(flag, type)
     if table.program is None:
         return Explanation(flag.key, table.settled or conclude(table, None, context, now, lambda: now))
-    trace = _Trace(child(flag.path, "targeting"))
-    try:
-        program = flag.compiler(watch=trace.watch).program(flag.rule)
-    except DocumentError as error:
-        program = Program(failing(str(error)))
+    trace = _Trace()
+    program = flag.compiled(trace.watch)
     # Without shortcuts the same rule takes more steps, which must not make another answer of it.
     watched = replace(table, program=replace(program, steps=_MORE_STEPS * program.steps))
     conclude(watched, None, context, now, lambda: now)
@@ -108,16 +106,15 @@ def explain(flag: Flag, type: str | None, context: Mapping[str, Json] | None, no
 
 
 class _Trace:
-    """Notes every piece as it is evaluated, under the piece that asked for it."""
+    """Records every piece as it is evaluated, under the piece that evaluates it."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self._open: list[Step] = []
         self._count = 0
         self.root: Step | None = None
 
     def watch(self, fn: Fn, site: RuleSite, node: Json) -> Fn:
-        path = self._render(site.path)
+        path = render(site.path)
 
         def watched(data: Json, run: Run | None) -> Json:
             step = self._enter(Step(path, node, []))
@@ -134,7 +131,7 @@ class _Trace:
         return watched
 
     def _enter(self, step: Step) -> Step:
-        """Put the step under the one that asked for it. Of an array's elements only the first few are told."""
+        """Put the step under the one that asked for it. Of an array's elements only the first few are kept."""
         self._count += 1
         if not self._open:
             self.root = step
@@ -147,19 +144,6 @@ class _Trace:
                 parent.inputs.append(step)
         self._open.append(step)
         return step
-
-    def _render(self, path: Path) -> str:
-        steps: list[str | int] = []
-        while path:
-            path, step = path
-            steps.append(step)
-        rendered = self._path
-        for step in reversed(steps):
-            if isinstance(step, str) and step.startswith("$evaluators."):
-                rendered = child("$.$evaluators", step.removeprefix("$evaluators."))
-            else:
-                rendered = child(rendered, step)
-        return rendered
 
 
 def _annotate(step: Step, site: RuleSite, data: Json, run: Run | None) -> None:
@@ -197,7 +181,7 @@ def _attribute(step: Step, site: RuleSite, data: Json, run: Run | None) -> tuple
 
 
 def _absent(site: RuleSite, data: Json, run: Run | None, name: str) -> bool:
-    """Tell whether an attribute is nowhere to be found from here."""
+    """Return whether an attribute is missing from everything that is visible here."""
     scope: Scope | None = site.scope
     while scope is not None:
         view, item = scope.innermost(data)
@@ -218,20 +202,20 @@ def _bucket(step: Step, site: RuleSite, data: Json, run: Run | None) -> tuple[st
     values: Any = [inner.result for inner in step.inputs]
     if step.node["fractional"].__class__ is not list:
         values = values[0]
-    found = examine(site.scope, values, data, run, site.compiler.fractional)
-    details = {"hash": found.hash, "position": found.position, "boundaries": list(found.bounds)}
-    if found.position is None:
-        return ("no valid shares" if found.hash is not None else "nothing to bucket by"), details
-    return f"hash {found.hash} → {found.position} of {found.bounds[-1]}, boundaries {list(found.bounds)}", details
+    bucket = examine(site.scope, values, data, run, site.compilation.fractional)
+    details = {"hash": bucket.hash, "position": bucket.position, "boundaries": list(bucket.bounds)}
+    if bucket.position is None:
+        return ("no valid shares" if bucket.hash is not None else "nothing to bucket by"), details
+    return f"hash {bucket.hash} → {bucket.position} of {bucket.bounds[-1]}, boundaries {list(bucket.bounds)}", details
 
 
 def _headline(explanation: Explanation) -> str:
-    found = explanation.resolution
-    if found.error:
-        return f"{explanation.key}: {found.error}: {found.message}"
-    if found.variant is None:
-        return f"{explanation.key}: no value, the caller's default applies ({found.reason})"
-    return f"{explanation.key} = {_text(found.value)} (variant {found.variant}, {found.reason})"
+    resolution = explanation.resolution
+    if resolution.error:
+        return f"{explanation.key}: {resolution.error}: {resolution.message}"
+    if resolution.variant is None:
+        return f"{explanation.key}: no value, the caller's default applies ({resolution.reason})"
+    return f"{explanation.key} = {_text(resolution.value)} (variant {resolution.variant}, {resolution.reason})"
 
 
 def _lines(step: Step, indent: str, *, last: bool) -> Iterator[str]:

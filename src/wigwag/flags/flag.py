@@ -1,4 +1,4 @@
-"""One flag: its definition, and what is worked out from it on first use.
+"""One flag: its definition, and what is derived from it on first use.
 
 Loading ten thousand flags must not compile ten thousand rules, so everything beyond the shape of a definition (the
 closures of the rule, the tables of prepared answers, the digest) is made when it is first asked for, and kept. A flag
@@ -16,13 +16,14 @@ from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags.document import Definition, decode
-from wigwag.flags.model import Finding, Fractional, Limits, Numbers, child, render
+from wigwag.flags.model import Finding, Fractional, Limits, Numbers, Resolution, child, render
 from wigwag.flags.rules import refs
-from wigwag.flags.rules.compile import Compiler, Program, failing
+from wigwag.flags.rules.compile import Program, compile_rule
+from wigwag.flags.rules.site import failing
 
 if TYPE_CHECKING:
-    from wigwag.flags.evaluate import Table
     from wigwag.flags.model import Json, Where
+    from wigwag.flags.rules.site import Watch
 
 DISABLED_STATE = "DISABLED"
 _NOTHING: dict[Any, Any] = {}
@@ -45,6 +46,22 @@ class DocumentDefaults(Struct, frozen=True):
     options: LoadSettings
 
 
+class Table(Struct, eq=False):
+    """The prepared answers of one flag for one requested type."""
+
+    key: str
+    type: str | None
+    metadata: dict[str, Any]
+    variants: dict[str, Any]
+    default_variant: str | None
+    disabled: bool
+    settled: Resolution | None
+    """The answer that needs no evaluation."""
+    program: Program | None
+    matched: dict[str, Resolution]
+    default: Resolution | None
+
+
 class Flag(Struct, eq=False, gc=False):
     """A flag as it is in force. Nothing it holds points back to it, so it is left out of garbage collection."""
 
@@ -61,9 +78,9 @@ class Flag(Struct, eq=False, gc=False):
     _program: Program | None = None
     _digest: bytes = b""
     findings: tuple[Finding, ...] | None = None
-    """What is wrong with it, once somebody has looked."""
+    """What is wrong with it, once it was checked."""
     written: str = ""
-    """The flag as a member of a sync document, once somebody has asked: see `member`."""
+    """The flag as a member of a sync document, cached: see `member`."""
     _reflecting: dict[str, Flag] | None = None
 
     @property
@@ -122,19 +139,21 @@ class Flag(Struct, eq=False, gc=False):
             self._rule = decode(raw, child(self.path, "targeting")) if isinstance(raw, Raw) else None
         return self._rule
 
-    def compiler(self, **options: Any) -> Compiler:
-        """Return a compiler for this flag's rule."""
-        return Compiler(self.key, self.setting.evaluators, self.fractional, self.setting.options.limits, **options)
-
     @property
     def program(self) -> Program:
         """The compiled rule: made once, for all types and for the flag as selections reflect it."""
         if self._program is None:
-            try:
-                self._program = self.compiler().program(self.rule)
-            except DocumentError as error:
-                self._program = Program(failing(str(error)))
+            self._program = self.compiled()
         return self._program
+
+    def compiled(self, watch: Watch | None = None) -> Program:
+        """Compile the rule; one that cannot be decoded becomes one that fails."""
+        evaluators, limits = self.setting.evaluators, self.setting.options.limits
+        try:
+            path = (self.where, "targeting")
+            return compile_rule(self.rule, self.key, evaluators, self.fractional, limits, watch, path=path)
+        except DocumentError as error:
+            return Program(failing(str(error)))
 
     def to_dict(self) -> dict[str, Json]:
         """Return the flag as flagd's sync payload has it: `$ref`s resolved, metadata merged."""
@@ -158,19 +177,19 @@ class Flag(Struct, eq=False, gc=False):
         return self.written
 
     def forget(self) -> None:
-        """Let go of what only a flag in force needs, and what can be made again."""
+        """Drop what only a flag in force needs, and what can be made again."""
         self.written, self._reflecting = "", None
 
     def reflecting(self, name: str, value: str) -> Flag:
-        """Return the flag with metadata that tells what was selected, unless it says so itself: the same each time.
+        """Return the flag with the selection in its metadata, unless it is there already: the same object each time.
 
         A flag has one source and one flag set, so there is at most one such flag for each of the two.
         """
         if name in self.metadata:
             return self
-        found = self._reflecting.get(name) if self._reflecting else None
-        if found is None:
-            found = replace(
+        flag = self._reflecting.get(name) if self._reflecting else None
+        if flag is None:
+            flag = replace(
                 self,
                 metadata={name: value, **self.metadata},
                 tables={},
@@ -179,8 +198,8 @@ class Flag(Struct, eq=False, gc=False):
                 written="",
                 _reflecting=None,
             )
-            self._reflecting = {**(self._reflecting or {}), name: found}
-        return found
+            self._reflecting = {**(self._reflecting or {}), name: flag}
+        return flag
 
     def _inlined(self) -> Json:
         """Return the rule with its references resolved; one that cannot be, so that it fails elsewhere, too."""
@@ -197,22 +216,22 @@ class Flag(Struct, eq=False, gc=False):
         return self._digest
 
     def _content(self) -> bytes:
-        """Write down what decides: the definition, what it inherits, the evaluators it reaches, how it is evaluated."""
+        """Return what the digest is about: the definition, what it inherits, its evaluators, how it is evaluated."""
         definition, evaluators = self.definition, self.setting.evaluators
         try:
             rule, reached = self.rule, refs.reachable(self.rule, evaluators) if self.targeted else {}
         except DocumentError:
             rule, reached = bytes(definition.targeting).hex() if definition.targeting else None, {}
-        told = [
+        own = [
             definition.state or "",
             definition.defaultVariant or "",
             self.variants,
             self.targeted and [rule],
             reached,
         ]
-        how = [self.metadata, self.source, self.set_id, self.key, self.fractional, self.setting.options.numbers]
-        return msgspec.json.encode([*told, *how], order="deterministic")
+        inherited = [self.metadata, self.source, self.set_id, self.key, self.fractional, self.setting.options.numbers]
+        return msgspec.json.encode([*own, *inherited], order="deterministic")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the definition without what was worked out from it."""
+        """Pickle the definition without what is derived from it."""
         return Flag, (self.key, self.set_id, self.definition, self.metadata, self.setting, self.place)

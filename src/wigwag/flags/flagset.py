@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
 from wigwag.errors import UsageError
 from wigwag.flags.checks.findings import layer_problems
-from wigwag.flags.diff.delta import changed
-from wigwag.flags.digests import Digests
-from wigwag.flags.evaluate import TYPES, Budget, conclude, not_found, tabulate
+from wigwag.flags.digests import Digests, changed
+from wigwag.flags.evaluate import TYPES, Budget, conclude, conclude_all, not_found, tabulate
 from wigwag.flags.selector import Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from wigwag.flags.evaluate import Table
     from wigwag.flags.explain import Explanation
-    from wigwag.flags.flag import Flag
+    from wigwag.flags.flag import Flag, Table
     from wigwag.flags.model import Finding, FlagType, Json, Resolution
     from wigwag.flags.parse import Layer
 
@@ -60,13 +58,13 @@ class FlagSet:
         self._sets = _winners(self.layers)
         self._by_key = _by_key(self.layers, self._sets)
         self.reflected = reflected or {}
-        """What answers say about the selection that this set is, if it is one."""
+        """The selector, as metadata of resolutions, if this set is a selection."""
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
         self._digests: Digests | None = None
 
     @property
     def whole(self) -> FlagSet:
-        """What this is a selection of; itself, if it is none."""
+        """The set that this is a selection of, or this set."""
         return self if self._whole is None else self._whole
 
     @property
@@ -105,13 +103,7 @@ class FlagSet:
         budget: Budget | None = None,
     ) -> Resolution: ...
     def resolve(
-        self,
-        key: str,
-        type: FlagType | None = None,
-        default: Json = None,
-        context: Context | None = None,
-        now: Float | None = None,
-        budget: Budget | None = None,
+        self, key: str, type: Any = None, default: Any = None, context: Any = None, now: Any = None, budget: Any = None
     ) -> Resolution:
         """Evaluate one flag.
 
@@ -147,6 +139,17 @@ class FlagSet:
             return settled
         return conclude(table, default, context, now, self.clock, budget)
 
+    def resolve_all(self, keys: Collection[str], context: Context | None, budget: Budget) -> Iterator[Resolution]:
+        """Evaluate flags of this set, of any type, as one request that shares a budget and the time.
+
+        Each flag is evaluated when the resolution before it has been used, so `budget.refused` is about the last one.
+        """
+        tables = self._tables[None]
+        for key in [key for key in keys if key not in tables]:
+            flag = self._by_key[key]
+            tables[key] = flag.tables.get(None) or tabulate(flag, None)
+        return conclude_all(map(tables.__getitem__, keys), context, self.clock, budget)
+
     def compile_rules(self, larger_than: int) -> None:
         """Compile the rules whose text is larger than so many bytes, so that no evaluation has to."""
         for flags in self._sets.values():
@@ -162,7 +165,7 @@ class FlagSet:
     def boolean(self, key: str, default: bool, context: Context | None = None) -> bool:
         """Return the value of a boolean flag, or the default: if there is no such flag, or no value of that type.
 
-        There is one such method for each type. `resolve` also tells the variant, the reason and the error.
+        There is one such method for each type. `resolve` also returns the variant, the reason and the error.
 
         >>> import wigwag
         >>> flag = {"state": "ENABLED", "variants": {"a": 3.5}, "defaultVariant": "a"}
@@ -195,7 +198,7 @@ class FlagSet:
         now: Float | None = None,
         type: FlagType | None = None,
     ) -> Explanation:
-        """Evaluate one flag and tell how: a tree of what each operator got and answered.
+        """Evaluate one flag and explain the result: a tree of the input and output of each operator.
 
         >>> import wigwag
         >>> rule = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}
@@ -233,7 +236,7 @@ class FlagSet:
         return tuple(flags[key] for _, flags in sorted(self._sets.items()) for key in sorted(flags))
 
     def select(self, selector: str) -> FlagSet:
-        """Return the flags that a selector names: `flagSetId=ID`, `flagSetId=` (in no set), `source=URI`, or a source.
+        """Return the flags that match a selector: `flagSetId=ID`, `flagSetId=` (in no set), `source=URI`, or a source.
 
         >>> import wigwag
         >>> flag = {"key": "a", "state": "ENABLED", "variants": {"on": 1}, "metadata": {"flagSetId": "blue"}}
@@ -247,11 +250,11 @@ class FlagSet:
             return wanted.choose(flag) if winners[flag.set_id][flag.key] is flag else None
 
         chosen = [layer.only(choose, wanted.only_set) for layer in self.layers]
-        layers = [layer for layer in chosen if any(layer.sets.values())]  # what others say is not about this selection
+        layers = [layer for layer in chosen if any(layer.sets.values())]  # metadata of the others does not apply
         return FlagSet(layers, self.clock, wanted.reflected, self.whole)
 
     def nothing(self, selector: str) -> FlagSet:
-        """Return the empty selection of a selector that names none of the flags, without looking at them."""
+        """Return the empty selection of a selector that matches no flag, without looking at the flags."""
         return FlagSet((), self.clock, Selector.parse(selector).reflected, self.whole)
 
     @cached_property
@@ -281,7 +284,7 @@ class FlagSet:
         return tuple(chain.from_iterable(layer_problems(layer) for layer in self.layers))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the flags without what was worked out from them."""
+        """Pickle the flags without what is derived from them."""
         return FlagSet, (self.layers, self.clock, self.reflected, self._whole)
 
     def __len__(self) -> int:
@@ -318,10 +321,10 @@ def _by_key(layers: tuple[Layer, ...], sets: dict[str, dict[str, Flag]]) -> dict
     """Return the flag that answers for each key: where several flag sets have it, that of the highest layer."""
     if len(sets) <= 1:
         return next(iter(sets.values()), {})
-    found: dict[str, Flag] = {}
+    answering: dict[str, Flag] = {}
     for layer in layers[:-1]:
         for set_id, flags in layer.sets.items():
-            found |= {key: flag for key, flag in flags.items() if sets[set_id][key] is flag}
+            answering |= {key: flag for key, flag in flags.items() if sets[set_id][key] is flag}
     for flags in layers[-1].sets.values():
-        found |= flags  # nothing is above them
-    return found
+        answering |= flags  # nothing is above them
+    return answering

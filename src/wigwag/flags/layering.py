@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags.document import read
 from wigwag.flags.flag import DocumentDefaults
-from wigwag.flags.parse import DocumentParser, Layer
+from wigwag.flags.parse import DocumentParser, Layer, LayerParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,19 +29,7 @@ if TYPE_CHECKING:
     from wigwag.flags.part import Part, Place
 
 
-class Parted(Struct, frozen=True, eq=False):
-    """What a layer was made of, for the next one to be made from."""
-
-    parts: Mapping[str, Part]
-    holders: dict[Place, tuple[str, ...]]
-    """The parts that define a flag, in order: the last one wins."""
-    contested: frozenset[Place]
-    """Flags that several parts define."""
-    faults: dict[Place, Finding]
-    """Why flags are in quarantine."""
-
-
-_NOTHING = Parted({}, {}, frozenset(), {})
+_NOTHING = LayerParts({}, {}, frozenset(), {})
 
 
 def parse_parts(parts: Mapping[str, Part], source: str, options: LoadSettings, previous: Layer | None = None) -> Layer:
@@ -87,7 +75,7 @@ class _Layering:
 
     def __init__(
         self,
-        old: Parted,
+        old: LayerParts,
         parts: Mapping[str, Part],
         sets: dict[str, dict[str, Flag]],
         setting: DocumentDefaults,
@@ -105,7 +93,7 @@ class _Layering:
             self._faults = self._faults.copy()
         for place in touched:
             self._settle(place)
-        parted = Parted(self._parts, self._holders, self._contested, self._faults)
+        parted = LayerParts(self._parts, self._holders, self._contested, self._faults)
         nothing = read(b'{"flags":{}}', self._setting.options.limits)
         return Layer(self._setting, self._ordered(), self._problems(), nothing, {}, {}, parted=parted)
 
@@ -214,4 +202,4 @@ class _Layering:
     def _problems(self) -> tuple[Finding, ...]:
         if self._previous is not None and self._faults == self._old.faults and self._old is self._previous.parted:
             return self._previous.problems
-        return tuple(sorted(self._faults.values(), key=lambda found: (found.source, found.path, found.code)))
+        return tuple(sorted(self._faults.values(), key=lambda problem: (problem.source, problem.path, problem.code)))

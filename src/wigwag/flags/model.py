@@ -1,4 +1,4 @@
-"""The words of the engine: what a resolution, a finding and a limit are. Values only, nothing is ever changed."""
+"""The values of the engine: resolutions, findings, limits and JSON paths. All of them are immutable."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TARGETING_MATCH = "TARGETING_MATCH"
 DEFAULT = "DEFAULT"
 DISABLED = "DISABLED"
 STALE = "STALE"
-"""Only a server says this, of flags that it could not bring up to date."""
+"""Only from a server, for flags whose source is stale."""
 ERROR = "ERROR"
 
 FLAG_NOT_FOUND = "FLAG_NOT_FOUND"
@@ -40,7 +40,7 @@ GENERAL = "GENERAL"
 
 
 class Resolution(Struct, Generic[T_co], frozen=True, gc=False):
-    """What one evaluation came to; `Resolution[bool]` for a type checker, if a boolean was asked for.
+    """The result of one evaluation; for a type checker `Resolution[bool]`, if a boolean was requested.
 
     Resolutions and the values in them are shared between calls: read them, do not change them.
 
@@ -60,7 +60,7 @@ class Resolution(Struct, Generic[T_co], frozen=True, gc=False):
     """None, or the OpenFeature error code as text."""
     metadata: dict[str, Json] = {}
     message: str = ""
-    """For an error: what is wrong, in words."""
+    """For an error: what is wrong."""
 
 
 class Finding(Struct, frozen=True):
@@ -82,7 +82,7 @@ class Finding(Struct, frozen=True):
     hint: str = ""
     source: str = ""
     line: int = 0
-    """Where it is in the text, counted from 1; 0 where nobody has looked."""
+    """Where it is in the text, counted from 1; 0 if unknown."""
     column: int = 0
 
     def __str__(self) -> str:
@@ -128,7 +128,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 Where: TypeAlias = "str | tuple[Any, str | int]"
-"""A place that is rendered only when somebody wants to read it: a path, or (place of the parent, step)."""
+"""A JSON path that is rendered only when it is needed: a path, or (path of the parent, step)."""
 
 
 def render(where: Where) -> str:

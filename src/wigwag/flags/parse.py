@@ -1,11 +1,11 @@
 """A document becomes flags. A bad flag is put in quarantine with the reason and the path; its neighbours load.
 
     bad shape (variants that are no object, a default variant that does not exist, …)   quarantined
-    bad rule (unknown operator, `$ref` to nowhere, an answer that is no variant, …)      loaded, fails where reached
+    bad rule (unknown operator, `$ref` to nowhere, an unknown variant, …)                loaded, fails where reached
     against the schema in any other way                                                 loaded, reported by `schema`
 
-With the previous layer at hand, a flag whose text did not change is taken over as it is, and a flag that went bad keeps
-its last good definition.
+Given the previous layer, a flag whose text did not change is reused, and a flag that went bad keeps its last good
+definition.
 """
 
 from __future__ import annotations
@@ -20,41 +20,36 @@ from msgspec.structs import replace
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
-from wigwag.flags import document as documents
 from wigwag.flags.checks.catalogue import finding
 from wigwag.flags.checks.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
 from wigwag.flags.checks.schema import rule_errors
-from wigwag.flags.document import Definition
+from wigwag.flags.document import Definition, decode_object, identity_of, key_of
 from wigwag.flags.flag import DocumentDefaults, Flag, LoadSettings
 from wigwag.flags.model import Finding, child
-from wigwag.suggest import closest
+from wigwag.flags.selector import set_id_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from wigwag.flags.document import FlagDocument
-    from wigwag.flags.layering import Parted
-    from wigwag.flags.part import Place
+    from wigwag.flags.part import Part, Place
 
-_SET_ID = "flagSetId"
 _NONE: dict[str, Flag] = {}
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _definition = jsontext.decoder(Definition)
 _canonical = msgspec.json.Encoder(order="deterministic").encode
-_texts: dict[bytes, Callable[[Raw], Any]] = {
-    b"{": msgspec.json.Decoder(dict[str, Raw]).decode,
-    b"[": msgspec.json.Decoder(list[Raw]).decode,
-}
 
 
-class _Loose(Struct):
-    """What tells flags apart, whatever its type."""
+class LayerParts(Struct, frozen=True, eq=False):
+    """What a layer was made of, for the next one to be made from."""
 
-    key: Any = None
-    metadata: Any = None
-
-
-_loose = jsontext.decoder(_Loose)
+    parts: Mapping[str, Part]
+    holders: dict[Place, tuple[str, ...]]
+    """The parts that define a flag, in order: the last one wins."""
+    contested: frozenset[Place]
+    """Flags that several parts define."""
+    faults: dict[Place, Finding]
+    """Why flags are in quarantine."""
 
 
 class Layer(Struct, eq=False):
@@ -67,8 +62,9 @@ class Layer(Struct, eq=False):
     _placed: dict[str | int, Flag] | None = None
     _texts: dict[str | int, Raw] | None = None
     findings: tuple[Finding, ...] | None = None
-    """All that is wrong with it, once somebody has looked."""
-    parted: Parted | None = None  # the parts that it was made of, if the source has several
+    """All that is wrong with it, once it was checked."""
+    parted: LayerParts | None = None
+    """If the source has several documents."""
 
     def only(self, choose: Callable[[Flag], Flag | None], set_id: str | None = None) -> Layer:
         """Return the layer with what is chosen of each of its flags; `set_id`: the only flag set to look at."""
@@ -98,7 +94,7 @@ class Layer(Struct, eq=False):
     def texts(self) -> dict[str | int, Raw]:
         """The text of each flag, by its place: what a re-load compares with."""
         if self._texts is None:
-            self._texts = _texts_of(self.document)
+            self._texts = self.document.texts()
         return self._texts
 
 
@@ -144,7 +140,7 @@ class DocumentParser:
     def _load_all(self, definitions: dict[str, Definition] | list[Definition]) -> None:
         """Add all flags; those that are surely possible, which is nearly every one, in as few steps as can be."""
         setting, metadata = self._setting, self._setting.metadata
-        set_id, longest = _set_id(metadata), setting.options.limits.string_length
+        set_id, longest = set_id_of(metadata), setting.options.limits.string_length
         flags = self.sets.setdefault(set_id, {})
         places: Iterable[tuple[str | int, Definition]]
         places = definitions.items() if isinstance(definitions, dict) else enumerate(definitions)
@@ -163,8 +159,8 @@ class DocumentParser:
 
     def _load_each(self, document: FlagDocument) -> None:
         reusable, before = self._reusable(), self._previous.texts if self._previous else {}
-        self._texts, self._placed = _texts_of(document), {}
-        self.sets.setdefault(_set_id(self._setting.metadata), {})  # first, as in `_load_all`: the last set answers
+        self._texts, self._placed = document.texts(), {}
+        self.sets.setdefault(set_id_of(self._setting.metadata), {})  # first, as in `_load_all`: the last set answers
         for place, text in self._texts.items():
             flag = reusable.get(place)
             if flag is not None and before[place] == text:
@@ -199,7 +195,7 @@ class DocumentParser:
             metadata = _without_nulls(metadata | own)
         key = place if place.__class__ is str else definition.key
         fault = impossible(definition, setting.options.limits) if key else KEYLESS
-        flag = Flag(key or "", _set_id(metadata), definition, metadata, setting, place)
+        flag = Flag(key or "", set_id_of(metadata), definition, metadata, setting, place)
         if fault is None and self._previous is not None:
             fault = self._worse_rule(flag)
         if fault is None:
@@ -227,13 +223,9 @@ class DocumentParser:
 
     def _identity(self, place: str | int, text: bytes | Raw) -> Place:
         """Return flag set and key of a flag whose definition makes no sense, as far as they can be made out."""
-        try:
-            loose = _loose(text)
-        except _UNDECODABLE:
-            loose = _Loose()
-        own = loose.metadata if loose.metadata.__class__ is dict else {}
-        key = place if place.__class__ is str else loose.key
-        return _set_id(self._setting.metadata | own), (key if key.__class__ is str else "")
+        own = identity_of(text).metadata
+        own = own if own.__class__ is dict else {}
+        return set_id_of(self._setting.metadata | own), key_of(place, text)
 
     def _quarantine(self, place: str | int, fault: Fault, key: str, set_id: str) -> None:
         """Report a bad flag, and keep its last good definition if there is one."""
@@ -265,41 +257,9 @@ def _without_nulls(metadata: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if value is not None}
 
 
-def _set_id(metadata: dict[str, Any]) -> str:
-    """Return the flag set that metadata names; whatever is no text names none."""
-    set_id = metadata.get(_SET_ID)
-    return set_id if set_id.__class__ is str else ""
-
-
-def _texts_of(document: FlagDocument) -> dict[str | int, Raw]:
-    """Return the text of every flag by its place: the name in a map, the index in an array."""
-    raw = document.flags
-    start = bytes(raw)[:1]
-    if not start:
-        raise _without_flags(document)
-    if start not in _texts:
-        if start != b"n":
-            raise DocumentError("$.flags: must be an object or an array of flags")
-        return {}
-    try:
-        decoded = _texts[start](raw)
-    except _UNDECODABLE as error:
-        raise DocumentError(f"$.flags: {documents.reason(error)}") from error
-    return decoded if start == b"{" else dict(enumerate(decoded))
-
-
-def _without_flags(document: FlagDocument) -> DocumentError:
-    meant = closest("flags", msgspec.json.decode(document.text, type=dict[str, Raw]))
-    if meant:
-        return DocumentError(f"{child('$', meant)}: no `flags`; did you mean `flags` instead of `{meant}`?")
-    return DocumentError('$: no `flags`; a document without flags says {"flags": {}}')
-
-
 def _object(raw: Raw, path: str, options: LoadSettings) -> dict[str, Any]:
-    value = documents.decode(raw, path)
-    if value is not None and value.__class__ is not dict:
-        raise DocumentError(f"{path}: must be an object")
+    value = decode_object(raw, path)
     message = beyond(value, options.limits)
     if message is not None:
         raise DocumentError(f"{path}: {message}")
-    return value or {}
+    return value

@@ -1,8 +1,8 @@
 """One document of several that make up a source: its flags, each with all that it inherits there.
 
-Its metadata and its shared rules are for its own flags. So metadata is written with each flag, and shared rules are put
-where they are referred to: then flags of several parts can stand side by side. Flags are not checked here. A bad one is
-carried along as it is, so that loading it can put it in quarantine and keep its last good definition.
+Metadata and shared rules of a document apply to its own flags only. So metadata is written with each flag, and shared
+rules are inlined: then flags of several parts can be in one document. Flags are not checked here. A bad one stays
+unchanged, so that loading can put it in quarantine and keep its last good definition.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from msgspec import Raw
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
-from wigwag.flags.document import duplicates, read
+from wigwag.flags.document import decode_object, duplicates, key_of, read
 from wigwag.flags.rules import refs
-from wigwag.flags.selector import FLAG_SET
+from wigwag.flags.selector import set_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -28,13 +28,12 @@ Place: TypeAlias = tuple[str, str]
 """The flag set and the key of a flag."""
 _UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
-_array = msgspec.json.Decoder(list[Raw]).decode
 _encode = msgspec.json.encode
 _decode = jsontext.decoder()
 
 
 class Part:
-    """The flags of one document, as text. Never changes; a part that is the same object says the same."""
+    """The flags of one document, as text. Immutable."""
 
     __slots__ = ("_duplicates", "_members", "flags", "mended", "sets", "size", "text")
 
@@ -47,7 +46,7 @@ class Part:
         self._members: bytes | None = None
 
     def says(self, other: Part) -> bool:
-        """Tell whether another part says the same."""
+        """Return whether another part has the same content."""
         same = self.flags == other.flags and self.mended == other.mended
         return self is other or (same and self.duplicates == other.duplicates)
 
@@ -67,7 +66,7 @@ class Part:
 
 
 def read_part(content: bytes, limits: Limits, format: Format | None) -> Part:
-    """Read one document; `DocumentError` if it is none, or its flags become too large with what they inherit."""
+    """Read one document; `DocumentError` if it cannot be read, or its flags with what they inherit are too large."""
     document = read(content, limits, format, whole=False)
     flags, left = {}, limits.document_bytes
     for place, text in _flags(document):
@@ -102,63 +101,26 @@ def written(parts: Iterable[Part]) -> bytes:
 
 def _flags(document: FlagDocument) -> Iterator[tuple[Place, Raw]]:
     """Return the flags of a document, each with all that it inherits."""
-    evaluators, metadata = _inherited(document.evaluators, "$evaluators"), _inherited(document.metadata, "metadata")
-    for key, text in _texts(document):
+    evaluators = decode_object(document.evaluators, "$.$evaluators")
+    metadata = decode_object(document.metadata, "$.metadata")
+    for place, text in document.texts().items():
+        key = key_of(place, text) or (f"#{place}" if isinstance(place, int) else "")
         try:
             members: dict[str, Any] = dict(_object(text))
             own = _decode(members.get("metadata", Raw(b"null")))
         except _UNDECODABLE:
-            yield (_set_id(metadata), key), Raw(bytes(text))  # no object: loading it will say so
+            yield (set_id_of(metadata), key), Raw(bytes(text))  # no object: loading it will say so
             continue
         whole = metadata | own if own.__class__ is dict else metadata
         if own is None or own.__class__ is dict:
             members["metadata"] = whole
         if evaluators and b"$ref" in bytes(members.get("targeting", b"")).replace(b"\\u0024", b"$"):
             members["targeting"] = _inlined(members["targeting"], evaluators)
-        yield (_set_id(whole), key), Raw(_encode(members | {"key": key}))
-
-
-def _set_id(metadata: dict[str, Any]) -> str:
-    set_id = metadata.get(FLAG_SET)
-    return set_id if set_id.__class__ is str else ""
-
-
-def _texts(document: FlagDocument) -> Iterator[tuple[str, Raw]]:
-    """Return the text of each flag with its key; in an array, a flag without one cannot be meant."""
-    raw = document.flags
-    start = bytes(raw)[:1]
-    try:
-        if start == b"{":
-            yield from _object(raw).items()
-        elif start == b"[":
-            for number, text in enumerate(_array(raw)):
-                yield _key(text) or f"#{number}", text
-        elif start != b"n":
-            raise DocumentError('no `flags`; a document without flags says {"flags": {}}')
-    except _UNDECODABLE as error:
-        raise DocumentError("$.flags: cannot be read") from error
-
-
-def _key(text: Raw) -> str:
-    try:
-        key = _decode(_object(text).get("key", Raw(b"null")))
-    except _UNDECODABLE:
-        return ""
-    return key if key.__class__ is str else ""
-
-
-def _inherited(raw: Raw, member: str) -> dict[str, Any]:
-    try:
-        value = _decode(raw)
-    except _UNDECODABLE as error:
-        raise DocumentError(f"$.{member}: cannot be read") from error
-    if value is not None and value.__class__ is not dict:
-        raise DocumentError(f"$.{member}: must be an object")
-    return value or {}
+        yield (set_id_of(whole), key), Raw(_encode(members | {"key": key}))
 
 
 def _inlined(rule: Raw, evaluators: dict[str, Any]) -> Any:
-    """Return a rule with its references resolved; one that cannot be, as it is, so that it fails where it is used."""
+    """Return a rule with its references resolved; unchanged if that fails, so that it fails where it is used."""
     try:
         return refs.inline(_decode(rule), evaluators)
     except (DocumentError, *_UNDECODABLE):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json
 
 FLAG_SET, SOURCE = "flagSetId", "source"
+
+
+def set_id_of(metadata: dict[str, Any]) -> str:
+    """Return the flag set that metadata names; empty if it is not text."""
+    set_id = metadata.get(FLAG_SET)
+    return set_id if set_id.__class__ is str else ""
 
 
 class Selector(Struct, frozen=True):
@@ -35,7 +41,7 @@ class Selector(Struct, frozen=True):
 
     @property
     def reflected(self) -> dict[str, Json]:
-        """What evaluations tell the client about the selection it made."""
+        """The selection as metadata of the resolutions in it."""
         return {self.key: self.value} if self.key else {}
 
     def matches(self, flag: Flag) -> bool:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
-from wigwag.flags.diff.delta import changed
+from wigwag.flags.digests import changed
 from wigwag.flags.document import read
 from wigwag.flags.flag import LoadSettings
 from wigwag.flags.flagset import FlagSet
@@ -56,10 +56,10 @@ def load(
     *,
     source: str,
     options: LoadSettings,
-    strict: bool,
-    format: Format | None,
-    previous: FlagSet | None,
     clock: Callable[[], float],
+    strict: bool = False,
+    format: Format | None = None,
+    previous: FlagSet | None = None,
 ) -> FlagSet:
     """Read one document. `strict` rejects it if anything in it is an error."""
     source = _named(source)
@@ -101,7 +101,7 @@ def _checked(flags: FlagSet, *, strict: bool) -> FlagSet:
 
 
 def update(before: FlagSet, after: FlagSet) -> FlagSet:
-    """Take a document as one about the flag sets that it names only; those of before that it does not name stay.
+    """Take a document as an update of the flag sets that it names; keep the other flag sets of the document before.
 
     >>> import wigwag
     >>> def one(name): return {"metadata": {"flagSetId": name}, "flags": {name: {"variants": {"on": 1}}}}
@@ -112,11 +112,11 @@ def update(before: FlagSet, after: FlagSet) -> FlagSet:
     """
     (old,), (new,) = before.layers, after.layers
     named = {set_id for set_id, flags in new.sets.items() if flags}
-    if isinstance(told := new.setting.metadata.get(FLAG_SET), str):
-        named.add(told)
+    if isinstance(default := new.setting.metadata.get(FLAG_SET), str):
+        named.add(default)
     kept = {set_id: flags for set_id, flags in old.sets.items() if set_id not in named}
-    said = {set_id: flags for set_id, flags in new.sets.items() if set_id in named}
-    return FlagSet((replace(new, sets={**kept, **said}, _placed=new.placed, findings=None, parted=None),), after.clock)
+    sets = kept | {set_id: flags for set_id, flags in new.sets.items() if set_id in named}
+    return FlagSet((replace(new, sets=sets, _placed=new.placed, findings=None, parted=None),), after.clock)
 
 
 def merge(sets: Iterable[FlagSet], clock: Callable[[], float]) -> FlagSet:
@@ -135,10 +135,10 @@ def diff(old: FlagSet, new: FlagSet) -> Diff:
     >>> wigwag.diff(before, after).updated
     ('a',)
     """
-    differ = changed(old.sets, new.sets)
-    written = {flag.key for _, flag in differ if flag is not None and flag.key not in old}
-    deleted = {flag.key for flag, _ in differ if flag is not None and flag.key not in new}
-    updated = {flag.key for flag in map(_updated, differ) if flag is not None} - written - deleted
+    pairs = changed(old.sets, new.sets)
+    written = {flag.key for _, flag in pairs if flag is not None and flag.key not in old}
+    deleted = {flag.key for flag, _ in pairs if flag is not None and flag.key not in new}
+    updated = {flag.key for flag in map(_updated, pairs) if flag is not None} - written - deleted
     return Diff(tuple(sorted(written)), tuple(sorted(updated)), tuple(sorted(deleted)))
 
 

@@ -45,48 +45,48 @@ def review_seconds(value: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ProxyOptions:
-    """What the proxy is told."""
+    """The configuration of the proxy."""
 
     action: str = positional("start", "start the proxy", default="start", choices=("start",))
     port: int = option(
         8015,
-        "flag documents: flagd.sync.v1 and sync.v1",
+        "port for flag documents: flagd.sync.v1 and sync.v1",
         short="-p",
         metavar="PORT",
         convert=port_number,
         group="ports",
     )
     management_port: int = option(
-        MANAGEMENT_PORT, "probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
+        MANAGEMENT_PORT, "port for probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
     )
     metrics_port: int = option(
-        MANAGEMENT_PORT, "the older name of --management-port", metavar="PORT", convert=port_number
+        MANAGEMENT_PORT, "deprecated name of --management-port", metavar="PORT", convert=port_number
     )
-    bind: str = option("", "the address to listen on; without it, all of them", metavar="ADDRESS")
+    bind: str = option("", "the address to listen on; all addresses by default", metavar="ADDRESS")
     server_cert_path: str = option(
         "",
-        "certificate of the document port, in PEM; read again when it changes",
+        "certificate for flag documents, in PEM; reloaded when it changes",
         short="-c",
         metavar="PATH",
         group="TLS",
     )
-    server_key_path: str = option("", "its private key", short="-k", metavar="PATH")
-    management_tls: bool = option(False, "serve the management port with TLS, too; it asks for no client certificate")
-    client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
+    server_key_path: str = option("", "private key of the certificate", short="-k", metavar="PATH")
+    management_tls: bool = option(False, "serve the management port with TLS, without client certificates")
+    client_ca_path: str = option("", "require client certificates signed by this certificate authority", metavar="PATH")
     auth: str = option(
         "none",
-        "whom to let subscribe: everybody, or whose token Kubernetes lets `get` the FeatureFlag",
+        "who may subscribe: everybody (`none`), or holders of a token that may `get` the FeatureFlag (`kubernetes`)",
         choices=("none", "kubernetes"),
         group="subscribers and targets",
     )
     auth_audience: str = option(
         "",
-        "with --auth=kubernetes: the audience that tokens must be issued for; without it, that of the API server",
+        "with --auth=kubernetes: the audience of tokens; that of the API server by default",
         metavar="NAME",
     )
     auth_review: float = option(
         240.0,
-        "with --auth=kubernetes: the longest time between two reviews of an open stream's token and right, 1 to 300",
+        "with --auth=kubernetes: how often the token of an open stream is reviewed, at least; 1 to 300",
         metavar="SECONDS",
         convert=review_seconds,
     )
@@ -97,28 +97,28 @@ class ProxyOptions:
     )
     file_root: str = option("", "the directory that file: targets must be in; without it, any file", metavar="DIR")
     linger: float = option(
-        5.0, "how long to go on watching a target that nobody subscribes to", metavar="SECONDS", convert=seconds
+        5.0, "how long to watch a target after its last subscriber has left", metavar="SECONDS", convert=seconds
     )
-    max_targets: int = option(5_000, "targets at once", metavar="N", convert=positive)
-    max_subscribers: int = option(20_000, "open streams at once", metavar="N", convert=positive)
+    max_targets: int = option(5_000, "how many targets to watch at most", metavar="N", convert=positive)
+    max_subscribers: int = option(20_000, "how many open streams to allow", metavar="N", convert=positive)
     max_connections_per_address: int = option(
-        0, "connections from one address that is not this machine; 0 for half of all", metavar="N", convert=natural
+        0, "connections from one remote address; 0 for half of all", metavar="N", convert=natural
     )
-    max_document: int = option(16 << 20, "bytes in a document", metavar="BYTES", convert=positive)
+    max_document: int = option(16 << 20, "largest document in bytes", metavar="BYTES", convert=positive)
     keep_alive_min_time: float = option(
         30.0,
-        "the shortest interval of a client's keep-alive pings",
+        "the shortest interval that clients may use for keep-alive pings",
         metavar="DURATION",
         convert=duration,
         group="connections",
     )
-    keep_alive_permit_without_stream: bool = option(True, "allow such pings without a request under way")
+    keep_alive_permit_without_stream: bool = option(True, "allow keep-alive pings while no request is active")
     debug_endpoints: bool = option(
-        False, "serve /debug on the management port to other machines, too", group="diagnostics and configuration"
+        False, "serve /debug on the management port to other machines as well", group="diagnostics and configuration"
     )
-    log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
-    debug: bool = option(False, "log more", short="-x")
-    config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
+    log_format: str = option("console", "the format of log lines", short="-z", choices=("console", "json"))
+    debug: bool = option(False, "log at debug level", short="-x")
+    config: str = option("", "a config file (YAML, JSON or TOML) with these names as keys", metavar="FILE")
 
     @property
     def management(self) -> int:

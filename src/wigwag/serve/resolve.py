@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 
     from wigwag.flags.evaluate import Budget
     from wigwag.flags.flagset import FlagSet
@@ -81,12 +81,11 @@ class Resolver:
         return found
 
     def judge_all(
-        self, snapshot: Snapshot, flags: FlagSet, keys: Iterable[str], context: Mapping[str, Any], budget: Budget
+        self, snapshot: Snapshot, flags: FlagSet, keys: Collection[str], context: Mapping[str, Any], budget: Budget
     ) -> Iterator[tuple[str, Resolution]]:
         """Evaluate flags of a selection of a snapshot as one request, each when the one before has been used."""
-        resolve, stale, answers = flags.resolve, self._freshness.stale, []
-        for key in keys:
-            found = resolve(key, None, None, context, None, budget)
+        stale, answers = self._freshness.stale, []
+        for key, found in zip(keys, flags.resolve_all(keys, context, budget), strict=True):
             answer = key, self._marked(snapshot, flags, key, found) if stale else found
             answers.append(answer)
             yield answer

@@ -1,6 +1,6 @@
 """Flags in force become a document again: one that loads to the same flags, from the same source, ever after.
 
-`flags.written` says how. Here it is one document, whatever happened: shared rules that a flag in quarantine has of an
+`flags.dump` says how. Here it is one document, whatever happened: shared rules that a flag in quarantine has of an
 earlier one get a name that says of which they were, so that they do not replace those of today. Then, and only then,
 the flags have another id than before.
 """
@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 
 from wigwag.errors import DocumentError, StateError, UsageError
-from wigwag.flags import written
 from wigwag.flags.document import decode
+from wigwag.flags.dump import definition_text, document_text, document_versions, write
 from wigwag.flags.rules.refs import REF, reference
-from wigwag.flags.written import DocumentGenerations, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from wigwag.flags.dump import DocumentVersion
     from wigwag.flags.flag import Flag
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Json
     from wigwag.flags.parse import Layer
-    from wigwag.flags.written import DocumentGeneration
 
 _KEPT = re.compile(r"kept:[0-9a-f]{32}:")
 """How the name of a shared rule of an earlier document begins."""
@@ -50,11 +49,11 @@ class _Writer:
     def __init__(self, layer: Layer) -> None:
         self._layer, self._metadata = layer, layer.setting.metadata
         self._evaluators = dict(layer.setting.evaluators)
-        self._eras = DocumentGenerations(layer)
+        self._version_of = document_versions(layer)
 
     def document(self) -> bytes:
         flags = list(self._bounded())  # which bring shared rules along
-        return written.document(self._metadata, self._evaluators, flags)
+        return document_text(self._metadata, self._evaluators, flags)
 
     def _bounded(self) -> Iterator[bytes]:
         """Write the flags; not without end, as what a flag inherited from an earlier document is written with it."""
@@ -74,47 +73,47 @@ class _Writer:
                 yield text
 
     def _definition(self, flag: Flag) -> bytes:
-        era = self._eras.of(flag)
-        plain = era.same_metadata and flag.metadata is flag.setting.metadata
+        version = self._version_of(flag)
+        plain = version.same_metadata and flag.metadata is flag.setting.metadata
         inherited = flag.metadata if plain else self._metadata
-        return written.definition(flag, inherited, self._targeting(flag, era))
+        return definition_text(flag, inherited, self._targeting(flag, version))
 
-    def _targeting(self, flag: Flag, era: DocumentGeneration) -> Any:
+    def _targeting(self, flag: Flag, version: DocumentVersion) -> Any:
         raw = flag.definition.targeting
-        if not isinstance(raw, Raw) or era.same_evaluators:
+        if not isinstance(raw, Raw) or version.same_evaluators:
             return raw
         try:
             rule = decode(raw, flag.path)
-            moved, names = self._moved(rule, era), set(_references(rule))
+            moved, names = self._moved(rule, version), set(_references(rule))
         except (DocumentError, RecursionError):
             return raw  # it fails wherever it is
-        self._bring(names, era)
+        self._bring(names, version)
         return Raw(write(moved)) if names else raw
 
-    def _bring(self, names: set[str], era: DocumentGeneration) -> None:
+    def _bring(self, names: set[str], version: DocumentVersion) -> None:
         """Take over the shared rules of an earlier document that a rule leads to."""
         pending = sorted(names)
         while pending:
             name = pending.pop()
-            new = self._name(name, era)
-            if name in era.evaluators and new not in self._evaluators:
-                rule = era.evaluators[name]
-                self._evaluators[new] = self._moved(rule, era)
+            new = self._name(name, version)
+            if name in version.evaluators and new not in self._evaluators:
+                rule = version.evaluators[name]
+                self._evaluators[new] = self._moved(rule, version)
                 pending += sorted(set(_references(rule)))
 
-    def _moved(self, rule: Json, era: DocumentGeneration) -> Json:
+    def _moved(self, rule: Json, version: DocumentVersion) -> Json:
         """Return a rule with references to the shared rules of its own document. Data stays as it is."""
         name = reference(rule)
         if name is not None:
-            return {REF: self._name(name, era)}
+            return {REF: self._name(name, version)}
         if rule.__class__ is dict and len(rule) == 1:
-            return {name: self._moved(value, era) for name, value in rule.items()}
-        return [self._moved(item, era) for item in rule] if rule.__class__ is list else rule
+            return {name: self._moved(value, version) for name, value in rule.items()}
+        return [self._moved(item, version) for item in rule] if rule.__class__ is list else rule
 
-    def _name(self, name: str, era: DocumentGeneration) -> str:
+    def _name(self, name: str, version: DocumentVersion) -> str:
         """Return the name of an earlier document's shared rule, whether it exists or not."""
         own = _KEPT.match(name) and name not in self._layer.setting.evaluators
-        return name if own else f"kept:{era.digest}:{name}"
+        return name if own else f"kept:{version.digest}:{name}"
 
 
 def _references(rule: Json) -> Iterator[str]:

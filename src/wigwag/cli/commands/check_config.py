@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     from wigwag.agent.check import CheckResult
 
-HELP = "check the options of `start`, and reach every source once"
+HELP = "check the options of `start`, and read every source once"
 DESCRIPTION = """\
-Take the options of `wigwag start`, from the same places, and tell whether the agent would start and have flags: files,
-ports and certificates are looked at, and every source is reached once, all at the same time. Nothing is served, and a
-port that is in use is only remarked on: it may be the agent that these options are for.
+Check whether the agent would start with these options of `wigwag start`, and whether it would have flags. Options also
+come from the environment and the config file. Files, ports and certificates are checked, and every source is read once,
+all in parallel. Nothing is served. A port in use is a warning: it may be in use by the agent that you are checking.
 
   wigwag check-config --uri file:flags.yaml
   wigwag check-config --config agent.yaml --timeout 3s
   wigwag check-config --config agent.yaml --output json      for a pipeline
 
-Exits with 0 if all is well, 1 if a required source fails, a document has errors or the agent could not start, 2 if the
-options make no sense.
+Exits with 0 if the agent would start, 1 if a required source fails, a document has errors or the agent could not start,
+2 on wrong options.
 """
 ENVIRONMENT = "FLAGD_"
 CONFIG = True
@@ -40,12 +40,12 @@ _HEADINGS = ("SOURCE", "PROVIDER", "STATE", "FLAGS", "PROBLEMS", "TIME", "ERROR"
 
 @dataclass(frozen=True, kw_only=True)
 class Options(AgentOptions):
-    """The options of `wigwag start`, and what is done with the answer."""
+    """The options of `wigwag start`, and those of the check."""
 
     timeout: float = option(
         10.0, "how long to wait for a source", metavar="DURATION", convert=duration, group="the check"
     )
-    output: str = option("text", "what to print", choices=("text", "json"))
+    output: str = option("text", "output format", choices=("text", "json"))
 
 
 def run(options: Options) -> int:
@@ -64,31 +64,27 @@ def run(options: Options) -> int:
     sources = agent_sources(options, remarks.append)
     remarks += repeated(sources)
     facts = fact_sources(options, len(sources))
-    wrong = asyncio.run(faults(options, sources, remarks.append))
-    found = asyncio.run(reach((*sources, *facts), options, options.timeout, remarks.append))
+    errors = asyncio.run(faults(options, sources, remarks.append))
+    results = asyncio.run(reach((*sources, *facts), options, options.timeout, remarks.append))
     if options.output == "json":
-        strange = [f"the config file says {key!r}, which is no option" for key in odd_keys(options)]
-        print(json.dumps(as_json(found, wrong, [*strange, *remarks]), indent=2, ensure_ascii=False))
+        unknown = unknown_keys(Options, read_config(options.config))  # for text, `main` has printed them
+        warnings = [f"the config file has {key!r}, which is not an option" for key in unknown] + remarks
+        print(json.dumps(as_json(results, errors, warnings), indent=2, ensure_ascii=False))
     else:
-        tell(found, wrong, remarks)
-    return verdict(found, wrong)
+        print_results(results, errors, remarks)
+    return exit_code(results, errors)
 
 
-def odd_keys(options: Options) -> list[str]:
-    """Return what the config file says that is no option. Whoever reads text has been told by now."""
-    return unknown_keys(Options, read_config(options.config))
-
-
-def verdict(found: Sequence[CheckResult], wrong: Sequence[str]) -> int:
+def exit_code(results: Sequence[CheckResult], errors: Sequence[str]) -> int:
     """Return the exit code."""
-    if any(each.state == "skipped" for each in found):
+    if any(each.state == "skipped" for each in results):
         return 2
-    return 0 if not wrong and all(each.fine for each in found) else 1
+    return 0 if not errors and all(each.fine for each in results) else 1
 
 
-def tell(found: Sequence[CheckResult], wrong: Sequence[str], remarks: Sequence[str]) -> None:
-    """Print a table, and under it what is wrong."""
-    rows = [_HEADINGS, *(row(each) for each in found)]
+def print_results(results: Sequence[CheckResult], errors: Sequence[str], remarks: Sequence[str]) -> None:
+    """Print a table, and under it the errors and warnings."""
+    rows = [_HEADINGS, *(row(each) for each in results)]
     widths = [max(len(line[column]) for line in rows) for column in range(len(_HEADINGS))]
     for number, line in enumerate(rows):
         cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
@@ -96,48 +92,48 @@ def tell(found: Sequence[CheckResult], wrong: Sequence[str], remarks: Sequence[s
         cells[2] = styled(cells[2], style)
         text = "  ".join(cells).rstrip()
         print(styled(text, "dim") if not number else text)
-    for each in found:
+    for each in results:
         for problem in each.problems:
             print(in_words(problem))
-    for fault in wrong:
-        complain(fault, "error")
-    for said in remarks:
-        complain(said, "warning")
-    remark(summary(found, wrong))
+    for error in errors:
+        complain(error, "error")
+    for warning in remarks:
+        complain(warning, "warning")
+    remark(summary(results, errors))
 
 
-def row(found: CheckResult) -> tuple[str, ...]:
+def row(result: CheckResult) -> tuple[str, ...]:
     """Return the cells of a source."""
-    answered = found.state == "ok"
-    flags = found.flags if answered else None
-    name = found.source.name
-    if found.source.settings.selector:
-        name += f" ({found.source.settings.selector})"
-    if not found.source.required:
+    answered = result.state == "ok"
+    flags = result.flags if answered else None
+    name = result.source.name
+    if result.source.settings.selector:
+        name += f" ({result.source.settings.selector})"
+    if not result.source.required:
         name += " (optional)"
     return (
         name,
-        found.source.provider,
-        found.state,
+        result.source.provider,
+        result.state,
         "-" if flags is None else str(flags),
-        str(len(found.problems)) if answered or found.problems else "-",
-        f"{found.seconds:.2f}s",
-        found.error,
+        str(len(result.problems)) if answered or result.problems else "-",
+        f"{result.seconds:.2f}s",
+        result.error,
     )
 
 
-def summary(found: Sequence[CheckResult], wrong: Sequence[str]) -> str:
-    """Return what came of it in one line."""
-    well = sum(each.state == "ok" for each in found)
-    flags = sum(each.flags or 0 for each in found)
-    ready = "not ready to start" if verdict(found, wrong) else "ready to start"
-    return f"{well} of {plural(len(found), 'source')} answered, with {plural(flags, 'flag')}: {ready}"
+def summary(results: Sequence[CheckResult], errors: Sequence[str]) -> str:
+    """Return the result in one line."""
+    answered = sum(each.state == "ok" for each in results)
+    flags = sum(each.flags or 0 for each in results)
+    ready = "not ready to start" if exit_code(results, errors) else "ready to start"
+    return f"{answered} of {plural(len(results), 'source')} answered, with {plural(flags, 'flag')}: {ready}"
 
 
-def as_json(found: Sequence[CheckResult], wrong: Sequence[str], remarks: Sequence[str]) -> dict[str, Any]:
-    """Return it all as plain JSON."""
+def as_json(results: Sequence[CheckResult], errors: Sequence[str], remarks: Sequence[str]) -> dict[str, Any]:
+    """Return the results as plain JSON."""
     return {
-        "ok": not verdict(found, wrong),
+        "ok": not exit_code(results, errors),
         "sources": [
             {
                 "source": each.source.name,
@@ -151,8 +147,8 @@ def as_json(found: Sequence[CheckResult], wrong: Sequence[str], remarks: Sequenc
                 "seconds": round(each.seconds, 3),
                 "error": each.error or None,
             }
-            for each in found
+            for each in results
         ],
-        "errors": list(wrong),
+        "errors": list(errors),
         "warnings": list(remarks),
     }

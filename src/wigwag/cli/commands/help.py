@@ -26,6 +26,6 @@ class Options:
 
 def run(options: Options) -> int:
     """Print the help."""
-    with suppress(SystemExit):  # that is how argparse ends after it has shown the help
+    with suppress(SystemExit):  # argparse exits after it has shown the help
         (command_parser(options.topic) if options.topic else parser()).parse_args(["--help"])
     return 0

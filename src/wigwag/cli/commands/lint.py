@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 HELP = "check flag documents for mistakes"
 DESCRIPTION = """\
-Check flag documents: against the schema, and for what loads but looks wrong.
+Check flag documents against the schema, and for mistakes that the schema does not catch.
 
   wigwag lint flags.yaml
   wigwag lint flags/ 'teams/**/*.yaml'   directories (all .json, .yaml and .yml files below them) and patterns
   wigwag lint --merge base.json team.json   sources of one agent, the last one on top
   wigwag lint --strict -o sarif flags/   for a pipeline; or -o github, -o json
 
-Each file is checked on its own, unless --merge says that they belong together. Exits with 1 if there are errors (with
---strict: or warnings), 2 if a file cannot be read.
+Each file is checked on its own, unless --merge is given. Exits with 1 if there are errors (or warnings, with --strict),
+2 if a file cannot be read.
 """
 ALIASES = {"--json": "--output=json", "--no-json": "--output=text"}
 
@@ -44,9 +44,9 @@ class Options:
     files: Sequence[str] = positional(
         "FILE", "JSON or YAML files, directories, patterns, - for standard input", nargs="+"
     )
-    strict: bool = option(False, "warnings count as errors")
-    merge: bool = option(False, "the files are sources of one agent, the last one on top")
-    output: str = option("text", "what to print", choices=tuple(FORMATS), short="-o")
+    strict: bool = option(False, "treat warnings as errors")
+    merge: bool = option(False, "treat the files as sources of one agent, the last one on top")
+    output: str = option("text", "output format", choices=tuple(FORMATS), short="-o")
 
 
 def run(options: Options) -> int:
@@ -101,7 +101,7 @@ def lint_files(paths: Sequence[str], *, merge: bool) -> tuple[list[Finding], int
 
 
 def summary(findings: Sequence[Finding], files: int) -> str:
-    """Return what came of it in one line."""
+    """Return the result in one line."""
     counts = counted(findings)
-    found = ", ".join(plural(counts[name], name) for name in STYLES if counts[name])
-    return f"{plural(files, 'file')} checked: {found or 'nothing to complain about'}"
+    totals = ", ".join(plural(counts[name], name) for name in STYLES if counts[name])
+    return f"{plural(files, 'file')} checked: {totals or 'no problems'}"

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from wigwag.cli.loading import without_collections
+from wigwag.cli.main import without_gc
 from wigwag.proxy.options import ProxyOptions
 
 Options = ProxyOptions
 
 HELP = "start the proxy: a drop-in for flagd-proxy"
 DESCRIPTION = """\
-Start the proxy: watch each FeatureFlag or file that somebody subscribes to once, and send it to all who do.
+Start the proxy: watch each FeatureFlag or file once, and send it to all clients that subscribe to it.
 
-  wigwag proxy start                                the documents on port 8015, probes and metrics on 8016
-  wigwag proxy start --file-root /etc/flags         files of that directory only
+  wigwag proxy start                                flag documents on port 8015, probes and metrics on 8016
+  wigwag proxy start --file-root /etc/flags         only files in that directory
   wigwag start --sources '[{"uri": "localhost:8015", "provider": "grpc", "selector": "file:/etc/flags/a.json"}]'
 
-A subscriber names its target by the selector: core.openfeature.dev/NAMESPACE/NAME or file:PATH.
+A client subscribes to a target by its selector: core.openfeature.dev/NAMESPACE/NAME or file:PATH.
 """
 CONFIG = True
 
 
 def run(options: ProxyOptions) -> int:
-    """Run the proxy until it is told to stop."""
-    with without_collections():
+    """Run the proxy until a signal stops it."""
+    with without_gc():
         from wigwag.proxy.run import run_proxy  # the server is imported only where it is started
 
     return run_proxy(options)

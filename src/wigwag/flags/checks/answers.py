@@ -1,4 +1,4 @@
-"""What a rule can answer, read off its text: branches of `if`, shares of `fractional`, operands of `or` and `and`.
+"""What a rule can answer, without evaluating it: branches of `if`, shares of `fractional`, operands of `or` and `and`.
 
 From that: answers that are no variant, and branches that are never reached. A shared rule has the same answers wherever
 it is referred to, so it is read once, and looked at once for each flag.
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.evaluators import Key
+from wigwag.flags.checks.visit import evaluate_constant
 from wigwag.flags.evaluate import variant_name
-from wigwag.flags.model import child
-from wigwag.flags.rules.constants import outcome
-from wigwag.flags.rules.evaluators import ROOT, Key
-from wigwag.flags.rules.refs import REF
-from wigwag.suggest import listed, suggest
+from wigwag.flags.model import child, few
+from wigwag.flags.rules.refs import REF, SHARED
+from wigwag.suggest import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -83,37 +83,21 @@ class RuleResults:
             return  # a number that has no name
 
 
-class Library:
-    """The answers of shared rules, each read when it is first asked for."""
-
-    def __init__(self, rules: Mapping[str, Json]) -> None:
-        self._rules = rules
-        self._read: dict[str, RuleResults] = {}
-
-    def get(self, name: str) -> RuleResults | None:
-        """Return the answers of the rule with that name, if there is one."""
-        if name not in self._rules:
-            return None
-        if name not in self._read:
-            self._read[name] = RuleResults(self._rules[name], (ROOT, name), falsy=False)
-        return self._read[name]
-
-    def reached(self, first: RuleResults) -> Iterator[RuleResults]:
-        """Return the answers of a rule and of those it answers with, each once."""
-        seen, pending = set[str](), [first]
-        while pending:
-            answers = pending.pop()
-            yield answers
-            for name in answers.references:
-                more = None if name in seen else self.get(name)
-                seen.add(name)
-                pending += [more] if more else []
-
-
 @lru_cache(maxsize=2)
-def _library(key: Key) -> Library:
-    """Two are remembered: that of the document that is loaded, and of the one it replaces."""
-    return Library(key.rules)
+def _shared_results(key: Key) -> dict[str, RuleResults]:
+    """Return the answers of each shared rule. Two are cached: for the document that is loaded and the one before."""
+    return {name: RuleResults(rule, (SHARED, name), falsy=False) for name, rule in key.rules.items()}
+
+
+def _reached(first: RuleResults, shared: Mapping[str, RuleResults]) -> Iterator[RuleResults]:
+    """Return the answers of a rule and of the shared rules it answers with, each once."""
+    seen, pending = set[str](), [first]
+    while pending:
+        results = pending.pop()
+        yield results
+        names = [name for name in dict.fromkeys(results.references) if name in shared and name not in seen]
+        seen.update(names)
+        pending += [shared[name] for name in names]
 
 
 def answer_findings(flag: Flag) -> Iterator[Finding]:
@@ -122,7 +106,7 @@ def answer_findings(flag: Flag) -> Iterator[Finding]:
     if _fine(flag.rule, variants):
         return
     own = RuleResults(flag.rule, (flag.where, "targeting"), falsy=True)
-    for answers in _library(Key(flag.setting)).reached(own) if own.references else (own,):
+    for answers in _reached(own, _shared_results(Key(flag.setting))) if own.references else (own,):
         whose = "the variants" if answers is own else f"the variants of flag {flag.key!r}"
         for names, places in answers.places.items():
             if not any(name in variants for name in names):
@@ -155,21 +139,21 @@ def _fine(rule: Json, variants: Mapping[str, Json]) -> bool:
 def branch_findings(rule: Walk, limits: Limits) -> Iterator[Finding]:
     """Report branches that are never reached."""
     known = _decided(rule, limits)
-    for found in rule.operations:
-        if found.argument.__class__ is list and found.name in _CONDITIONALS:
-            yield from _unreachable(found, known)
+    for operation in rule.operations:
+        if operation.argument.__class__ is list and operation.name in _CONDITIONALS:
+            yield from _unreachable(operation, known)
 
 
 def _unknown(names: Names, where: Where, variants: Mapping[str, Json], whose: str) -> Finding:
     if names == _TRUTHS:
         message = f"the rule can answer true or false, and neither is one of {whose}"
-        hint = f"use it as the condition of an `if`; the variants are: {listed(variants)}"
+        hint = f"use it as the condition of an `if`; the variants are: {few(variants)}"
         return finding("variant-unknown", where, message, hint)
     if names == _REFUSED:
         message = f"where this does not hold, the rule answers false, which is not one of {whose}"
         return finding("variant-unknown", where, message, 'write {"if": [condition, variant]} instead of `and`')
     message = f"the rule can answer {names[0]!r}, which is not one of {whose}"
-    hint = suggest(names[0], variants) or f"the variants are: {listed(variants)}"
+    hint = suggest(names[0], variants) or f"the variants are: {few(variants)}"
     return finding("variant-unknown", where, message, hint)
 
 
@@ -212,19 +196,19 @@ def _decided(rule: Walk, limits: Limits) -> dict[tuple[int, int], bool]:
         if not part.constant or outer is None or outer.name not in _CONDITIONALS or index is None or index % 2:
             continue
         if outer.outermost or not outer.constant:
-            found = outcome(part, limits)
-            if found.decided:
-                known[id(outer), index] = bool(found.value)
+            result = evaluate_constant(part, limits)
+            if result.decided:
+                known[id(outer), index] = bool(result.value)
     return known
 
 
-def _unreachable(found: Operation, known: Mapping[tuple[int, int], bool]) -> Iterator[Finding]:
+def _unreachable(operation: Operation, known: Mapping[tuple[int, int], bool]) -> Iterator[Finding]:
     """An `if` never gets past a condition that always holds, nor into one that never does or stood there before."""
-    operands, path = found.operands, found.path
+    operands, path = operation.operands, operation.path
     seen: dict[str, int] = {}
     for index in range(0, len(operands) - 1, 2):
         condition, where = operands[index], child(path, index + 1)
-        holds = _holds(condition) if (truth := known.get((id(found), index))) is None else truth
+        holds = _holds(condition) if (truth := known.get((id(operation), index))) is None else truth
         text = json.dumps(condition, sort_keys=True)
         if holds and index + 2 < len(operands):
             message = f"what follows is never reached: the condition at {child(path, index)} always holds"

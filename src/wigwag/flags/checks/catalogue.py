@@ -1,9 +1,9 @@
-"""Every finding that there is: its severity, what it means, and what the agent does about it. One table for all.
+"""Every kind of finding: its severity, what it means, and what the agent does about it.
 
 `lint`, `check-config`, the agent and `load(strict=True)` take severities from here, so they agree on what an error is.
 The table in docs/findings.md is written by `table()`; a test compares them.
 
-An error is what makes the document, the flag or the rule fail for somebody. So the agent never lets an error replace a
+An error makes the document, the flag or the rule fail for some contexts. So the agent never lets an error replace a
 definition that works:
 
     REJECT       nothing of the document can be used: what the source said last stays in force
@@ -11,7 +11,7 @@ definition that works:
     HOLD         the rule fails for those who reach the fault: the last good definition stays in force; without one,
                  the flag is served as it is, as flagd does
     REPORT       the flag is served as it is
-    LINT_ONLY    the agent does not look: it takes a view of the whole document, and harms nobody
+    LINT_ONLY    the agent does not check it: that takes a view of the whole document, and no evaluation fails
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Effect(Enum):
 
 
 class FindingKind(NamedTuple):
-    """What there is to know about one kind of finding."""
+    """The severity, meaning and effect of one kind of finding."""
 
     severity: Severity
     meaning: str

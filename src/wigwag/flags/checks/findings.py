@@ -1,6 +1,6 @@
-"""What is wrong with a layer: each thing once, with the source, and where there are several, with the part.
+"""All findings of a layer, each once, with its source and, if there are several documents, its part.
 
-A flag and a part are looked at once: one that did not change is the same object, and remembers.
+A flag and a part are checked once: one that did not change is the same object, and keeps its findings.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _part_findings(parts: Mapping[str, Part], source: str) -> Iterator[Finding]:
 
 def _text_findings(repeated: Iterable[str], *, mended: bool) -> Iterator[Finding]:
     if mended:
-        message = "half a surrogate pair is no character; it was replaced"
+        message = "half a surrogate pair is not a character; it was replaced by U+FFFD"
         yield finding("text-mended", "$", message, "write the character itself")
     for path in repeated:
         yield finding("duplicate-key", path, "appears twice in one object; the last one counts", "remove one")

@@ -1,7 +1,6 @@
-"""What a single flag may not be: without a key, beyond the limits, or with a default variant that does not exist.
+"""What makes a flag impossible to load: no key, a value beyond the limits, an unknown default variant.
 
-This runs for every flag that is loaded, so it looks closely only where it must: most variants are scalars, which have
-no depth.
+This runs for every flag that is loaded, so the common case is quick: most variants are scalars, which have no depth.
 """
 
 from __future__ import annotations

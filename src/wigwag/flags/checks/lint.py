@@ -1,25 +1,27 @@
 """What looks wrong in documents that load: beyond the schema, and across flags and sources.
 
-schema, operands   a flag or rule that is not as the schema says          (also in `FlagSet.problems`)
-answers            what a rule can answer (also in `FlagSet.problems`), and which branches never do
-members            what nobody will ever read
-here               what only shows when all flags, evaluators and sources are seen together
+schema, operands   a flag or rule that departs from the schema            (also in `FlagSet.problems`)
+answers            what a rule can answer (also in `FlagSet.problems`), and which branches are never reached
+here               unknown members, which loading does not even decode; evaluators that no flag uses; what only shows
+                   when all flags, evaluators and sources are seen together
 """
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.answers import branch_findings
 from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.evaluators import evaluators_of
 from wigwag.flags.checks.findings import layer_problems
-from wigwag.flags.checks.members import member_findings
+from wigwag.flags.checks.operands import variable_name
 from wigwag.flags.checks.positions import locate
 from wigwag.flags.checks.schema import walked
 from wigwag.flags.document import read
@@ -27,29 +29,29 @@ from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import child
 from wigwag.flags.parse import parse
 from wigwag.flags.rules.coerce import kind_of
-from wigwag.flags.rules.evaluators import ROOT, evaluators_of
-from wigwag.flags.rules.refs import reachable
+from wigwag.flags.rules.refs import SHARED, reachable
+from wigwag.flags.rules.scope import FLAGD
+from wigwag.suggest import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from wigwag.flags.checks.visit import Operation
-    from wigwag.flags.document import Format, Input
-    from wigwag.flags.model import Finding, Json, Limits
+    from wigwag.flags.document import Format, Input, Text
+    from wigwag.flags.model import Finding, Limits
     from wigwag.flags.parse import Layer
 
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _COMPARISONS = frozenset(("==", "!=", "===", "!==", "<", "<=", ">", ">=", "starts_with", "ends_with"))
 _PLAIN = ("string", "number", "boolean")
+_OF_A_DOCUMENT = ("flags", "$evaluators", "metadata", "$schema")
+_OF_A_FLAG = ("key", "state", "variants", "defaultVariant", "targeting", "metadata", "source", "selector")
+"""The last two are in what daemons send each other."""
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
-class _Ruled(Struct):
-    """The rule of a flag that may be wrong in every other way."""
-
-    targeting: Any = None
-
-
-_ruled = jsontext.decoder(_Ruled)
+_ruled = jsontext.decoder(msgspec.defstruct("_Ruled", [("targeting", Any, None)]))
+"""Decodes the rule of a flag that may be wrong in every other way."""
 
 
 def lint_documents(
@@ -88,9 +90,9 @@ def _located(findings: list[Finding], documents: list[tuple[str, Input, Format |
         if source in paths and isinstance(document, str | bytes)
     }
 
-    def located(found: Finding) -> Finding:
-        position = None if found.line else positions.get(found.source, {}).get(found.path)
-        return replace(found, line=position[0], column=position[1]) if position else found
+    def located(each: Finding) -> Finding:
+        position = None if each.line else positions.get(each.source, {}).get(each.path)
+        return replace(each, line=position[0], column=position[1]) if position else each
 
     return list(map(located, findings))
 
@@ -99,13 +101,8 @@ def lint_layer(layer: Layer) -> Iterator[Finding]:
     """Lint one source."""
     yield from layer_problems(layer)
     rules = _Rules(layer)
-    found = [
-        *rules.branches(),
-        *rules.unused_evaluators(),
-        *rules.two_faced_attributes(),
-        *member_findings(layer),
-    ]
-    for each in dict.fromkeys(found):
+    more = chain(rules.branches(), rules.unused_evaluators(), rules.mixed_attributes(), member_findings(layer))
+    for each in dict.fromkeys(more):
         yield each.of(layer.setting.source)
 
 
@@ -132,7 +129,7 @@ class _Rules:
         for name in self._setting.evaluators:
             if name in unused:
                 message = f"the evaluator {name!r} is not used by any flag"
-                yield finding("evaluator-unused", child(ROOT, name), message, "remove it, or refer to it")
+                yield finding("evaluator-unused", child(SHARED, name), message, "remove it, or refer to it")
 
     def _used_in_quarantine(self) -> Iterator[str]:
         for place, text in self._layer.texts.items():
@@ -143,7 +140,7 @@ class _Rules:
                     continue
                 yield from reachable(rule, self._setting.evaluators)
 
-    def two_faced_attributes(self) -> Iterator[Finding]:
+    def mixed_attributes(self) -> Iterator[Finding]:
         """Report attributes that one rule takes for text and another for a number."""
         seen: dict[str, tuple[str, str]] = {}
         for operation in self._outside_loops():
@@ -163,6 +160,24 @@ class _Rules:
             yield from (operation for operation in rule.operations if not operation.element)
 
 
+def member_findings(layer: Layer) -> Iterator[Finding]:
+    """Report unknown members of the document and of its flags."""
+    yield from _unknown(layer.document.text, "$", _OF_A_DOCUMENT, "a document")
+    for place, text in layer.texts.items():
+        yield from _unknown(text, child("$.flags", place), _OF_A_FLAG, "a flag")
+
+
+def _unknown(text: Text | Raw, path: str, known: tuple[str, ...], what: str) -> Iterator[Finding]:
+    try:
+        members = _members(text)
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+        return  # no object: reported elsewhere
+    for name in members:
+        if name not in known:
+            message = f"{what} has no member `{name}`, so it is ignored"
+            yield finding("member-unknown", child(path, name), message, suggest(name, known))
+
+
 def shadowed(layers: Sequence[Layer]) -> Iterator[Finding]:
     """Report flags that another source, higher up, hides."""
     for position, layer in enumerate(layers):
@@ -176,7 +191,7 @@ def shadowed(layers: Sequence[Layer]) -> Iterator[Finding]:
 def _typed_uses(operation: Operation) -> Iterator[tuple[str, str]]:
     """Return (attribute, type) for each attribute that is compared with constants of one type."""
     operands = operation.operands
-    names = [name for name in map(_attribute, operands) if name]
+    names = [name for name in map(variable_name, operands) if name and not name.startswith(FLAGD)]
     if operation.name in _COMPARISONS:
         kinds = {kind_of(operand) for operand in operands}
     elif operation.name == "in" and len(operands) == 2 and operands[1].__class__ is list:
@@ -190,17 +205,10 @@ def _typed_uses(operation: Operation) -> Iterator[tuple[str, str]]:
         yield from ((name, plain[0]) for name in names)
 
 
-def _attribute(operand: Json) -> str | None:
-    if operand.__class__ is not dict or len(operand) != 1 or "var" not in operand:
-        return None
-    name = operand["var"][0] if operand["var"].__class__ is list and operand["var"] else operand["var"]
-    return name if name.__class__ is str and not name.startswith("$flagd") else None
-
-
 def rejected(error: DocumentError, source: str) -> Finding:
     """Return what is wrong with a document that cannot be used at all."""
     path, separator, message = str(error).partition(": ")
     if not separator or not path.startswith("$"):
         path, message = "$", str(error)
-    found = finding("document-rejected", path, message, "nothing of the document can be used", source)
-    return replace(found, line=error.position[0], column=error.position[1]) if error.position else found
+    rejection = finding("document-rejected", path, message, "nothing of the document can be used", source)
+    return replace(rejection, line=error.position[0], column=error.position[1]) if error.position else rejection

@@ -1,15 +1,15 @@
-"""What the schema asks of an operator's operands, where they stand in the rule and need no evaluation to be judged."""
+"""What the schema requires of an operator's operands, as far as it can be checked without an evaluation."""
 
 from __future__ import annotations
 
 import re
 from calendar import timegm
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from wigwag.flags.checks.catalogue import finding
 from wigwag.flags.checks.visit import DECIDING, LOOPS
 from wigwag.flags.rules.coerce import describe, kind_of
-from wigwag.flags.rules.operators.fractional import MAX_WEIGHT
+from wigwag.flags.rules.operators.fractional import MAX_WEIGHT, whole_weight
 from wigwag.flags.rules.operators.semver import RELATIONS, parse
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _share(share: Json, path: Where) -> Iterator[Finding]:
         yield finding("fractional-share", path, f"a share is [variant] or [variant, weight]; {consequence}")
         return
     given = share[1] if len(share) == 2 else None
-    weight = fixed_weight(share)
+    weight = whole_weight(share)
     if weight is None and not _computed(given):
         what = "a fraction" if given.__class__ is float else describe(given)
         hint = "weights are relative: multiply them all by the same number" if given.__class__ is float else ""
@@ -87,7 +87,7 @@ def _share(share: Json, path: Where) -> Iterator[Finding]:
 
 
 def _sum(shares: list[Json], path: Where, *, alone: bool) -> Iterator[Finding]:
-    weights = [fixed_weight(share) for share in shares if share.__class__ is list and share]
+    weights = [whole_weight(share) for share in shares if share.__class__ is list and share]
     total = sum(max(0, weight or 0) for weight in weights)
     if alone and total > MAX_WEIGHT:
         message = f"the weights add up to {total}, more than {MAX_WEIGHT}; {_VOID}"
@@ -95,16 +95,6 @@ def _sum(shares: list[Json], path: Where, *, alone: bool) -> Iterator[Finding]:
     if weights and len(weights) == len(shares) and all(weight is not None and weight <= 0 for weight in weights):
         message = f"no weight is above 0; {_VOID}"
         yield finding("weights-zero", path, message, "give at least one variant a weight")
-
-
-def fixed_weight(share: list[Json]) -> int | None:
-    """Return the weight of a share if it is a whole number; left out or null, it is 1."""
-    weight: Any = share[1] if len(share) > 1 else None
-    if weight is None:
-        return 1
-    if weight.__class__ is float and weight.is_integer():
-        return int(weight)
-    return weight if weight.__class__ is int else None
 
 
 def _version(operation: Operation) -> Iterator[Finding]:
@@ -146,7 +136,7 @@ def _variable(operation: Operation) -> Iterator[Finding]:
 
 def _comparison(operation: Operation) -> Iterator[Finding]:
     """`$flagd.timestamp` is a number: text is at best converted, and a date never is."""
-    if not any(_variable_name(operand) == _TIMESTAMP for operand in operation.operands):
+    if not any(variable_name(operand) == _TIMESTAMP for operand in operation.operands):
         return
     for index, operand in enumerate(operation.operands):
         if operand.__class__ is str:
@@ -176,8 +166,8 @@ def _membership(operation: Operation) -> Iterator[Finding]:
     if needle.__class__ is list and not (haystack.__class__ is list and any(e.__class__ is list for e in haystack)):
         message = "`in` looks for its first operand in its second; a list in the first place is never part of it"
         yield finding("operands-swapped", where, message, hint)
-    elif _variable_name(needle) and haystack.__class__ is str and not _SEPARATORS.search(haystack):
-        name = _variable_name(needle)
+    elif variable_name(needle) and haystack.__class__ is str and not _SEPARATORS.search(haystack):
+        name = variable_name(needle)
         message = f"this asks whether {name!r} is a part of {haystack!r}, not the other way round"
         yield finding("operands-swapped", where, message, hint)
     elif _fixed_condition(operation) and needle.__class__ is str and haystack.__class__ is list:
@@ -190,7 +180,8 @@ def _fixed_condition(operation: Operation) -> bool:
     return operation.constant and (operation.parent is None or operation.parent.name in DECIDING)
 
 
-def _variable_name(operand: Json) -> str:
+def variable_name(operand: Json) -> str:
+    """Return the name if this is `{"var": name}` or `{"var": [name, …]}`; empty otherwise."""
     name = operand.get("var") if operand.__class__ is dict and len(operand) == 1 else None
     name = name[0] if name.__class__ is list and name else name
     return name if name.__class__ is str else ""

@@ -2,7 +2,7 @@
 
 flagd only logs such violations, and so these are findings, not failures. Errors are the ones that make a rule fail when
 it is evaluated: an unknown operator, a `$ref` to nowhere or in a circle, a constant that cannot be computed, a rule
-beyond the limits, an answer that is no variant; and a condition that is data, because it holds for everybody.
+beyond the limits, an answer that is not a variant; and a condition that is data, because it is always true.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.answers import answer_findings
 from wigwag.flags.checks.catalogue import finding
+from wigwag.flags.checks.evaluators import Key, evaluators_of
 from wigwag.flags.checks.operands import operand_findings
-from wigwag.flags.checks.visit import Ambiguous, Operation, walk
+from wigwag.flags.checks.visit import Ambiguous, Operation, evaluate_constant, walk
 from wigwag.flags.model import Finding
 from wigwag.flags.rules.coerce import describe, kind_of
-from wigwag.flags.rules.constants import outcome
-from wigwag.flags.rules.evaluators import Key, evaluators_of
 from wigwag.flags.rules.operators.table import OPERATORS
 from wigwag.flags.rules.refs import REF
 from wigwag.suggest import suggest
@@ -36,13 +35,13 @@ _PLAIN = ("boolean", "string", "number")
 
 def rule_errors(flag: Flag) -> list[Finding]:
     """Return what will make the flag's rule fail, if it is reached: in the rule, and in those it refers to."""
-    found = rule_findings(flag)
+    findings = rule_findings(flag)
     rule = walked(flag)
     if rule is not None:
         shared = _shared_findings(Key(flag.setting))
         for name in evaluators_of(flag.setting).reached(rule.references):
-            found += shared[name]
-    return [finding for finding in found if finding.severity == "error"]
+            findings += shared[name]
+    return [each for each in findings if each.severity == "error"]
 
 
 def flag_findings(flag: Flag) -> Iterator[Finding]:
@@ -94,16 +93,16 @@ def rule_findings(flag: Flag) -> list[Finding]:
         rule = flag.rule
     except DocumentError as error:
         return [finding("rule-undecodable", path, str(error))]
-    found = []
+    findings = []
     if rule is not None and rule.__class__ is not dict:
         message = f"the rule is {named(rule)}, not an object; it is taken for the name of a variant"
         hint = "write the rule as an object with one operator"
-        found = [finding("rule-shape", path, message, hint)]
-    parts, evaluators = walk(rule, path, flag.setting.options.limits), evaluators_of(flag.setting)
-    found += checked(parts, flag.setting)
-    excess = evaluators.excess(parts)
-    found += [finding("limit-rule", path, excess)] if excess else []
-    return found if parts.excess else [*found, *answer_findings(flag)]
+        findings = [finding("rule-shape", path, message, hint)]
+    operations = walk(rule, path, flag.setting.options.limits)
+    findings += checked(operations, flag.setting)
+    excess = evaluators_of(flag.setting).excess(operations)
+    findings += [finding("limit-rule", path, excess)] if excess else []
+    return findings if operations.excess else [*findings, *answer_findings(flag)]
 
 
 def walked(flag: Flag) -> Walk | None:
@@ -117,38 +116,38 @@ def walked(flag: Flag) -> Walk | None:
 
 def checked(rule: Walk, setting: DocumentDefaults) -> Iterator[Finding]:
     """Check the operations of any rule: a flag's, or an evaluator."""
-    for found in rule.found:
-        if isinstance(found, Ambiguous):
-            yield from _ambiguous(found)
-        elif found.name == REF:
-            yield from _reference(found, setting.evaluators)
-        elif found.name not in OPERATORS:
-            message = f"unknown operator `{found.name}`"
-            yield finding("operator-unknown", found.path, message, suggest(found.name, OPERATORS))
+    for part in rule.parts:
+        if isinstance(part, Ambiguous):
+            yield from _ambiguous(part)
+        elif part.name == REF:
+            yield from _reference(part, setting.evaluators)
+        elif part.name not in OPERATORS:
+            message = f"unknown operator `{part.name}`"
+            yield finding("operator-unknown", part.path, message, suggest(part.name, OPERATORS))
         else:
-            yield from operand_findings(found)
-            if found.outermost and not rule.excess:
-                yield from _failing(found, setting.options.limits)
+            yield from operand_findings(part)
+            if part.outermost and not rule.excess:
+                yield from _failing(part, setting.options.limits)
 
 
 def evaluator_findings(setting: DocumentDefaults) -> Iterator[Finding]:
     """Check the shared rules."""
-    for found in _shared_findings(Key(setting)).values():
-        yield from found
+    for findings in _shared_findings(Key(setting)).values():
+        yield from findings
 
 
 @lru_cache(maxsize=2)
 def _shared_findings(key: Key) -> dict[str, list[Finding]]:
     """Return the findings of each shared rule by its name. Remembered: every flag that uses it has the same."""
     evaluators = evaluators_of(key.setting)
-    found = {name: list(checked(rule, key.setting)) for name, rule in evaluators.walks.items()}
+    findings = {name: list(checked(rule, key.setting)) for name, rule in evaluators.walks.items()}
     for name, rule in evaluators.walks.items():
         if rule.excess:
-            found[name].append(finding("limit-rule", rule.where, rule.excess))
+            findings[name].append(finding("limit-rule", rule.where, rule.excess))
         for circle in evaluators.circles.get(name, ()):
             message = f"`$ref` in a circle: {circle}"
-            found[name].append(finding("ref-circular", circle.reference.path, message, "break the circle"))
-    return found
+            findings[name].append(finding("ref-circular", circle.reference.path, message, "break the circle"))
+    return findings
 
 
 def named(value: Json) -> str:
@@ -157,28 +156,28 @@ def named(value: Json) -> str:
 
 
 def _failing(constant: Operation, limits: Limits) -> Iterator[Finding]:
-    error = outcome(constant, limits).error
+    error = evaluate_constant(constant, limits).error
     if error:
         yield finding("operation-fails", constant.path, f"this always fails: {error}")
 
 
-def _ambiguous(found: Ambiguous) -> Iterator[Finding]:
-    meant = [name for name in found.names if name in OPERATORS or name == REF]
+def _ambiguous(ambiguous: Ambiguous) -> Iterator[Finding]:
+    meant = [name for name in ambiguous.names if name in OPERATORS or name == REF]
     if meant:
         message = f"an object with several members is data, so `{meant[0]}` is not evaluated"
         hint = "give each operator an object of its own"
-        if found.decides:
+        if ambiguous.decides:
             message += ", and a condition like this holds for everybody"
             hint += ', and combine conditions with {"and": [...]}'
-            yield finding("operator-ambiguous", found.where, message, hint)
+            yield finding("operator-ambiguous", ambiguous.where, message, hint)
         else:
-            yield finding("operator-data", found.where, message, hint)
+            yield finding("operator-data", ambiguous.where, message, hint)
 
 
-def _reference(found: Operation, evaluators: Mapping[str, Json]) -> Iterator[Finding]:
-    name = found.argument
+def _reference(reference: Operation, evaluators: Mapping[str, Json]) -> Iterator[Finding]:
+    name = reference.argument
     if name.__class__ is not str:
-        yield finding("ref-unknown", found.path, f"`$ref` needs the name of an evaluator, not {named(name)}")
+        yield finding("ref-unknown", reference.path, f"`$ref` needs the name of an evaluator, not {named(name)}")
     elif name not in evaluators:
         hint = suggest(name, evaluators) or "define it under `$evaluators`"
-        yield finding("ref-unknown", found.path, f"`$ref` to an evaluator that does not exist: {name!r}", hint)
+        yield finding("ref-unknown", reference.path, f"`$ref` to an evaluator that does not exist: {name!r}", hint)

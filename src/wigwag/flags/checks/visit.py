@@ -1,7 +1,7 @@
-"""Every operation of a rule with its path, in one walk: what checks and lints go over.
+"""Every operation of a rule with its path, in one walk, and what the constant ones come to.
 
 References are not followed. Each shared rule is walked on its own, once (see `evaluators`), so a document costs as much
-to check as it is long, however often its parts refer to each other.
+to check as it is long, however often its rules refer to each other.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from wigwag.errors import RuleError
 from wigwag.flags.model import render
+from wigwag.flags.rules.compile import compile_rule
 from wigwag.flags.rules.operators.table import OPERATORS
 from wigwag.flags.rules.refs import REF
 
@@ -25,6 +28,7 @@ LOOPS = frozenset(("map", "filter", "all", "some", "none", "reduce"))
 """Operators with a body, their second operand, in which names are those of an element."""
 DECIDING = frozenset(("if", "?:", "and", "or", "!", "!!"))
 """Operators whose operands are conditions or answers."""
+_CONSTANT_STEPS = 10_000
 _FIXED = OPERATORS - {"var", "missing", "missing_some", "fractional"}
 
 
@@ -83,29 +87,29 @@ class Ambiguous(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What was found in a rule, in document order, parents before their operands."""
+    """The operations of a rule, in document order, parents before their operands."""
 
     where: Where
-    found: list[Operation | Ambiguous]
+    parts: list[Operation | Ambiguous]
     nodes: int
     depth: int
     excess: str
-    """Empty, or which limit the rule goes beyond; then nothing after that is in `found`."""
+    """Empty, or which limit the rule goes beyond; then `parts` ends there."""
 
     @property
     def operations(self) -> Iterator[Operation]:
         """The operations."""
-        return (found for found in self.found if isinstance(found, Operation))
+        return (part for part in self.parts if isinstance(part, Operation))
 
     @property
     def references(self) -> Iterator[Operation]:
         """The references that name something."""
-        return (found for found in self.operations if found.name == REF and found.argument.__class__ is str)
+        return (each for each in self.operations if each.name == REF and each.argument.__class__ is str)
 
 
 def walk(rule: Json, path: Where, limits: Limits) -> Walk:
     """Walk a rule."""
-    found: list[Operation | Ambiguous] = []
+    parts: list[Operation | Ambiguous] = []
     nodes = deepest = 0
     stack: list[Pending] = [(rule, path, 0, None, False)]
     while stack:
@@ -113,19 +117,19 @@ def walk(rule: Json, path: Where, limits: Limits) -> Walk:
         nodes, deepest = nodes + 1, max(deepest, depth)
         excess = beyond(nodes, depth, limits)
         if excess:
-            return Walk(path, found, nodes, deepest, excess)
+            return Walk(path, parts, nodes, deepest, excess)
         if node.__class__ is list:
             stack.extend(reversed(_items(node, where, depth, parent, element)))
         elif node.__class__ is dict and len(node) > 1:
-            found.append(Ambiguous(where, list(node), parent))
+            parts.append(Ambiguous(where, list(node), parent))
         elif node.__class__ is dict and node:
             ((name, argument),) = node.items()
             operation = Operation((where, name), name, argument, depth, parent, element)
-            found.append(operation)
+            parts.append(operation)
             if name != REF:
                 stack.append((argument, operation.where, depth + 1, operation, element))
-    _settle(found)
-    return Walk(path, found, nodes, deepest, "")
+    _mark_constants(parts)
+    return Walk(path, parts, nodes, deepest, "")
 
 
 def beyond(nodes: int, depth: int, limits: Limits) -> str:
@@ -143,10 +147,31 @@ def _items(nodes: list[Json], where: Where, depth: int, parent: Operation | None
     return items
 
 
-def _settle(found: list[Operation | Ambiguous]) -> None:
-    """Tell what is constant: an operation that does not look at the context, and has no part that does."""
-    for operation in reversed(found):
+def _mark_constants(parts: list[Operation | Ambiguous]) -> None:
+    """Mark what is constant: an operation that does not look at the context, and has no part that does."""
+    for operation in reversed(parts):
         if isinstance(operation, Operation):
             operation.constant &= operation.name in _FIXED
             if operation.parent is not None:
                 operation.parent.constant &= operation.constant
+
+
+class ConstantResult(NamedTuple):
+    """What a constant comes to: a value, an error, or neither where finding out would take too long."""
+
+    decided: bool
+    value: Json = None
+    error: str = ""
+
+
+def evaluate_constant(operation: Operation, limits: Limits) -> ConstantResult:
+    """Evaluate a constant operation with the real operators, so that checks and evaluations agree."""
+    limits = replace(limits, steps=min(limits.steps, _CONSTANT_STEPS))
+    program = compile_rule({operation.name: operation.argument}, limits=limits)
+    run = program.run(0, lambda: 0.0)
+    try:
+        return ConstantResult(True, program.decide({}, run))
+    except RuleError as error:
+        return ConstantResult(False, error="" if run.refused else str(error))
+    except RecursionError:
+        return ConstantResult(False)

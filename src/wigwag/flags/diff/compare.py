@@ -3,51 +3,60 @@
     flags      by flag set and key        added, removed, changed: which members
     answers    by key, for each context   what a client gets before and after, counted per flag
 
-Answers are those of clients: where several flag sets have a key, the one that answers for it; for one set, compare
-selections. Only flags that differ in what decides are evaluated, for the others answer alike, and both sides see the
-same time. Much to evaluate takes a while, so `Comparing` works in steps: who must not stand still looks up in between.
+Answers are those of clients: where several flag sets have a key, the flag that answers for it; to compare one set,
+select it. Only flags with a difference that can change an answer are evaluated, and both sides see the same time. Many
+evaluations take a while, so `Comparing` works in steps, between which a server can do something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, Unpack
+
+import msgspec
+from msgspec import Struct
 
 from wigwag.errors import DocumentError, UsageError
-from wigwag.flags.diff.comparison import ClientResult, Comparison, FlagChange, MemberChange, Name, Shift
-from wigwag.flags.diff.tally import Tally, text_of
+from wigwag.flags.diff.comparison import Affected, ClientResult, Comparison, FlagChange, MemberChange, Move, Name, Shift
 from wigwag.flags.model import FLAG_NOT_FOUND
 from wigwag.flags.rules import refs
 
 if TYPE_CHECKING:
     from wigwag.flags.flag import Flag
     from wigwag.flags.flagset import FlagSet
-    from wigwag.flags.model import Json
+    from wigwag.flags.model import Json, Resolution
 
 T = TypeVar("T")
 _Key: TypeAlias = tuple[str, str]
 """Flag set and key."""
 MOST_CONTEXTS = 10_000
+MOST_LISTED = 1_000
+"""Contexts that are listed one by one; the moves count all of them."""
+_EXAMPLES = 20
 _STEP = 256
 _LONGEST_NAME = 64
 _UNDECIDING = frozenset(("metadata", "source"))
 """Members that change no outcome. What metadata says about hashing is a member of its own."""
 
 
+class CompareOptions(TypedDict, total=False):
+    """The options of a comparison."""
+
+    now: float | None
+    """The time in Unix seconds that the rules of both sides see; without it, the clock of `after` is read once."""
+    sources: bool
+    """Whether a flag counts as changed that only comes from another source; true by default."""
+    most: int
+    """How many contexts there may be."""
+    work: int | None
+    """How many evaluations there may be; more are refused before the first."""
+
+
 def compare(
-    before: FlagSet,
-    after: FlagSet,
-    contexts: Iterable[Mapping[str, Json]] = (),
-    *,
-    now: float | None = None,
-    sources: bool = True,
-    most: int = MOST_CONTEXTS,
+    before: FlagSet, after: FlagSet, contexts: Iterable[Mapping[str, Json]] = (), **options: Unpack[CompareOptions]
 ) -> Comparison:
     """Compare two sets of flags, and what each of the contexts gets of them.
-
-    `now` is the time in Unix seconds that the rules of both sides see; without it, the clock of `after` is read once.
-    `sources` tells whether a flag has changed that only comes from another source.
 
     >>> import wigwag
     >>> flag = {"state": "ENABLED", "variants": {"on": 1, "off": 0}, "defaultVariant": "off"}
@@ -59,35 +68,32 @@ def compare(
     1 of 2 contexts get another answer:
       a   off → on   1: fay
     """
-    comparing = Comparing(before, after, contexts, now=now, sources=sources, most=most)
+    comparing = Comparing(before, after, contexts, **options)
     for _ in comparing.steps():
         pass
     return comparing.result()
 
 
 class Comparing:
-    """A comparison under way. `work` is how many evaluations there may be; more are refused before the first."""
+    """A comparison under way."""
 
     def __init__(
         self,
         before: FlagSet,
         after: FlagSet,
         contexts: Iterable[Mapping[str, Json]] = (),
-        *,
-        now: float | None = None,
-        sources: bool = True,
-        most: int = MOST_CONTEXTS,
-        work: int | None = None,
+        **options: Unpack[CompareOptions],
     ) -> None:
         self._before, self._after = before, after
-        self._contexts = _checked(contexts, most)
+        self._contexts = _checked(contexts, options.get("most", MOST_CONTEXTS))
+        now = options.get("now")
         self._now = after.clock() if now is None else now
-        self._sources, self._work = sources, work
+        self._sources, self._work = options.get("sources", True), options.get("work")
         self._old: dict[_Key, Flag] = {}
         self._new: dict[_Key, Flag] = {}
         self._changed: list[FlagChange] = []
         self._keys: list[str] = []
-        self._tally = Tally()
+        self._tally = _Tally()
 
     def steps(self) -> Iterator[None]:
         """Do it; each step is a small part of it."""
@@ -136,13 +142,13 @@ class Comparing:
                 new = self._after.resolve(key, None, None, context, self._now)
                 alike = self._tally.alike(key, old, new)
                 if not alike or old.reason != new.reason:
-                    felt = not alike and old.error != FLAG_NOT_FOUND
-                    yield Shift(key, ClientResult.of(old), ClientResult.of(new), felt)
+                    noticed = not alike and old.error != FLAG_NOT_FOUND
+                    yield Shift(key, ClientResult.of(old), ClientResult.of(new), noticed)
         except RecursionError as error:
             raise UsageError(f"context {_name(position, context)} is nested too deeply") from error
 
     def result(self) -> Comparison:
-        """Return what was found, when all steps are done."""
+        """Return the comparison, when all steps are done."""
         return Comparison(
             before=self._before.id,
             after=self._after.id,
@@ -161,7 +167,7 @@ def differing(old: Flag, new: Flag, sources: bool = True) -> tuple[MemberChange,
     """Return the members in which two definitions of a flag differ."""
     if old is new or old.digest == new.digest:
         return ()
-    found = (
+    members = (
         _plain("state", old.definition.state or None, new.definition.state or None),
         _plain("defaultVariant", old.default_variant, new.default_variant),
         _named("variants", old.variants, new.variants),
@@ -171,7 +177,7 @@ def differing(old: Flag, new: Flag, sources: bool = True) -> tuple[MemberChange,
         _named("metadata", old.metadata, new.metadata),
         _plain("source", old.source, new.source) if sources else None,
     )
-    return tuple(member for member in found if member is not None)
+    return tuple(member for member in members if member is not None)
 
 
 def _plain(name: str, old: str | None, new: str | None) -> MemberChange | None:
@@ -179,7 +185,7 @@ def _plain(name: str, old: str | None, new: str | None) -> MemberChange | None:
 
 
 def _named(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> MemberChange | None:
-    """Compare what stands under names, in content: the order of members is none, and true is not 1."""
+    """Compare two objects by content: the order of members does not count, and true is not 1."""
     added, removed = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     changed = sorted(key for key in new.keys() & old.keys() if text_of(old[key]) != text_of(new[key]))
     if not (added or removed or changed):
@@ -214,16 +220,74 @@ def _batches(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def _checked(contexts: Iterable[Mapping[str, Json]], most: int) -> tuple[Mapping[str, Json], ...]:
-    found = tuple(islice(contexts, most + 1))
-    if len(found) > most:
+    checked = tuple(islice(contexts, most + 1))
+    if len(checked) > most:
         raise UsageError(f"more than {most} contexts; compare a sample of them")
-    for position, context in enumerate(found):
+    for position, context in enumerate(checked):
         if not isinstance(context, Mapping):
             raise UsageError(f"context #{position + 1} must be an object of attributes, not {type(context).__name__}")
-    return found
+    return checked
 
 
 def _name(position: int, context: Mapping[str, Json]) -> str:
     """Return what people know a context by: its targeting key, or which one it is, counted from 1."""
     key = context.get("targetingKey")
     return key[:_LONGEST_NAME] if isinstance(key, str) and key else f"#{position + 1}"
+
+
+def text_of(value: Json) -> bytes:
+    """Return a text that is equal for equal content: the order of members does not count, and true is not 1."""
+    return msgspec.json.encode(value, order="deterministic")
+
+
+class _Count(Struct):
+    """Contexts that make the same move."""
+
+    shift: Shift
+    count: int = 0
+    examples: list[int] = []
+    names: list[str] = []
+
+
+class _Tally:
+    """Counts who moves from where to where."""
+
+    def __init__(self) -> None:
+        self.affected = 0
+        self.listed: list[Affected] = []
+        self._counts: dict[tuple[object, ...], _Count] = {}
+        self._equal: dict[tuple[str, str], bool] = {}
+
+    def alike(self, key: str, old: Resolution, new: Resolution) -> bool:
+        """Tell whether two answers are the same to a client. A variant's value is compared once: it may be large."""
+        if old.variant != new.variant or old.error != new.error:
+            return False
+        if old.variant is None:
+            return True
+        known = self._equal.get((key, old.variant))
+        if known is None:
+            known = self._equal[key, old.variant] = text_of(old.value) == text_of(new.value)
+        return known
+
+    def add(self, position: int, name: str, shifts: list[Shift]) -> None:
+        if not shifts:
+            return
+        self.affected += any(shift.noticed for shift in shifts)
+        if len(self.listed) < MOST_LISTED:
+            self.listed.append(Affected(position, name, tuple(shifts)))
+        for shift in shifts:
+            count = self._counts.setdefault(_identity(shift), _Count(shift))
+            count.count += 1
+            if len(count.examples) < _EXAMPLES:
+                count.examples.append(position)
+                count.names.append(name)
+
+    def moves(self) -> tuple[Move, ...]:
+        """Return all moves by key, the most frequent first."""
+        ordered = sorted(self._counts.values(), key=lambda c: (c.shift.key, -c.count, str(c.shift)))
+        return tuple(Move(c.shift, c.count, tuple(c.examples), tuple(c.names)) for c in ordered)
+
+
+def _identity(shift: Shift) -> tuple[object, ...]:
+    """Return what makes two shifts one move; of one side, a variant has one value."""
+    return shift.key, *((side.variant, side.reason, side.error) for side in (shift.before, shift.after))

@@ -49,16 +49,20 @@ class MemberChange(Struct, frozen=True):
             return f"{self.name} {self.how}"
         signs = (("+", self.added), ("-", self.removed), ("~", self.changed))
         named = [sign + name for sign, names in signs for name in names]
-        told = few(named) if named else f"{self.before or 'none'} → {self.after or 'none'}"
-        return f"{self.name} {told}"
+        change = few(named) if named else f"{self.before or 'none'} → {self.after or 'none'}"
+        return f"{self.name} {change}"
 
     def to_dict(self) -> dict[str, Json]:
         """Return the member as plain JSON, without what does not apply."""
-        told: dict[str, Json] = {"member": self.name}
+        fields: dict[str, Json] = {"member": self.name}
         if self.before is not None or self.after is not None:
-            told |= {"before": self.before, "after": self.after}
+            fields |= {"before": self.before, "after": self.after}
         names = {name: list(getattr(self, name)) for name in ("added", "removed", "changed")}
-        return told | {name: found for name, found in names.items() if found} | ({"how": self.how} if self.how else {})
+        return (
+            fields
+            | {name: changed for name, changed in names.items() if changed}
+            | ({"how": self.how} if self.how else {})
+        )
 
 
 class FlagChange(Struct, frozen=True):
@@ -81,9 +85,9 @@ class ClientResult(Struct, frozen=True):
     error: str | None
 
     @classmethod
-    def of(cls, found: Resolution) -> ClientResult:
-        """Leave out what does not decide."""
-        return cls(found.variant, found.value, found.reason, found.error)
+    def of(cls, resolution: Resolution) -> ClientResult:
+        """Keep what decides of a resolution."""
+        return cls(resolution.variant, resolution.value, resolution.reason, resolution.error)
 
     def __str__(self) -> str:
         if self.error is not None:
@@ -101,8 +105,8 @@ class Shift(Struct, frozen=True):
     key: str
     before: ClientResult
     after: ClientResult
-    felt: bool = True
-    """Whether clients notice: not if only the reason differs, nor if the flag is new and nobody asks for it yet."""
+    noticed: bool = True
+    """Whether clients notice: not if only the reason differs, nor if the flag is new."""
 
     @property
     def new(self) -> bool:
@@ -114,8 +118,8 @@ class Shift(Struct, frozen=True):
         old, new = self.before, self.after
         if str(old) != str(new):
             return f"{old} → {new}"
-        told = (_short(old.value), _short(new.value)) if self.felt else (old.reason, new.reason)
-        return f"{old} {told[0]} → {new} {told[1]}"
+        sides = (_short(old.value), _short(new.value)) if self.noticed else (old.reason, new.reason)
+        return f"{old} {sides[0]} → {new} {sides[1]}"
 
     def to_dict(self) -> dict[str, Json]:
         """Return the shift as plain JSON."""
@@ -176,19 +180,11 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the comparison as plain JSON."""
-        return {
-            "before": self.before,
-            "after": self.after,
-            "same": not self,
-            "added": [name.to_dict() for name in self.added],
-            "removed": [name.to_dict() for name in self.removed],
-            "changed": [change.to_dict() for change in self.changed],
-            "metadata": self.metadata.to_dict() if self.metadata else None,
-            "contexts": self.contexts,
-            "affected": self.affected,
-            "moves": [move.to_dict() for move in self.moves],
-            "outcomes": [affected.to_dict() for affected in self.outcomes],
-        }
+        fields: dict[str, Json] = {"before": self.before, "after": self.after, "same": not self}
+        for name in self.__struct_fields__[2:]:
+            value = getattr(self, name)
+            fields[name] = [each.to_dict() for each in value] if isinstance(value, tuple) else value
+        return fields | {"metadata": self.metadata.to_dict() if self.metadata else None}
 
     def __str__(self) -> str:
         return "\n".join(self.lines(lambda text, style: text))
@@ -209,10 +205,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
             yield from self._answers(styled)
 
     def _answers(self, styled: Style) -> Iterator[str]:
-        felt = [(move, str(move.shift)) for move in self.moves if move.shift.felt]
+        noticed = [(move, str(move.shift)) for move in self.moves if move.shift.noticed]
         new = [(move, str(move.shift.after)) for move in self.moves if move.shift.new]
-        yield from ("", self._summary(), *_table(felt, styled))
-        others = len({move.shift.key for move in self.moves} - {move.shift.key for move, _ in felt + new})
+        yield from ("", self._summary(), *_table(noticed, styled))
+        others = len({move.shift.key for move in self.moves} - {move.shift.key for move, _ in noticed + new})
         if others:
             more = "1 more flag gives" if others == 1 else f"{others} more flags give"
             yield styled(f"  {more} other reasons only", "dim")
@@ -229,10 +225,10 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 def _table(moves: list[tuple[Move, str]], styled: Style) -> Iterator[str]:
     width = max((len(move.shift.key) for move, _ in moves), default=0)
-    wide = max((len(told) for _, told in moves), default=0)
-    for move, told in moves:
+    wide = max((len(outcome) for _, outcome in moves), default=0)
+    for move, outcome in moves:
         key = styled(move.shift.key.ljust(width), "bold")
-        yield f"  {key}   {told.ljust(wide)}   {move.count}: {styled(move.who(), 'dim')}"
+        yield f"  {key}   {outcome.ljust(wide)}   {move.count}: {styled(move.who(), 'dim')}"
 
 
 def _short(value: Json) -> str:

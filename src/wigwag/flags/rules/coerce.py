@@ -1,7 +1,7 @@
 """How values of one type become another inside a rule: the conversions of flagd's JSONLogic engine.
 
-Two families, and the difference matters. *Comparison* follows JavaScript (null is 0, text that is no number is NaN, so
-it equals nothing). *Arithmetic* reads text that is no number as 0 and refuses null, booleans and containers.
+Two families, and the difference matters. *Comparison* follows JavaScript: null is 0, and text that is not a number is
+NaN, so it equals nothing. *Arithmetic* reads text that is not a number as 0 and refuses null, booleans and containers.
 Truthiness needs no function here: Python's `bool` agrees for every JSON value.
 
 Everything here is linear in the length of a text: contexts come from clients. The patterns are possessive (`++`), so a

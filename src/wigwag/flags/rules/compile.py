@@ -1,8 +1,8 @@
 """Targeting rules become closures, once; evaluating is then only calling them.
 
-    rule ──▶ Compiler.expr ──▶ operators (what they mean) ──▶ Program(decide, …)
+    rule ──▶ RuleSite.expr ──▶ operators (what they mean) ──▶ Program(decide, …)
                     │
-                    └──▶ specialise (the same meaning, faster, for the forms that rules are full of)
+                    └──▶ specialise (the same meaning, faster, for the most frequent forms)
 
 A rule is data, and no rule can fail to compile: what is wrong with a part of it (an unknown operator, a `$ref` to
 nowhere) becomes a function that raises `RuleError` when, and only when, evaluation gets there, as in flagd. Only a rule
@@ -19,21 +19,19 @@ from msgspec import Struct
 from wigwag.errors import RuleError
 from wigwag.flags.model import Limits
 from wigwag.flags.rules.cost import COSTS
-from wigwag.flags.rules.expression import Expr, constant, listing
 from wigwag.flags.rules.operators.table import BUILDERS, functions
-from wigwag.flags.rules.refs import REF
-from wigwag.flags.rules.scope import UNMETERED, LargeOperandError, RootScope, Run
+from wigwag.flags.rules.scope import FLAGD, UNMETERED, LargeOperandError, RootScope, Run
+from wigwag.flags.rules.site import Compilation, Expr, RuleSite, RuleTooLargeError, failing, listing
 from wigwag.flags.rules.specialise import specialise, specialise_metered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from wigwag.flags.model import Fractional, Json
+    from wigwag.flags.model import Fractional, Json, Where
     from wigwag.flags.rules.scope import Fn, Scope
+    from wigwag.flags.rules.site import Watch
 
     Apply = Callable[[Json, Run | None], Json]
-    Path = tuple["Path", str | int] | tuple[()]
-    Watch = Callable[[Fn, "RuleSite", Json], Fn]
 
 
 _PLAIN = frozenset((int, float, bool, type(None)))
@@ -58,135 +56,54 @@ class Program(Struct, frozen=True):
         return Run(int(clock() if now is None else now), steps)
 
 
-class Compiler:
-    """Compiles the rule of one flag, and notes what it will need when it runs."""
-
-    def __init__(
-        self,
-        flag_key: str,
-        evaluators: Mapping[str, Json] | None = None,
-        fractional: Fractional = "v2",
-        limits: Limits | None = None,
-        watch: Watch | None = None,
-    ) -> None:
-        self.flag_key, self.fractional, self.watch = flag_key, fractional, watch
-        self.evaluators = evaluators or {}
-        self.limits = limits or Limits()
-        self.functions = functions(self.limits)
-        self.reads_time = self.loops = False
-        self.nodes = self.weight = self.metered = 0
-        """How many values there are; how many are evaluated one by one; how many operators account for their data."""
-
-    def program(self, rule: Json, scope: Scope | None = None) -> Program:
-        """Compile a rule. Beyond the limits it is replaced by one that always fails."""
-        try:
-            fn = RuleSite(self, scope or RootScope(self.flag_key), (), 0, ()).expr(rule).fn
-        except _TooLargeError as error:
-            fn = failing(str(error))
-        needs_run = self.reads_time or self.loops or self.metered > _METERED_BY_SIZE
-        return Program(fn, needs_run, self.reads_time, self.limits.steps)
+def compile_rule(
+    rule: Json,
+    flag_key: str = "",
+    evaluators: Mapping[str, Json] | None = None,
+    fractional: Fractional = "v2",
+    limits: Limits = Limits(),  # noqa: B008 - a frozen value
+    watch: Watch | None = None,
+    *,
+    path: Where = "$",
+    scope: Scope | None = None,
+    overrides: Mapping[str, Callable[[Json], Json]] | None = None,
+) -> Program:
+    """Compile a rule. Beyond the limits it is replaced by one that always fails; `overrides` replaces operators."""
+    known = {**functions(limits), **(overrides or {})}
+    compilation = Compilation(flag_key, evaluators or {}, fractional, limits, watch, known, _operation)
+    try:
+        fn = RuleSite(compilation, scope or RootScope(flag_key), path).expr(rule).fn
+    except RuleTooLargeError as error:
+        fn = failing(str(error))
+    needs_run = compilation.reads_time or compilation.loops or compilation.metered > _METERED_BY_SIZE
+    return Program(fn, needs_run, compilation.reads_time, limits.steps)
 
 
-class RuleSite:
-    """A place in a rule: where it is, what it sees, and how to compile what stands there."""
-
-    __slots__ = ("_depth", "_refs", "compiler", "name", "path", "scope")
-
-    def __init__(
-        self, compiler: Compiler, scope: Scope, path: Path, depth: int, refs: tuple[str, ...], name: str = ""
-    ) -> None:
-        self.compiler, self.scope, self.name = compiler, scope, name
-        self.path, self._depth, self._refs = path, depth, refs
-
-    def within(self, scope: Scope) -> RuleSite:
-        """Return the same place with another view of the data."""
-        return RuleSite(self.compiler, scope, self.path, self._depth, self._refs, self.name)
-
-    def expr(self, node: Json, step: str | int | None = None) -> Expr:
-        """Compile what stands here, or one step further down."""
-        site = self if step is None else self._at(step)
-        site._account()
-        if node.__class__ is dict and len(node) == 1:
-            ((name, argument),) = node.items()
-            compiled = site._reference(argument) if name == REF else site._operation(name, argument)
-        elif node.__class__ is list:
-            weight = self.compiler.weight
-            items = site.items(node)
-            compiled = Expr(listing(items))
-            if all(item.constant for item in items):
-                compiled, self.compiler.weight = constant(node), weight
-        else:
-            compiled = constant(node)
-        watch = self.compiler.watch
-        return compiled if watch is None else Expr(watch(compiled.fn, site, node))
-
-    def items(self, nodes: list[Json]) -> tuple[Expr, ...]:
-        """Compile every element of a literal array."""
-        compiled = []  # a plain loop: every frame here is one for each level of a nested rule
-        for index, node in enumerate(nodes):
-            compiled.append(self.expr(node, index))
-        return tuple(compiled)
-
-    def _at(self, step: str | int, name: str = "") -> RuleSite:
-        return RuleSite(self.compiler, self.scope, (self.path, step), self._depth + 1, self._refs, name)
-
-    def _account(self) -> None:
-        self.compiler.nodes += 1
-        self.compiler.weight += 1
-        limits = self.compiler.limits
-        if self.compiler.nodes > limits.rule_nodes:
-            raise _TooLargeError(f"the rule has more than {limits.rule_nodes} values (raise Limits.rule_nodes)")
-        if self._depth > limits.depth:
-            raise _TooLargeError(f"the rule is nested more than {limits.depth} deep (raise Limits.depth)")
-
-    def _operation(self, name: str, argument: Json) -> Expr:
-        site = self._at(name, name)
-        function, builder = self.compiler.functions.get(name), BUILDERS.get(name)
-        try:
-            if builder is not None:
-                return Expr(builder(site, argument), attribute=_plain_attribute(site, name, argument))
-            if function is not None:
-                return Expr(_application(site, name, function, argument))
-        except RuleError as error:
-            return Expr(failing(str(error)))
-        return Expr(failing(f"unknown operator `{name}`"))
-
-    def _reference(self, name: Json) -> Expr:
-        evaluators = self.compiler.evaluators
-        if name.__class__ is not str or name not in evaluators:
-            return Expr(failing(f"`$ref` to an evaluator that does not exist: {name!r}"))
-        if name in self._refs:
-            return Expr(failing(f"`$ref` in a circle: {' → '.join((*self._refs, name))}"))
-        return RuleSite(
-            self.compiler, self.scope, ((), f"$evaluators.{name}"), self._depth + 1, (*self._refs, name)
-        ).expr(evaluators[name])
+def _operation(site: RuleSite, argument: Json) -> Expr:
+    builder, function = BUILDERS.get(site.name), site.compilation.functions.get(site.name)
+    try:
+        if builder is not None:
+            return Expr(builder(site, argument), attribute=_plain_attribute(site, argument))
+        if function is not None:
+            return Expr(_application(site, function, argument))
+    except RuleError as error:
+        return Expr(failing(str(error)))
+    return Expr(failing(f"unknown operator `{site.name}`"))
 
 
-class _TooLargeError(Exception):
-    """The rule is beyond a limit; not a `RuleError`, because no part of it may be used."""
-
-
-def failing(message: str) -> Fn:
-    """Make a function that fails when it is reached."""
-
-    def fn(data: Json, run: Run | None) -> Json:
-        raise RuleError(message)
-
-    return fn
-
-
-def _application(site: RuleSite, name: str, function: Callable[[Json], Json], argument: Json) -> Fn:
+def _application(site: RuleSite, function: Callable[[Json], Json], argument: Json) -> Fn:
+    name = site.name
     apply = _metered(name, function)
     if argument.__class__ is not list or not argument:
-        site.compiler.metered += name in COSTS
+        site.compilation.metered += name in COSTS
         values = site.expr(argument).fn
     else:
         items = site.items(argument)
         bounded = specialise(name, items, apply)
         if bounded is not None:
             return bounded
-        site.compiler.metered += name in COSTS
-        faster = specialise_metered(name, items, apply, site.compiler.limits.string_length)
+        site.compilation.metered += name in COSTS
+        faster = specialise_metered(name, items, apply, site.compilation.limits.string_length)
         if faster is not None:
             return faster
         if len(items) == 2:
@@ -227,9 +144,9 @@ def _metered(name: str, function: Callable[[Json], Json]) -> Apply:
     return apply
 
 
-def _plain_attribute(site: RuleSite, name: str, argument: Json) -> str | None:
+def _plain_attribute(site: RuleSite, argument: Json) -> str | None:
     """Return the name if this is `{"var": "name"}` or `{"var": ["name"]}` with nothing special about it."""
     if argument.__class__ is list and len(argument) == 1:
         argument = argument[0]
-    plain = name == "var" and argument.__class__ is str and argument and "." not in argument and argument != "$flagd"
-    return argument if plain and site.scope.is_root else None
+    plain = site.name == "var" and argument.__class__ is str and argument and "." not in argument
+    return argument if plain and argument != FLAGD and site.scope.is_root else None

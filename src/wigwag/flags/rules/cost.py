@@ -2,8 +2,8 @@
 
 A step is about a quarter of a microsecond: the visit of one element, or the evaluation of one value of a rule. What a
 rule costs by itself is known when it is compiled. These functions say what the data adds: they look at the evaluated
-operands of an operator, no deeper than the operator itself does, and stop where the result is above `most`: what is
-refused must cost next to nothing.
+operands of an operator, no deeper than the operator itself does, and stop where the result is above `most`: to refuse
+an operation must cost next to nothing.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def copy_cost(values: Json, most: int) -> int:
 
 
 def version_cost(value: Json) -> int:
-    """Reading a version; a longer text is none."""
+    """Reading a version; a longer text is not one."""
     return len(value) >> _VERSION if value.__class__ is str and len(value) <= LONGEST_VERSION else 1
 
 
@@ -149,9 +149,9 @@ def paths_cost(names: list[Json], most: int) -> int:
 
 
 def fixed_path_cost(parts: tuple[str, ...]) -> int:
-    """Following a path of the rule, beyond what every variable costs; odd positions are read as numbers."""
-    odd = sum([part[0] in "+-0123456789" and not part.isdecimal() for part in parts[1:]])
-    return max(0, len(parts) - _TEXT + _TEXT * odd) + (sum(map(len, parts)) >> _SEARCH)
+    """Following a path of the rule, beyond what every variable costs; signed positions are read as numbers."""
+    numeric = sum([part[0] in "+-0123456789" and not part.isdecimal() for part in parts[1:]])
+    return max(0, len(parts) - _TEXT + _TEXT * numeric) + (sum(map(len, parts)) >> _SEARCH)
 
 
 def deep_cost(value: Json, most: int) -> int:
@@ -173,31 +173,14 @@ def deep_cost(value: Json, most: int) -> int:
 
 
 COSTS: dict[str, Cost] = {
-    "==": operands_cost,
-    "!=": operands_cost,
-    "===": operands_cost,
-    "!==": operands_cost,
-    "<": operands_cost,
-    "<=": operands_cost,
-    ">": operands_cost,
-    ">=": operands_cost,
-    "+": operands_cost,
-    "-": operands_cost,
-    "*": operands_cost,
-    "/": operands_cost,
-    "%": operands_cost,
-    "abs": operands_cost,
-    "max": operands_cost,
-    "min": operands_cost,
+    **dict.fromkeys(("==", "!=", "===", "!==", "<", "<=", ">", ">="), operands_cost),
+    **dict.fromkeys(("+", "-", "*", "/", "%", "abs", "max", "min"), operands_cost),
+    **dict.fromkeys(("contains_all", "contains_any", "contains_none"), arrays_cost),
+    **dict.fromkeys(("starts_with", "ends_with"), text_cost),
     "in": membership_cost,
-    "contains_all": arrays_cost,
-    "contains_any": arrays_cost,
-    "contains_none": arrays_cost,
     "merge": merge_cost,
     "cat": concatenation_cost,
     "substr": substring_cost,
-    "starts_with": text_cost,
-    "ends_with": text_cost,
     "sem_ver": versions_cost,
     "set": copy_cost,
 }

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json
 
 REF = "$ref"
+SHARED = "$.$evaluators"
+"""The path of the shared rules."""
 _LARGEST = 200_000
 
 
@@ -24,24 +26,24 @@ def reference(node: Json) -> str | None:
 
 def reachable(rule: Json, evaluators: Mapping[str, Json]) -> dict[str, Json]:
     """Return the evaluators that a rule refers to, directly or through others."""
-    found: dict[str, Json] = {}
+    reached: dict[str, Json] = {}
     pending = [rule]
     while pending and evaluators:
         node = pending.pop()
         name = reference(node)
         if name is not None:
-            if name in evaluators and name not in found:
-                found[name] = evaluators[name]
+            if name in evaluators and name not in reached:
+                reached[name] = evaluators[name]
                 pending.append(evaluators[name])
         elif node.__class__ is dict:
             pending.extend(node.values())
         elif node.__class__ is list:
             pending.extend(node)
-    return found
+    return reached
 
 
 def inline(rule: Json, evaluators: Mapping[str, Json]) -> Json:
-    """Return the rule with every reference replaced by what it names; one that cannot be is left as it is."""
+    """Return the rule with every reference replaced by what it names; an unknown or circular one stays."""
     return _Inliner(evaluators).inline(rule, ()) if evaluators else rule
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
 FLAGD = "$flagd"
 _SHORT = 10
-
-
 UNMETERED = 1_000
 """Steps that one operator may cost in an evaluation without a budget."""
 
@@ -82,12 +80,6 @@ class Scope(Protocol):
     def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         """Return what is visible without what is around: all that `missing` and `fractional` look at."""
 
-    def element(self) -> tuple[Scope, Bind]:
-        """Look at an element instead."""
-
-    def around(self) -> tuple[Scope, Bind]:
-        """Look at an element, but behind all this."""
-
 
 class ScopeView(Scope, Protocol):
     """A scope with one thing to look at: the context, or an element."""
@@ -104,13 +96,25 @@ class ScopeView(Scope, Protocol):
 
 def enter(scope: Scope, operator: str) -> tuple[Scope, Bind]:
     """Return the scope of an array operator's body, and what makes its data of (data around, element)."""
-    if operator in ("map", "reduce"):
-        return scope.element()
-    first, bind = scope.element() if operator == "all" else scope.around()
     if operator in ("filter", "none"):
-        return first, bind
-    second, again = first.around()
-    return second, lambda data, item: again(bind(data, item), item)
+        return AroundScope(scope), lambda data, item: (data, item)
+    if operator == "some":
+        return AroundScope(AroundScope(scope)), lambda data, item: ((data, item), item)
+    element: Scope = ElementScope()
+    bind: Bind = _element
+    if isinstance(scope, AroundScope):
+        element, bind = scope, _element_around
+    if operator == "all":
+        return AroundScope(element), lambda data, item: (bind(data, item), item)
+    return element, bind
+
+
+def _element(data: Json, item: Json) -> Json:
+    return item
+
+
+def _element_around(data: Json, item: Json) -> Json:
+    return data[0], item
 
 
 def split(name: str) -> tuple[str, ...]:
@@ -202,12 +206,6 @@ class RootScope:
     def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         return self, data
 
-    def element(self) -> tuple[Scope, Bind]:
-        return ElementScope(), lambda data, item: item
-
-    def around(self) -> tuple[Scope, Bind]:
-        return AroundScope(self), lambda data, item: (data, item)
-
 
 class ElementScope:
     """One JSON value of any kind, and nothing else."""
@@ -227,12 +225,6 @@ class ElementScope:
     def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         return self, data
 
-    def element(self) -> tuple[Scope, Bind]:
-        return self, lambda data, item: item
-
-    def around(self) -> tuple[Scope, Bind]:
-        return AroundScope(self), lambda data, item: (data, item)
-
 
 class AroundScope:
     """What is around comes first, then the element: `data` is the pair of them."""
@@ -244,12 +236,6 @@ class AroundScope:
 
     def innermost(self, data: Json) -> tuple[ScopeView, Json]:
         return ElementScope(), data[1]
-
-    def element(self) -> tuple[Scope, Bind]:
-        return self, lambda data, item: (data[0], item)
-
-    def around(self) -> tuple[Scope, Bind]:
-        return AroundScope(self), lambda data, item: (data, item)
 
 
 def timestamp(data: Json, run: Run | None) -> Json:

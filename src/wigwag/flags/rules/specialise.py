@@ -1,4 +1,4 @@
-"""Faster closures for the forms that rules are full of: attributes against constants, and a few more.
+"""Faster closures for the most frequent forms of rules: attributes against constants, and a few more.
 
 Each must answer exactly as the operator's own function does; where the operands are not as expected it calls that
 function. A property test holds the two together. Some cost no more than the constant in the rule, whatever the data is;
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.expression import Expr
     from wigwag.flags.rules.scope import Fn, Run
+    from wigwag.flags.rules.site import Expr
 
     Function = Callable[[Json, Run | None], Json]
     Relation = Callable[[Json, Json], bool]
@@ -75,7 +75,7 @@ def _affirmed(fn: Fn) -> Fn:
 
 
 def _equal(subject: Expr, value: Json, function: Function) -> Fn | None:
-    """A text that is no number equals only itself, so `==` and `===` are Python's own equality; so does null."""
+    """A text that is not a number equals only itself, so `==` and `===` are Python's own equality; so is null."""
     name, fn = subject.attribute, subject.fn
     if value is None:
         return lambda data, run: fn(data, run) is None
@@ -86,24 +86,24 @@ def _equal(subject: Expr, value: Json, function: Function) -> Fn | None:
     if name is not None:
 
         def of_attribute(data: Json, run: Run | None) -> Json:
-            found = data.get(name)
-            return found.__class__ is str and found == value
+            operand = data.get(name)
+            return operand.__class__ is str and operand == value
 
         return of_attribute
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return found.__class__ is str and found == value
+        operand = fn(data, run)
+        return operand.__class__ is str and operand == value
 
     return specialised
 
 
 def _equal_digits(fn: Fn, value: str, function: Function) -> Fn:
-    """A text that is a number equals the same text; only what is no text must be read as a number."""
+    """A text that is a number equals the same text; any other value must be read as a number."""
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return found == value if found.__class__ is str else function([found, value], run)
+        operand = fn(data, run)
+        return operand == value if operand.__class__ is str else function([operand, value], run)
 
     return specialised
 
@@ -138,23 +138,27 @@ def _search(subject: Expr, value: str, function: Function) -> Fn | None:
     if name is not None:
 
         def in_attribute(data: Json, run: Run | None) -> Json:
-            found = data.get(name)
-            if found.__class__ is str and len(found) < FREE_TEXT:
-                return value in found
-            if found.__class__ is list and len(found) <= _FEW:
-                for element in found:
+            operand = data.get(name)
+            if operand.__class__ is str and len(operand) < FREE_TEXT:
+                return value in operand
+            if operand.__class__ is list and len(operand) <= _FEW:
+                for element in operand:
                     if element.__class__ is list:
-                        return function([value, found], run)
+                        return function([value, operand], run)
                 if run is not None:
-                    run.spend(len(found) * weight)
-                return value in found
-            return function([value, found], run)
+                    run.spend(len(operand) * weight)
+                return value in operand
+            return function([value, operand], run)
 
         return in_attribute
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return value in found if found.__class__ is str and len(found) < FREE_TEXT else function([value, found], run)
+        operand = fn(data, run)
+        return (
+            value in operand
+            if operand.__class__ is str and len(operand) < FREE_TEXT
+            else function([value, operand], run)
+        )
 
     return specialised
 
@@ -190,19 +194,19 @@ def _part(test: Callable[[str, str], bool]) -> Callable[[Expr, Json, Function], 
 
 def _compared(name: str, first: Expr, second: Expr, relation: Relation, function: Function) -> Fn | None:
     """A comparison with a constant number or boolean, or of two values that are both computed."""
-    if second.constant and not first.constant:
-        if second.value.__class__ is bool and name in _EQUALITIES:
-            return _boolean(first.fn, second.value, relation, function)
-        return _number(first, second.value, relation, function)
-    if first.constant and not second.constant:
-        if first.value.__class__ is bool and name in _EQUALITIES:
-            return _boolean(second.fn, first.value, relation, function)
-        return _number_first(first.value, second.fn, relation, function)
-    return _two(first.fn, second.fn, relation, function)
+    if second.constant is first.constant:
+        return _two(first.fn, second.fn, relation, function)
+    subject, value = (first, second.value) if second.constant else (second, first.value)
+    if value.__class__ is bool and name in _EQUALITIES:
+        return _boolean(subject.fn, value, relation, function)
+    if first.constant:
+        mirrored = _RELATIONS[_MIRRORED.get(name, name)]
+        return _number(subject, value, mirrored, lambda values, run: function(values[::-1], run))
+    return _number(subject, value, relation, function)
 
 
 def _number(subject: Expr, value: Json, relation: Relation, function: Function) -> Fn | None:
-    """Numbers compare as they are; only what is none must be read as one."""
+    """Numbers compare directly; any other value must be read as a number."""
     if value.__class__ not in _NUMBERS:
         return None
     fn = subject.fn
@@ -210,37 +214,26 @@ def _number(subject: Expr, value: Json, relation: Relation, function: Function) 
         return lambda data, run: relation(run.now, value)  # type: ignore[union-attr]
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        if found.__class__ is int or found.__class__ is float:
-            return relation(found, value)
-        return function([found, value], run)
-
-    return specialised
-
-
-def _number_first(value: Json, fn: Fn, relation: Relation, function: Function) -> Fn | None:
-    if value.__class__ not in _NUMBERS:
-        return None
-
-    def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return relation(value, found) if found.__class__ in _NUMBERS else function([value, found], run)
+        operand = fn(data, run)
+        if operand.__class__ is int or operand.__class__ is float:
+            return relation(operand, value)
+        return function([operand, value], run)
 
     return specialised
 
 
 def _boolean(fn: Fn, value: bool, relation: Relation, function: Function) -> Fn:
-    """Equality with a boolean, whichever side it is on; what is none must be read as a number."""
+    """Equality with a boolean, whichever side it is on; any other value must be read as a number."""
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        return relation(found, value) if found.__class__ is bool else function([found, value], run)
+        operand = fn(data, run)
+        return relation(operand, value) if operand.__class__ is bool else function([operand, value], run)
 
     return specialised
 
 
 def _two(first: Fn, second: Fn, relation: Relation, function: Function) -> Fn:
-    """Two numbers compare as they are, and so do two texts; without a budget, short ones need no accounting."""
+    """Two numbers compare directly, and so do two texts; without a budget, short ones need no accounting."""
 
     def specialised(data: Json, run: Run | None) -> Json:
         a, b = first(data, run), second(data, run)
@@ -260,10 +253,10 @@ def _between(low: Expr, subject: Expr, high: Expr, relation: Relation, function:
         return None
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
-        if found.__class__ in _NUMBERS:
-            return relation(least, found) and relation(found, most)
-        return function([least, found, most], run)
+        operand = fn(data, run)
+        if operand.__class__ in _NUMBERS:
+            return relation(least, operand) and relation(operand, most)
+        return function([least, operand, most], run)
 
     return specialised
 
@@ -275,16 +268,18 @@ def _version(subject: Expr, relation: Json, target: Json) -> Fn | None:
     holds, fn = RELATIONS[relation], subject.fn
 
     def specialised(data: Json, run: Run | None) -> Json:
-        found = fn(data, run)
+        operand = fn(data, run)
         if run is not None:
-            run.spend(version_cost(found))
-        version = version_of(found)
+            run.spend(version_cost(operand))
+        version = version_of(operand)
         return None if version is None else holds(version, wanted)
 
     return specialised
 
 
 _EQUALITIES = frozenset(("==", "===", "!=", "!=="))
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""What an ordering becomes when its operands change places."""
 _RELATIONS: dict[str, Relation] = {
     "==": operator.eq,
     "===": operator.eq,

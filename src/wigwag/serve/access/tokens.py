@@ -133,10 +133,10 @@ def _put(table: dict[K, Caller], key: K, caller: Caller, what: str) -> None:
 
 
 def _decoded(text: bytes) -> list[_Rule]:
-    from wigwag.flags.yaml import parse_value  # JSON is YAML too
+    from wigwag.flags.document import parse_yaml  # JSON is YAML too
 
     try:
-        value = parse_value(text, _LIMITS)
+        value = parse_yaml(text, _LIMITS)
     except DocumentError as error:
         where = re.search(r"line \d+, column \d+", str(error))
         raise DocumentError(f"not valid YAML or JSON{f', at {where[0]}' if where else ''}") from None

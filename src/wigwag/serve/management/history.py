@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from wigwag.errors import UsageError
-from wigwag.flags.diff.delta import changed
+from wigwag.flags.digests import changed
 from wigwag.flags.document import read
 from wigwag.flags.flagset import FlagSet
 from wigwag.flags.model import Limits, few
@@ -30,7 +30,7 @@ from wigwag.serve.snapshot import Snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from wigwag.flags.diff.delta import Pairs
+    from wigwag.flags.digests import Pairs
     from wigwag.flags.flag import DocumentDefaults, Flag
     from wigwag.flags.model import Finding
 

@@ -77,20 +77,12 @@ def absolute(values: Json) -> Number:
 
 def largest(values: Json) -> Number | None:
     """`max`: the largest operand, null of none."""
-    numbers = _numbers(values)
-    best = numbers[0] if numbers else None
-    for number in numbers[1:]:
-        best = number if best is None or number > best else best
-    return best
+    return max(_numbers(values), default=None)
 
 
 def smallest(values: Json) -> Number | None:
     """`min`: the smallest operand, null of none."""
-    numbers = _numbers(values)
-    best = numbers[0] if numbers else None
-    for number in numbers[1:]:
-        best = number if best is None or number < best else best
-    return best
+    return min(_numbers(values), default=None)
 
 
 def _numbers(values: Json) -> list[Number]:

@@ -1,4 +1,4 @@
-"""`map filter reduce all none some`: what walks an array with a body of its own. See `scope` for what a body sees."""
+"""`map filter reduce all none some`: operators that apply a body to each element. See `scope` for what a body sees."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import RuleSite
     from wigwag.flags.rules.scope import Bind, Fn, Run
+    from wigwag.flags.rules.site import RuleSite
 
 
 def transform(site: RuleSite, argument: Json) -> Fn:
@@ -112,14 +112,12 @@ def _unconditioned(name: str) -> tuple[Fn, Bind, int]:
 
 
 def _operands(site: RuleSite, argument: Json) -> list[Json]:
-    if argument.__class__ is not list:
-        raise RuleError(f"`{site.name}` needs an array of operands")
-    site.compiler.loops = True
-    return argument
+    site.compilation.loops = True
+    return site.operands(argument)
 
 
 def _subject(site: RuleSite, operands: list[Json]) -> Fn:
-    """The array to walk. A literal that is no array (`{"map": [1, …]}`) counts as nothing."""
+    """The array to walk. A literal that is not an array (`{"map": [1, …]}`) counts as nothing."""
     if operands[0].__class__ not in (list, dict):
         return lambda data, run: None
     return site.expr(operands[0], 0).fn
@@ -128,9 +126,9 @@ def _subject(site: RuleSite, operands: list[Json]) -> Fn:
 def _body(site: RuleSite, body: Json) -> tuple[Fn, Bind, int]:
     """Return the body, what makes its data, and what it costs for one element: a step for each of its values."""
     scope, bind = enter(site.scope, site.name)
-    before = site.compiler.weight
+    before = site.compilation.weight
     fn = site.within(scope).expr(body, 1).fn
-    return fn, bind, 1 + site.compiler.weight - before
+    return fn, bind, 1 + site.compilation.weight - before
 
 
 def _elements(items: Json, run: Run, cost: int) -> list[Json]:

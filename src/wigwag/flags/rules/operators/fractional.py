@@ -20,16 +20,15 @@ from mmh3 import hash as murmur3
 
 from wigwag.flags.rules.cbor import encode, encode_text
 from wigwag.flags.rules.cost import hash_cost
-from wigwag.flags.rules.expression import listing
 from wigwag.flags.rules.scope import FLAGD, affordable, charge
+from wigwag.flags.rules.site import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Fractional, Json
-    from wigwag.flags.rules.compile import RuleSite
-    from wigwag.flags.rules.expression import Expr
     from wigwag.flags.rules.scope import Fn, Run, Scope, ScopeView
+    from wigwag.flags.rules.site import Expr, RuleSite
 
     Hash = Callable[[Json, Run | None], int | None]
 
@@ -70,8 +69,8 @@ class Bucket(NamedTuple):
 
 def split(site: RuleSite, argument: Json) -> Fn:
     """`fractional`: fixed shares are added up while compiling, the rest at every evaluation."""
-    version, scope = site.compiler.fractional, site.scope
-    site.compiler.metered += 1
+    version, scope = site.compilation.fractional, site.scope
+    site.compilation.metered += 1
     items = site.items(argument) if argument.__class__ is list else ()
     explicit = bool(items) and argument[0].__class__ is not list
     if site.scope.is_root:
@@ -86,7 +85,7 @@ def split(site: RuleSite, argument: Json) -> Fn:
 
 
 def examine(scope: Scope, values: Json, data: Json, run: Run | None, version: Fractional) -> Bucket:
-    """Decide from evaluated operands, as seen from a scope; an element that is no object has no buckets."""
+    """Decide from evaluated operands, as seen from a scope; an element that is not an object has no buckets."""
     inner, item = scope.innermost(data)
     if not inner.is_root and item.__class__ is not dict:
         return Bucket(None, None, (), None)
@@ -168,14 +167,18 @@ def to_shares(operands: Sequence[Json]) -> Shares | None:
 def _weight(operand: Json) -> int | None:
     if operand.__class__ is not list or not operand or operand[0].__class__ in (list, dict):
         return None
-    weight = operand[1] if len(operand) > 1 else None
+    weight = whole_weight(operand)
+    return None if weight is None or not _MIN_WEIGHT <= weight <= MAX_WEIGHT else max(0, weight)
+
+
+def whole_weight(share: list[Json]) -> int | None:
+    """Return the weight of a share if it is a whole number; left out or null, it is 1."""
+    weight = share[1] if len(share) > 1 else None
     if weight is None:
         return 1
     if weight.__class__ is float and weight.is_integer():
-        weight = int(weight)
-    if weight.__class__ is not int or not _MIN_WEIGHT <= weight <= MAX_WEIGHT:
-        return None
-    return max(0, weight)
+        return int(weight)
+    return weight if weight.__class__ is int else None
 
 
 def _fixed_shares(items: Sequence[Expr]) -> Shares | None:
@@ -193,7 +196,7 @@ def _shorthand(site: RuleSite, shares: Shares) -> Fn:
 
 
 def _explicit(site: RuleSite, by: Fn, shares: Shares) -> Fn:
-    scope, version, pick = site.scope, site.compiler.fractional, shares.picker()
+    scope, version, pick = site.scope, site.compilation.fractional, shares.picker()
     hashed: Callable[[Json], int | None] = hash_v3 if version == "v3" else hash_v2
     encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
     # Only v2 falls back from a null bucketing value to the shorthand.
@@ -206,15 +209,15 @@ def _explicit(site: RuleSite, by: Fn, shares: Shares) -> Fn:
         if value.__class__ is list:  # a computed share, not a bucketing value
             return examine(scope, [value, *shares.operands()], data, run, version).variant
         charge(run, hash_cost(value, affordable(run)))
-        found = fallback(data, run) if value is None else hashed(value)
-        return None if found is None else pick(found)
+        number = fallback(data, run) if value is None else hashed(value)
+        return None if number is None else pick(number)
 
     return fn
 
 
 def _computed(site: RuleSite, by: Fn, shares: Sequence[Expr]) -> Fn:
     """Shares that are added up at every evaluation, with a text as the bucketing value."""
-    scope, version, operands = site.scope, site.compiler.fractional, listing(shares)
+    scope, version, operands = site.scope, site.compilation.fractional, listing(shares)
     encoded: Callable[[str], bytes] = encode_text if version == "v3" else _utf8
     cost = _shares_cost(1 + len(shares))
     few = cost <= _FEW_SHARES
@@ -249,7 +252,7 @@ def _choose(operands: list[Json], hashed: int) -> Json:
 
 
 def _by_targeting_key(site: RuleSite) -> Hash:
-    flag_key, v3 = site.compiler.flag_key, site.compiler.fractional == "v3"
+    flag_key, v3 = site.compilation.flag_key, site.compilation.fractional == "v3"
     prefix = encode([flag_key, ""])[:-1] if v3 else _utf8(flag_key)
     encoded: Callable[[str], bytes] = encode_text if v3 else _utf8
 

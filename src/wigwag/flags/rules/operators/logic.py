@@ -1,34 +1,20 @@
-"""`if ?: and or ! !!`: what is decided lazily, and the two negations."""
+"""`if ?: and or ! !!`: the operators that evaluate lazily, and the two negations."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wigwag.errors import RuleError
-from wigwag.flags.rules.expression import constant
+from wigwag.flags.rules.site import constant
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import RuleSite
-    from wigwag.flags.rules.expression import Expr
     from wigwag.flags.rules.scope import Fn, Run
-
-
-def operands(site: RuleSite, argument: Json) -> tuple[Expr, ...]:
-    """Compile the operands of a lazy operator, each on its own."""
-    if argument.__class__ is not list:
-        raise RuleError(f"`{site.name}` needs an array of operands")
-    return site.items(argument)
-
-
-def clauses(site: RuleSite, argument: Json) -> tuple[Fn, ...]:
-    """Return what evaluates the operands of a lazy operator."""
-    return tuple(item.fn for item in operands(site, argument))
+    from wigwag.flags.rules.site import Expr, RuleSite
 
 
 def conditional(site: RuleSite, argument: Json) -> Fn:
     """`if`: pairs of condition and answer, an odd last operand is the else; without a match null."""
-    items = operands(site, argument)
+    items = site.items(site.operands(argument))
     pairs = tuple(zip(items[0:-1:2], items[1::2], strict=True))
     otherwise = items[-1] if len(items) % 2 else constant(None)
     if all(then.constant for _, then in pairs):
@@ -68,7 +54,7 @@ def _constant_answers(pairs: list[tuple[Fn, Json]], otherwise: Expr) -> Fn:
 
 def conjunction(site: RuleSite, argument: Json) -> Fn:
     """`and`: the first falsy operand, else the last."""
-    fns = clauses(site, argument)
+    fns = tuple(item.fn for item in site.items(site.operands(argument)))
     if len(fns) == 2:
         first, second = fns
         return lambda data, run: first(data, run) and second(data, run)
@@ -86,7 +72,7 @@ def conjunction(site: RuleSite, argument: Json) -> Fn:
 
 def disjunction(site: RuleSite, argument: Json) -> Fn:
     """`or`: the first truthy operand, else the last."""
-    fns = clauses(site, argument)
+    fns = tuple(item.fn for item in site.items(site.operands(argument)))
     if len(fns) == 2:
         first, second = fns
         return lambda data, run: first(data, run) or second(data, run)

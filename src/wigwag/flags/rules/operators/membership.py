@@ -1,4 +1,4 @@
-"""`in merge contains_all contains_any contains_none`: what asks about, or joins, whole arrays."""
+"""`in merge contains_all contains_any contains_none`: the operators on whole arrays."""
 
 from __future__ import annotations
 
@@ -78,4 +78,4 @@ def _among(want: Json, kinds: dict[str, Json]) -> bool:
 
 contains_all = comparison(all, otherwise=False)
 contains_any = comparison(any, otherwise=False)
-contains_none = comparison(lambda found: not any(found), otherwise=True)
+contains_none = comparison(lambda present: not any(present), otherwise=True)

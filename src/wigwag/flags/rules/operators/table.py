@@ -1,4 +1,4 @@
-"""Which name means what: every operator of flagd, standard and custom."""
+"""Every operator of flagd, standard and custom, by its name."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.flags.model import Json, Limits
-    from wigwag.flags.rules.compile import RuleSite
     from wigwag.flags.rules.scope import Fn
+    from wigwag.flags.rules.site import RuleSite
 
 BUILDERS: dict[str, Callable[[RuleSite, Json], Fn]] = {
     "if": logic.conditional,

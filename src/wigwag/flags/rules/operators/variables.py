@@ -1,4 +1,4 @@
-"""`var missing missing_some set`: what a rule reads."""
+"""`var missing missing_some set`: the operators that read the context."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from wigwag.flags.rules.scope import FLAGD, ElementScope, affordable, charge, sp
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Json
-    from wigwag.flags.rules.compile import RuleSite
     from wigwag.flags.rules.scope import Fn, Run, Scope, ScopeView
+    from wigwag.flags.rules.site import RuleSite
 
 
 def read(site: RuleSite, argument: Json) -> Fn:
@@ -41,9 +41,9 @@ def _look_up(site: RuleSite, view: ScopeView, argument: Json) -> Fn:
         name, default = _name_and_default(values.value)
         parts = split(name or "")
         if parts:
-            site.compiler.reads_time |= view.is_root and parts[0] == FLAGD and parts[1:] != ("flagKey",)
+            site.compilation.reads_time |= view.is_root and parts[0] == FLAGD and parts[1:] != ("flagKey",)
             return _metered(site, view.attribute(parts, default), fixed_path_cost(parts))
-    site.compiler.reads_time |= view.is_root
+    site.compilation.reads_time |= view.is_root
     return lambda data, run: variable(view, values.fn(data, run), data, run)
 
 
@@ -51,7 +51,7 @@ def _metered(site: RuleSite, fn: Fn, cost: int) -> Fn:
     """Account for a path that is longer than usual."""
     if not cost:
         return fn
-    site.compiler.metered += 1
+    site.compilation.metered += 1
 
     def metered(data: Json, run: Run | None) -> Json:
         charge(run, cost)
@@ -73,7 +73,7 @@ def _name_and_default(value: Json) -> tuple[str | None, Json]:
 def missing(site: RuleSite, argument: Json) -> Fn:
     """`missing`: those of the named variables that are not there."""
     values, scope = site.expr(argument).fn, site.scope
-    site.compiler.reads_time = True
+    site.compilation.reads_time = True
 
     def fn(data: Json, run: Run | None) -> Json:
         names = values(data, run)
@@ -89,7 +89,7 @@ def missing(site: RuleSite, argument: Json) -> Fn:
 def missing_some(site: RuleSite, argument: Json) -> Fn:
     """`missing_some`: `[n, names]`: nothing if at least n of the variables are there, else those that are not."""
     values, scope = site.expr(argument).fn, site.scope
-    site.compiler.reads_time = True
+    site.compilation.reads_time = True
 
     def fn(data: Json, run: Run | None) -> Json:
         operands = values(data, run)

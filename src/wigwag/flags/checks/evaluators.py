@@ -1,7 +1,7 @@
-"""The shared rules of a document, looked at once: each one's operations, its size with references followed, circles.
+"""The shared rules of a document: each one's operations, its size with references followed, and circles.
 
 A rule that refers twice to a rule that refers twice … doubles at every step, so sizes are added up, never counted by
-following. Nothing in a document ever changes, so what was found is remembered for as long as it is asked for.
+following. A document never changes, so the results are cached.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.flags.checks.visit import Operation, Walk, beyond, walk
+from wigwag.flags.rules.refs import SHARED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from wigwag.flags.flag import DocumentDefaults
 
-ROOT = "$.$evaluators"
 _LONGEST_CIRCLE = 8
 
 
@@ -33,7 +33,7 @@ class ReferenceCycle(NamedTuple):
 
 
 class Key:
-    """A setting as the key of what is known about its evaluators: the same object, hence the same rules."""
+    """The defaults of a document as a cache key: the same object has the same evaluators."""
 
     def __init__(self, setting: DocumentDefaults) -> None:
         self.rules, self.limits, self.setting = setting.evaluators, setting.options.limits, setting
@@ -46,11 +46,11 @@ class Key:
 
 
 class Evaluators:
-    """What there is to know about shared rules."""
+    """The shared rules of one document: their operations, sizes and circles."""
 
     def __init__(self, setting: DocumentDefaults) -> None:
         self._limits = setting.options.limits
-        self.walks = {name: walk(rule, (ROOT, name), self._limits) for name, rule in setting.evaluators.items()}
+        self.walks = {name: walk(rule, (SHARED, name), self._limits) for name, rule in setting.evaluators.items()}
         self.circles: dict[str, list[ReferenceCycle]] = defaultdict(list)
         self._sizes: dict[str, tuple[int, int]] = {}
         for name in self.walks:
@@ -115,11 +115,11 @@ class Evaluators:
 
 
 def evaluators_of(setting: DocumentDefaults) -> Evaluators:
-    """Return what there is to know about a document's shared rules."""
+    """Return the shared rules of a document, examined."""
     return _evaluators(Key(setting))
 
 
 @lru_cache(maxsize=2)
 def _evaluators(key: Key) -> Evaluators:
-    """Two are remembered: the document that is loaded, and the one it replaces."""
+    """Two are cached: the document that is loaded, and the one it replaces."""
     return Evaluators(key.setting)
