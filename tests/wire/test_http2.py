@@ -82,7 +82,7 @@ def test_a_large_answer_waits_for_both_windows() -> None:
     events += session.exchange()
     assert body(events, 1) == large
     assert only(events, h2.events.TrailersReceived)
-    assert session.machine.blocked == {}
+    assert session.machine.output.blocked == {}
 
 
 def test_streams_that_wait_for_the_connection_take_turns() -> None:
@@ -369,7 +369,7 @@ def test_a_little_now_and_then_is_no_progress(which: str) -> None:
     assert session.machine.streams
     session.machine.expire(61.0)
     assert not session.machine.streams
-    assert session.machine.retained.size == 0
+    assert session.machine.output.retained.size == 0
 
 
 def test_streams_that_wait_for_their_own_windows_divide_the_rate() -> None:

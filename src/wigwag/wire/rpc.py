@@ -18,7 +18,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from wigwag.errors import UsageError, WigwagError
-from wigwag.wire.http import Headers, Peer, Request
+from wigwag.wire.http import Headers, Request
+from wigwag.wire.peer import Peer
 
 
 class Code(IntEnum):

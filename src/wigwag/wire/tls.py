@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from wigwag.errors import StartError
 from wigwag.loglimit import LogLimiter
-from wigwag.wire.server.identity import Identity
 
 if TYPE_CHECKING:
     from ssl import SSLContext, SSLObject
@@ -103,8 +102,3 @@ def _unusable(error: ssl.SSLError, certificate: str, key: str = "") -> str:
             return f"{path} holds no {what} in PEM"
     reason = error.reason.replace("_", " ").lower() if error.reason else "it is not in PEM"
     return f"{' or '.join(filter(None, (certificate, key)))} cannot be used: {reason}"
-
-
-def identity(connection: SSLObject) -> Identity | None:
-    """Return whom a verified client certificate names."""
-    return Identity.of(connection.getpeercert() or {})

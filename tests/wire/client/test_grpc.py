@@ -596,6 +596,6 @@ def test_a_server_that_says_we_ping_too_often_is_heard() -> None:
         async with scripted_channel(script) as channel:
             with pytest.raises(RpcError, match=r"ENHANCE_YOUR_CALM \(too_many_pings\)"):
                 await channel.unary("/a/B", b"")
-            assert channel.scolded
+            assert channel.too_many_pings
 
     run(test)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from wigwag.wire.client.decode import PIECE
 from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS, ResponseReader
-from wigwag.wire.h2.client_streams import GRANT, Broken
+from wigwag.wire.h2.client import Broken
+from wigwag.wire.h2.streams import GRANT
 from wigwag.wire.http import Headers
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs.envelope import wrap

@@ -183,7 +183,7 @@ class _Source:
                     async for item in items:
                         yield item
             finally:
-                self._every *= 2 if channel.scolded else 1
+                self._every *= 2 if channel.too_many_pings else 1
 
     def token_replaced(self) -> bool:
         """Return whether the token file holds another token than the one that the last connection used."""

@@ -64,9 +64,9 @@ class Channel:
         )
 
     @property
-    def scolded(self) -> bool:
+    def too_many_pings(self) -> bool:
         """Whether the server said that we ping too often."""
-        return self._link.machine.scolded
+        return self._link.machine.too_many_pings
 
     @property
     def room(self) -> int:

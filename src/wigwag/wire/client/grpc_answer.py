@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 from wigwag.wire.client.decode import PIECE, Inflate
-from wigwag.wire.h2.client_control import readable
-from wigwag.wire.h2.client_streams import GRANT
+from wigwag.wire.h2.client import readable
 from wigwag.wire.h2.frames import ErrorCode as Http2Code
+from wigwag.wire.h2.streams import GRANT
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs import envelope
 from wigwag.wire.rpcs.envelope import COMPRESSED, PREFIX
@@ -26,7 +26,7 @@ from wigwag.wire.rpcs.envelope import COMPRESSED, PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wigwag.wire.h2.client_streams import Broken
+    from wigwag.wire.h2.client import Broken
     from wigwag.wire.http import Headers
 
 Fields: TypeAlias = dict[bytes, bytes]

@@ -13,7 +13,7 @@ millisecond, and answering that many costs next to nothing. Everything is a func
 
 from __future__ import annotations
 
-from wigwag.wire.h2.frames import ErrorCode, LinkError
+from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError
 from wigwag.wire.limits import WireLimits
 
 PERIOD = 10.0
@@ -57,7 +57,7 @@ class Floods:
         self._turn(now)
         self._count += 1
         if self._count > self._limits.abuse:
-            raise LinkError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_control_frames")
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_control_frames")
 
     def _turn(self, now: float) -> None:
         """Begin a new period when the last one is over."""
@@ -79,7 +79,7 @@ class Floods:
         self._turn(now)
         self._pings += 1
         if self._pings > self._limits.pings:
-            raise LinkError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
         last, self._last_ping = self._last_ping, now
         if self.answered:
             self.answered, self._strikes = False, 0
@@ -88,4 +88,4 @@ class Floods:
         if now - last < (self._limits.ping_seconds * SLACK if allowed else WITHOUT_STREAM):
             self._strikes += 1
         if self._strikes > STRIKES:
-            raise LinkError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")

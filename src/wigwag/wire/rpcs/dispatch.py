@@ -44,7 +44,7 @@ def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | 
     unary, streams = _unary_speakers(limits.body_bytes), _stream_speakers(limits.body_bytes)
     odd = _Odd(unary, streams, _get_speakers(limits.body_bytes), otherwise)
 
-    def handle(request: http.Request) -> http.Answer | Awaitable[http.Answer]:
+    def handle(request: http.Request) -> http.Response | Awaitable[http.Response]:
         fields = request.fields
         method = methods.get(request.path)
         if method is not None and request.method == b"POST":
@@ -62,7 +62,7 @@ def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | 
 
 def call_unary(
     speaker: UnaryProtocol, handler: Unary, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Answer | Awaitable[http.Answer]:
+) -> http.Response | Awaitable[http.Response]:
     """Answer at once if the handler does; otherwise return what is to be awaited."""
     call = None
     try:
@@ -75,7 +75,7 @@ def call_unary(
     return _awaited(speaker, result, call)
 
 
-async def _awaited(speaker: UnaryProtocol, result: Awaitable[bytes], call: Call) -> http.Answer:
+async def _awaited(speaker: UnaryProtocol, result: Awaitable[bytes], call: Call) -> http.Response:
     try:
         return speaker.reply(call, await in_time(result, call))
     except Exception as error:  # noqa: BLE001  the border of a request
@@ -84,7 +84,7 @@ async def _awaited(speaker: UnaryProtocol, result: Awaitable[bytes], call: Call)
 
 def call_stream(
     speaker: StreamProtocol, handler: ServerStream, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Answer | Awaitable[http.Answer]:
+) -> http.Response | Awaitable[http.Response]:
     """Answer with the stream that the handler returns."""
     call = None
     try:
@@ -99,7 +99,7 @@ def call_stream(
 
 async def _awaited_stream(
     speaker: StreamProtocol, messages: Awaitable[AsyncIterator[bytes]], call: Call
-) -> http.Answer:
+) -> http.Response:
     try:
         return speaker.stream(call, await in_time(messages, call))
     except Exception as error:  # noqa: BLE001  the border of a request
@@ -123,7 +123,7 @@ def early(methods: Methods) -> http.Early:
 
 def call_bidi(
     speaker: Grpc, handler: BidiStream, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Answer | Awaitable[http.Answer]:
+) -> http.Response | Awaitable[http.Response]:
     """Answer with what the handler makes of the messages."""
     call = None
     try:
@@ -148,7 +148,7 @@ class _Odd:
 
     def answer(
         self, method: Method | None, request: http.Request, fields: Mapping[bytes, bytes]
-    ) -> http.Answer | Awaitable[http.Answer]:
+    ) -> http.Response | Awaitable[http.Response]:
         content_type = canonical(fields.get(b"content-type", b""))
         if method is None:
             return self._unknown_path(request, content_type)
@@ -172,7 +172,7 @@ class _Odd:
             spoken = self._unary if method.unary is not None else self._streams
         return http.Reply(415, ((b"accept-post", b", ".join(spoken)),))
 
-    def _unknown_path(self, request: http.Request, content_type: bytes) -> http.Answer | Awaitable[http.Answer]:
+    def _unknown_path(self, request: http.Request, content_type: bytes) -> http.Response | Awaitable[http.Response]:
         if self._otherwise is not None and not content_type.startswith((b"application/grpc", b"application/connect+")):
             return self._otherwise(request)
         speaker: RpcProtocol | None = self._streams.get(content_type) or self._unary.get(content_type)

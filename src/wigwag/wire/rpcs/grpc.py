@@ -17,20 +17,37 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import lru_cache, partial
 
-from wigwag.wire.http import Broadcast, Headers, Reply, Request, Stream
+from wigwag.wire.http import Headers, Reply, Request, RequestBody, Stream
 from wigwag.wire.rpc import Call, Code, RpcError
 from wigwag.wire.rpcs import envelope
-from wigwag.wire.rpcs.incoming import RequestBody
 from wigwag.wire.rpcs.outcome import chunks, remaining
 from wigwag.wire.rpcs.protobuf import blob, integer, text
-from wigwag.wire.server.board import Posted
+from wigwag.wire.server.board import Frame, Posted
 
 OK: Headers = ((b"grpc-status", b"0"),)
 _UNIT = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _DIGITS = 8
+
+
+class Broadcast(Stream):
+    """A stream whose messages are posted for many: who cannot read them that way pulls the chunks, as of any stream."""
+
+    __slots__ = ("ending", "frame", "posted", "seconds")
+
+    def __init__(
+        self,
+        stream: Stream,
+        posted: Posted,
+        frame: Frame,
+        ending: Callable[[RpcError], Headers],
+        seconds: float | None = None,
+    ) -> None:
+        """`ending` gives the trailers of an error, and `seconds` is how long the client waits for the end."""
+        super().__init__(stream.status, stream.headers, stream.chunks, stream.trailers)
+        self.posted, self.frame, self.ending, self.seconds = posted, frame, ending, seconds
 
 
 class Grpc:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.loglimit import LogLimiter
-from wigwag.wire.server.address import UNIX
+from wigwag.wire.peer import UNIX
 from wigwag.wire.server.admission import ACCEPT, ADDRESS, PORT, Admitted
 
 if TYPE_CHECKING:

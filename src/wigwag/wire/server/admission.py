@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from wigwag.wire.server.address import is_loopback, network_of
+from wigwag.wire.peer import is_loopback, network_of
 
 if TYPE_CHECKING:
     from wigwag.wire.limits import WireLimits

@@ -1,6 +1,7 @@
-"""One request and the way back, whatever the protocol: what a connection drives, and what http1 and http2 provide.
+"""What a server's connection drives and what `h1` and `h2` provide: the protocol of a connection without I/O.
 
-    Machine   bytes in; exchanges that are ready, exchanges that the client gave up, bytes out
+    Machine   bytes in; exchanges that are ready, exchanges that the client gave up
+    Output    bytes out, and what waits for room
     Exchange  a request, and either one reply or begin, send …, end
 
 Neither knows a socket, a task or a clock.
@@ -20,15 +21,15 @@ class Exchange(Protocol):
 
     request: Request
     gone: bool
-    """Whether the answer is complete, or not wanted any more."""
+    """Whether the response is complete, or not wanted any more."""
     task: Any
-    """Whoever works on the answer, if it takes time; the machine only keeps it."""
+    """Whoever works on the response, if it takes time; the machine only keeps it."""
 
     def reply(self, reply: Reply) -> None:
-        """Answer at once."""
+        """Respond at once."""
 
     def begin(self, status: int, headers: Headers) -> bool:
-        """Begin an answer that goes on; false if the client wants its head only."""
+        """Begin a response that goes on; false if the client wants its head only."""
 
     def send(self, chunk: bytes) -> None:
         """Send more of it."""
@@ -43,35 +44,46 @@ class Exchange(Protocol):
         """Whether what is sent now could leave now."""
 
 
-class Machine(Protocol):
-    """One connection."""
+class Output(Protocol):
+    """The sending half of a connection."""
 
-    ready: deque[Any]
-    """Exchanges to be answered."""
-    cancelled: list[Any]
-    """Exchanges that need no answer any more."""
     out: list[bytes]
     """Bytes to be sent."""
     widened: bool
     """Whether exchanges that were not writable may be so now."""
-    closing: bool
-    """Whether the connection is over once `out` is sent."""
     room: int
-    """Bytes of large answers that may be added to `out` before the transport has taken what is there."""
+    """Bytes of large responses that may be added to `out` before the transport has taken what is there."""
     retained: Retained
     """What waits for a window or for room."""
-
-    def receive(self, data: bytes, now: float) -> None:
-        """Take bytes."""
-
-    def crowded(self) -> bool:
-        """Whether nothing more should be read until something is answered."""
 
     def choked(self) -> bool:
         """Whether something waits for nothing but room."""
 
     def pump(self) -> None:
         """Send what waits, as far as there is room."""
+
+
+class Machine(Protocol):
+    """One connection."""
+
+    ready: deque[Any]
+    """Exchanges to be responded to."""
+    cancelled: list[Any]
+    """Exchanges that need no response any more."""
+    out: list[bytes]
+    """Bytes to be sent."""
+    closing: bool
+    """Whether the connection is over once `out` is sent."""
+
+    @property
+    def output(self) -> Output:
+        """What goes out."""
+
+    def receive(self, data: bytes, now: float) -> None:
+        """Take bytes."""
+
+    def crowded(self) -> bool:
+        """Whether nothing more should be read until something is responded to."""
 
     def half_closed(self) -> None:
         """Note that the client will send nothing more."""

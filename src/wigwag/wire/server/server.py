@@ -28,7 +28,7 @@ __all__ = ["Listener", "Server", "serve"]
 DEFAULTS = WireLimits()
 CUT = 1.0
 """How long what is cancelled may take to say so."""
-LOOKED_AT = 500
+EXPIRED_AT_ONCE = 500
 """Connections that are looked at in one turn of the loop."""
 
 
@@ -79,7 +79,7 @@ class Server:
             connection.stop()
         await self._emptied(CUT)
         for connection in list(self._host.connections):
-            connection.transport.abort()
+            connection.abort()
         await self._host.empty.wait()
         await self._closed()
 
@@ -97,15 +97,15 @@ class Server:
                     await listening.closed()
         self._listening.clear()
 
-    async def look(self) -> None:
+    async def expire(self) -> None:
         """Look at every connection for ever, often enough for the shortest limit."""
         limits, host = self._host.limits, self._host
         shortest = min(limits.header_seconds, limits.body_seconds, limits.idle_seconds, limits.write_seconds)
         while True:
             await asyncio.sleep(min(1.0, shortest / 2))
             for at, connection in enumerate(list(host.connections), 1):
-                connection.look(host.loop.time())
-                if not at % LOOKED_AT:
+                connection.expire(host.loop.time())
+                if not at % EXPIRED_AT_ONCE:
                     await asyncio.sleep(0)
             host.shared.log.summarise(host.loop.time())
 
@@ -125,10 +125,10 @@ async def serve(
     """
     async with asyncio.TaskGroup() as tasks:
         server = Server(Host(handler, limits, tasks, early, shared))
-        looking = tasks.create_task(server.look())
+        expiring = tasks.create_task(server.expire())
         try:
             await server.open(listeners)
             yield server
         finally:
             await server.drain(grace=0.0)
-            looking.cancel()
+            expiring.cancel()
