@@ -190,7 +190,7 @@ FAULTS: Table = {
     },
     "redirect loop": {
         "http": Cell(lambda up: up.behave(redirect("/flags")), r"redirects more than 10 times", most=11 * POLLS),
-        "grpc": Cell(lambda up: up.script(elsewhere), r"the answer is not gRPC but HTTP 302"),
+        "grpc": Cell(lambda up: up.script(elsewhere), r"the response is not gRPC but HTTP 302"),
         "blob": Cell(lambda up: up.behave(redirect("/flags/team.json")), r"it redirects without end", most=11 * POLLS),
     },
     "slow drip": {

@@ -84,7 +84,7 @@ class Call(Struct, eq=False):
 
     body: bytes
     json: bool
-    """The message is JSON, and so must the answer be; otherwise protobuf."""
+    """The message is JSON, and so must the response be; otherwise protobuf."""
     request: Request
     fields: Mapping[bytes, bytes]
     """The first value of each header."""

@@ -20,10 +20,11 @@ from wigwag.errors import StartError
 from wigwag.loglimit import LogLimiter
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from ssl import SSLContext, SSLObject
 
 log = logging.getLogger("wigwag.wire")
-Stamp = tuple[tuple[int, int, int], ...]
+FileStamp = tuple[tuple[int, int, int], ...]
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -35,12 +36,16 @@ class Tls(Struct, frozen=True, kw_only=True):
     """The CA of client certificates."""
     clients: Literal["none", "optional", "required"] = "none"
 
+    def files(self) -> tuple[str, ...]:
+        """Return the files that it depends on."""
+        return tuple(path for path in (self.certificate, self.key, self.authority) if path)
+
 
 class Certificates:
     """A context that follows its files."""
 
     def __init__(self, tls: Tls) -> None:
-        self._tls, self._stamp = tls, stamp(tls)
+        self._tls, self._stamp = tls, file_stamp(tls.files())
         self._limited = LogLimiter(log)
         self._current = context(tls)
         self.front = context(tls)
@@ -53,28 +58,31 @@ class Certificates:
 
     def _refresh(self) -> None:
         try:
-            found = stamp(self._tls)
-            if found != self._stamp:
-                self._current, self._stamp = context(self._tls), found
+            stamp = file_stamp(self._tls.files())
+            if stamp != self._stamp:
+                self._current, self._stamp = context(self._tls), stamp
                 log.info("certificate loaded: %s", self._tls.certificate)
         except (OSError, StartError) as error:  # at every handshake, until the files are mended
             message = "certificate not loaded, the last one stays: %s: %s"
             self._limited.log(logging.WARNING, monotonic(), message, self._tls.certificate, error)
 
 
-def stamp(tls: Tls) -> Stamp:
+def file_stamp(paths: Iterable[str]) -> FileStamp:
     """Return what changes when a file is replaced."""
-    paths = [path for path in (tls.certificate, tls.key, tls.authority) if path]
-    found = [Path(path).stat() for path in paths]
-    return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+    return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in (Path(path).stat() for path in paths))
+
+
+def hardened(context: SSLContext, *protocols: str) -> SSLContext:
+    """Return a context that takes TLS 1.2 or newer only, and offers these protocols."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(protocols)
+    return context
 
 
 def context(tls: Tls) -> SSLContext:
     """Return a server's context with what is in the files now."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    made.set_alpn_protocols(["h2", "http/1.1"])
+    made = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "h2", "http/1.1")
     try:
         made.load_cert_chain(tls.certificate, tls.key)
     except ssl.SSLError as error:

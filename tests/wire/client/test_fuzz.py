@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.client.peer import ASK, Got, client, taken
-from wigwag.wire.client.grpc_answer import ResponseReader
+from wigwag.wire.client.grpc_response import ResponseReader
 from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.client import CONNECTION_GRANT, Http2Client, Receiver
 from wigwag.wire.h2.frames import frame

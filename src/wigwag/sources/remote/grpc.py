@@ -32,8 +32,7 @@ from wigwag.sources.document import Document
 from wigwag.sources.remote.targets import check_authority, parse_target
 from wigwag.sources.secret import read_authorization
 from wigwag.wire.client.grpc import MAX_MESSAGE, open_channel
-from wigwag.wire.client.http2_dial import Endpoint
-from wigwag.wire.client.http2_link import KeepAlive
+from wigwag.wire.client.http2 import Endpoint, KeepAlive
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs.protobuf import BYTES, DEEPEST, VARINT, MalformedError, read_tag, read_varint, skip, text
 
@@ -177,7 +176,7 @@ class _Source:
         self.headers = (*self._spec.headers, *self._authorization())
         self._metadata = _metadata(self.headers, self._spec.selector)
         keep_alive = KeepAlive(self._every, 2 * self._deps.patience)
-        async with open_channel(self._endpoint, keep_alive, self._deps.clock) as channel:
+        async with open_channel(self._endpoint, keep_alive, self._deps.clock, self._spec.max_message) as channel:
             try:
                 async with closing(self._either(channel)) as items:
                     async for item in items:
@@ -214,9 +213,7 @@ class _Source:
         raise missing or RpcError(Code.UNIMPLEMENTED)
 
     async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        with channel.stream(
-            f"/{service}/SyncFlags", self._request, self._metadata, max_message=self._spec.max_message
-        ) as answers:
+        with channel.stream(f"/{service}/SyncFlags", self._request, self._metadata) as answers:
             first = True
             async with closing(answers.beats()) as beats:
                 async for message in beats:
@@ -233,13 +230,7 @@ class _Source:
             return Document(content, "json")
         if state == PING:
             return UNCHANGED
-        whole = await channel.unary(
-            f"/{service}/FetchAllFlags",
-            self._request,
-            self._metadata,
-            deadline=FETCH_SECONDS,
-            max_message=self._spec.max_message,
-        )
+        whole = await channel.unary(f"/{service}/FetchAllFlags", self._request, self._metadata, deadline=FETCH_SECONDS)
         return Document(_synced(whole)[0], "json")
 
 

@@ -10,12 +10,12 @@ client that offers an upgrade (to h2c, as Java's does) expects its request, with
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
+from msgspec.structs import replace
 
 from wigwag.wire.h1.response import CONTINUE, Http1Exchange, OutputBuffer, Renderer
-from wigwag.wire.http import Headers, Request, error_reply
+from wigwag.wire.http import Request, error_reply
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.peer import Peer
 from wigwag.wire.server.retained import Retained
@@ -39,32 +39,26 @@ class KnownHeads:
     __slots__ = ("_known", "_peer")
 
     def __init__(self, peer: Peer) -> None:
-        self._known: dict[bytes, tuple[bytes, bytes, bytes, Headers, int, Mapping[bytes, bytes]]] = {}
+        self._known: dict[bytes, tuple[Request, int]] = {}
         self._peer = peer
 
     def find(self, data: bytes) -> Request | None:
         """Return the request, if the data are exactly one whose head is known."""
         end = data.find(END) + 4
         known = self._known.get(data[:end])
-        if known is None or len(data) - end != known[4]:
+        if known is None or len(data) - end != known[1]:
             return None
-        return Request(known[0], known[1], known[2], known[3], data[end:], 1, self._peer, known[5])
+        head = known[0]
+        return Request(head.method, head.path, head.query, head.headers, data[end:], 1, self._peer, head.known)
 
     def learn(self, data: bytes, request: Request) -> None:
         """Remember the head of a request that was all of the data."""
-        end, size = data.find(END) + 4, len(request.body)
+        end = data.find(END) + 4
         plain = not any(name in PARSED_ALWAYS for name, _ in request.headers)
-        if plain and 4 <= end <= LARGEST and len(data) - end == size:
+        if plain and 4 <= end <= LARGEST and len(data) - end == len(request.body):
             if len(self._known) >= REMEMBERED:
                 self._known.clear()
-            self._known[data[:end]] = (
-                request.method,
-                request.path,
-                request.query,
-                request.headers,
-                size,
-                request.fields,
-            )
+            self._known[data[:end]] = replace(request, body=b"", known=request.fields), len(request.body)
 
 
 class Http1:
@@ -306,7 +300,7 @@ class Http1:
         self.output.last = self.closing = True
 
     def half_closed(self) -> None:
-        """Note that the client will send nothing more; it may wait for an answer, but hardly for one without end."""
+        """Note that the client will send nothing more; it may wait for a response, but hardly for one without end."""
         if self.current is None or self.current.began:
             self.closing = True
         else:

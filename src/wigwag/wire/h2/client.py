@@ -16,34 +16,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol, cast
 
+from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.floods import Floods
-from wigwag.wire.h2.frames import (
-    ACK,
-    DATA,
-    DEFAULT_WINDOW,
-    END_STREAM,
-    GOAWAY,
-    MAX_WINDOW,
-    PADDED,
-    PAIR,
-    PING,
-    PREFACE,
-    PUSH_PROMISE,
-    RST_STREAM,
-    SETTING,
-    SETTINGS,
-    ErrorCode,
-    Http2ConnectionError,
-    SettingId,
-    StreamError,
-    frame,
-    goaway,
-    need,
-    reset,
-    settings,
-    unpad,
-    window_update,
-)
+from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError, SettingId, StreamError, need
 from wigwag.wire.h2.heads import Head, response_head
 from wigwag.wire.h2.hpack import HeaderDecoder, HeaderEncoder
 from wigwag.wire.h2.receive import FrameReader, frame_table, on_settings
@@ -138,7 +113,7 @@ class Http2Client:
             SettingId.INITIAL_WINDOW_SIZE: GRANT,
             SettingId.MAX_HEADER_LIST_SIZE: limits.header_bytes,
         }
-        self.out += (PREFACE, settings(values), window_update(0, CONNECTION_GRANT - DEFAULT_WINDOW))
+        self.out += (f.PREFACE, f.settings(values), f.window_update(0, CONNECTION_GRANT - f.DEFAULT_WINDOW))
 
     @property
     def greeted(self) -> bool:
@@ -158,7 +133,7 @@ class Http2Client:
             return self._explain(CLOSED)
         if len(self.streams) >= self.most:
             return f"the server takes {self.most} requests at a time on a connection"
-        return "the connection has no stream numbers left" if self.last > MAX_WINDOW - 2 else None
+        return "the connection has no stream numbers left" if self.last > f.MAX_WINDOW - 2 else None
 
     def request(self, headers: Headers, body: bytes, receiver: Receiver) -> ClientStream:
         """Send a request; first see `unable`. A header that cannot be sent is a `ValueError`, and nothing is sent."""
@@ -176,7 +151,7 @@ class Http2Client:
     def ping(self) -> None:
         """Ask the server for a sign of life; `pongs` counts them."""
         self._pings += 1
-        self.out.append(frame(PING, 0, 0, self._pings.to_bytes(8, "big")))
+        self.out.append(f.frame(f.PING, 0, 0, self._pings.to_bytes(8, "big")))
 
     def leave(self) -> None:
         """End the connection, and every request on it."""
@@ -216,7 +191,7 @@ class Http2Client:
         elif head.status == 431:
             reason = f"the headers are larger than {self.limits.header_bytes} bytes"
             raise StreamError(id, ErrorCode.ENHANCE_YOUR_CALM, reason)
-        elif head.status or head.trailing != stream.has_head or (head.trailing and not flags & END_STREAM):
+        elif head.status or head.trailing != stream.has_head or (head.trailing and not flags & f.END_STREAM):
             raise StreamError(id, ErrorCode.PROTOCOL_ERROR, "the headers of the response are malformed")
         elif head.trailing:
             self._finish(stream, head.headers)
@@ -230,7 +205,7 @@ class Http2Client:
             return
         stream.has_head = True
         wanted = stream.receiver.on_head(status, head.headers[1:])
-        if flags & END_STREAM:
+        if flags & f.END_STREAM:
             self._finish(stream, ())
         elif not wanted:
             stream.cancel()
@@ -240,20 +215,20 @@ class Http2Client:
         self._room -= len(payload)
         need(self._room >= 0, ErrorCode.FLOW_CONTROL_ERROR, "more DATA than the connection was granted")
         if self._room < CONNECTION_GRANT >> 1:
-            self.out.append(window_update(0, CONNECTION_GRANT - self._room))
+            self.out.append(f.window_update(0, CONNECTION_GRANT - self._room))
             self._room = CONNECTION_GRANT
         stream = self._opened(id)
         if stream is None:
             return
         stream.allowed -= len(payload)
         need(stream.allowed >= 0, ErrorCode.FLOW_CONTROL_ERROR, "more DATA than a stream was granted")
-        if flags & PADDED:
-            payload = unpad(payload)
+        if flags & f.PADDED:
+            payload = f.unpad(payload)
         if not stream.has_head:
             raise StreamError(id, ErrorCode.PROTOCOL_ERROR, "the response has a body but no headers")
         if payload and not stream.receiver.on_data(payload):
             stream.cancel()
-        elif flags & END_STREAM:
+        elif flags & f.END_STREAM:
             self._finish(stream, ())
         elif payload:
             self.grant(stream)
@@ -263,7 +238,7 @@ class Http2Client:
     def grant(self, stream: ClientStream) -> None:
         """Let the server send more on a stream, if that is worth a frame and anybody wants it."""
         if stream.allowed < GRANT >> 1 and not stream.gone and stream.receiver.hungry():
-            self.out.append(window_update(stream.id, GRANT - stream.allowed))
+            self.out.append(f.window_update(stream.id, GRANT - stream.allowed))
             stream.allowed = GRANT
 
     # frames about the connection, or that end a stream
@@ -271,7 +246,7 @@ class Http2Client:
     def on_settings(self, flags: int, stream: int, payload: bytes) -> None:
         """SETTINGS: what the server can take, and how many requests at a time."""
         on_settings(self, flags, stream, payload)
-        for key, value in SETTING.iter_unpack(payload):
+        for key, value in f.SETTING.iter_unpack(payload):
             if key == SettingId.MAX_CONCURRENT_STREAMS:
                 self.most = value
 
@@ -291,8 +266,8 @@ class Http2Client:
         need(stream == 0, ErrorCode.PROTOCOL_ERROR, "PING of a stream")
         need(len(payload) == 8, ErrorCode.FRAME_SIZE_ERROR, "PING is not eight bytes long")
         self.floods.count(self.now)
-        if not flags & ACK:
-            self.out.append(frame(PING, ACK, 0, payload))
+        if not flags & f.ACK:
+            self.out.append(f.frame(f.PING, f.ACK, 0, payload))
         elif self.pongs < self._pings and payload == self._pings.to_bytes(8, "big"):
             self.pongs = self._pings
             for each in list(self.streams.values()):
@@ -303,9 +278,9 @@ class Http2Client:
         need(stream == 0, ErrorCode.PROTOCOL_ERROR, "GOAWAY of a stream")
         need(len(payload) >= 8, ErrorCode.FRAME_SIZE_ERROR, "GOAWAY is cut off")
         self.floods.count(self.now)
-        last, code = PAIR.unpack_from(payload)
+        last, code = f.PAIR.unpack_from(payload)
         self.draining, self._goaway = True, (code, readable(payload[8:].decode("utf-8", "replace")))
-        for each in [each for each in self.streams.values() if each.id > last & MAX_WINDOW]:
+        for each in [each for each in self.streams.values() if each.id > last & f.MAX_WINDOW]:
             self._break(each, Broken(self._explain(CLOSED), code, link=True))
         self.closing |= not self.streams
 
@@ -324,20 +299,20 @@ class Http2Client:
 
     def _finish(self, stream: ClientStream, trailers: Headers) -> None:
         if not stream.complete:
-            self.out.append(reset(stream.id, ErrorCode.NO_ERROR))
+            self.out.append(f.reset(stream.id, ErrorCode.NO_ERROR))
         self._forget(stream)
         stream.receiver.on_end(trailers)
 
     def on_stream_error(self, fault: StreamError) -> None:
         """End a stream on which the server broke the rules."""
         if stream := self.streams.get(fault.stream):
-            self.out.append(reset(fault.stream, fault.code))
+            self.out.append(f.reset(fault.stream, fault.code))
             reason = fault.reason or "the server broke the rules of HTTP/2 on this stream"
             self._break(stream, Broken(reason, fault.code))
 
     def reset_stream(self, id: int, code: ErrorCode) -> None:
         """Break a stream off."""
-        self.out.append(reset(id, code))
+        self.out.append(f.reset(id, code))
         if stream := self.streams.get(id):
             self._forget(stream)
 
@@ -355,7 +330,7 @@ class Http2Client:
     def fail(self, code: ErrorCode, reason: str = "") -> None:
         """End the connection and everything on it."""
         if not self.closing:
-            self.out.append(goaway(0, code, reason))
+            self.out.append(f.goaway(0, code, reason))
             self._end(Broken(reason or CLOSED, code, link=True))
 
     def _end(self, broken: Broken) -> None:
@@ -367,12 +342,12 @@ class Http2Client:
 
 FRAMES = frame_table(
     {
-        DATA: Http2Client.on_data,
-        RST_STREAM: Http2Client.on_reset,
-        SETTINGS: Http2Client.on_settings,
-        PUSH_PROMISE: Http2Client.on_push,
-        PING: Http2Client.on_ping,
-        GOAWAY: Http2Client.on_goaway,
+        f.DATA: Http2Client.on_data,
+        f.RST_STREAM: Http2Client.on_reset,
+        f.SETTINGS: Http2Client.on_settings,
+        f.PUSH_PROMISE: Http2Client.on_push,
+        f.PING: Http2Client.on_ping,
+        f.GOAWAY: Http2Client.on_goaway,
     }
 )
 

@@ -1,6 +1,6 @@
 """What a client may do now and then but not all the time: frames that cost us more than they cost it, and pings.
 
-A frame is counted when it makes us work without asking for an answer: a reset of work under way (rapid reset,
+A frame is counted when it makes us work without asking for a response: a reset of work under way (rapid reset,
 CVE-2023-44487), a mistake that makes us reset (CVE-2025-8671), settings, empty frames, priorities. WINDOW_UPDATE, and
 RST_STREAM of a stream that is closed already, follow from what we sent: each request and each DATA frame earns the
 client a few of them, and only those beyond that are counted.

@@ -11,30 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
+from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.floods import Floods
-from wigwag.wire.h2.frames import (
-    ACK,
-    CONTINUATION,
-    END_HEADERS,
-    HEAD,
-    HEADERS,
-    MAX_FRAME,
-    MAX_WINDOW,
-    PADDED,
-    PRIORITISED,
-    PRIORITY,
-    SETTING,
-    SETTINGS,
-    WINDOW_UPDATE,
-    ErrorCode,
-    Http2ConnectionError,
-    StreamError,
-    depends_on,
-    frame,
-    need,
-    unpad,
-    unprioritise,
-)
+from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError, StreamError, need
 from wigwag.wire.h2.streams import FlowControl
 from wigwag.wire.limits import WireLimits
 
@@ -101,14 +80,14 @@ class FrameReader:
         if self._preface and not (at := self._skip_preface(connection, data)):
             return
         while end - at >= 9 and not connection.closing:
-            high, low, kind, flags, stream = HEAD.unpack_from(data, at)
+            high, low, kind, flags, stream = f.HEAD.unpack_from(data, at)
             stop = at + 9 + (high << 8 | low)
-            if stop > end or stop - at > MAX_FRAME + 9:
-                if stop - at > MAX_FRAME + 9:
+            if stop > end or stop - at > f.MAX_FRAME + 9:
+                if stop - at > f.MAX_FRAME + 9:
                     connection.fail(ErrorCode.FRAME_SIZE_ERROR, "a frame is too large")
                 break
             try:
-                self._table[kind](connection, flags, stream & MAX_WINDOW, data[at + 9 : stop])
+                self._table[kind](connection, flags, stream & f.MAX_WINDOW, data[at + 9 : stop])
             except StreamError as fault:
                 self._stream_error(connection, fault)
             except Http2ConnectionError as fault:
@@ -138,9 +117,10 @@ class FrameReader:
         except Http2ConnectionError as flood:
             connection.fail(flood.code, flood.reason)
 
-    def open(self) -> None:
+    def open(self) -> FrameTable:
         """Take every kind of frame from now on."""
         self._table = self._open
+        return self._table
 
     def begin_block(self, id: int, flags: int, payload: bytes, now: float) -> None:
         """Take the first part of a header block; only CONTINUATION may follow."""
@@ -162,13 +142,13 @@ class FrameReader:
 
 def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> None:
     """HEADERS: the head of a message, or its trailers."""
-    if flags & PADDED:
-        payload = unpad(payload)
+    if flags & f.PADDED:
+        payload = f.unpad(payload)
     dependent = False
-    if flags & PRIORITISED:
-        dependent = depends_on(payload) == id
-        payload = unprioritise(id, payload)
-    if flags & END_HEADERS:
+    if flags & f.PRIORITISED:
+        dependent = f.depends_on(payload) == id
+        payload = f.unprioritise(id, payload)
+    if flags & f.END_HEADERS:
         connection.on_block(id, flags, payload)
     else:
         connection.frames.begin_block(id, flags, payload, connection.now)
@@ -180,7 +160,7 @@ def on_continuation(connection: Receiving, flags: int, id: int, payload: bytes) 
     """CONTINUATION: more of a header block."""
     connection.frames.add_to_block(id, payload, connection.limits.header_bytes)
     connection.floods.count(connection.now)
-    if flags & END_HEADERS:
+    if flags & f.END_HEADERS:
         connection.on_block(id, *connection.frames.end_block())
 
 
@@ -190,36 +170,34 @@ def on_priority(connection: Receiving, _flags: int, stream: int, payload: bytes)
     connection.floods.count(connection.now)
     if len(payload) != 5:
         raise StreamError(stream, ErrorCode.FRAME_SIZE_ERROR)
-    if depends_on(payload) == stream:
+    if f.depends_on(payload) == stream:
         raise StreamError(stream, ErrorCode.PROTOCOL_ERROR)
 
 
 def on_first_settings(connection: Receiving, flags: int, stream: int, payload: bytes) -> None:
     """SETTINGS, as the first frame: from now on everything may come."""
-    need(not flags & ACK, ErrorCode.PROTOCOL_ERROR, "settings are acknowledged before they are told")
-    connection.frames.open()
-    connection.frames._table[SETTINGS](connection, flags, stream, payload)
+    need(not flags & f.ACK, ErrorCode.PROTOCOL_ERROR, "SETTINGS are acknowledged before they are sent")
+    connection.frames.open()[f.SETTINGS](connection, flags, stream, payload)
 
 
 def on_settings(connection: Receiving, flags: int, stream: int, payload: bytes) -> None:
     """SETTINGS: what the other end can take."""
     need(stream == 0, ErrorCode.PROTOCOL_ERROR, "SETTINGS of a stream")
-    need(
-        len(payload) % 6 == 0 and not (flags & ACK and payload), ErrorCode.FRAME_SIZE_ERROR, "SETTINGS of a wrong size"
-    )
-    need(len(payload) <= MOST_SETTINGS * SETTING.size, ErrorCode.ENHANCE_YOUR_CALM, "SETTINGS with too many entries")
+    sized = len(payload) % f.SETTING.size == 0 and not (flags & f.ACK and payload)
+    need(sized, ErrorCode.FRAME_SIZE_ERROR, "SETTINGS of a wrong size")
+    need(len(payload) <= MOST_SETTINGS * f.SETTING.size, ErrorCode.ENHANCE_YOUR_CALM, "SETTINGS with too many entries")
     connection.floods.count(connection.now)
-    if not flags & ACK:
+    if not flags & f.ACK:
         output = connection.output
         output.apply(payload)
-        output.out.append(frame(SETTINGS, ACK, 0))
+        output.out.append(f.frame(f.SETTINGS, f.ACK, 0))
         output.pump()
 
 
 def on_window_update(connection: Receiving, _flags: int, id: int, payload: bytes) -> None:
     """WINDOW_UPDATE: the other end takes more. Windows opened byte by byte are counted (CVE-2019-9511)."""
     need(len(payload) == 4, ErrorCode.FRAME_SIZE_ERROR, "WINDOW_UPDATE is not four bytes long")
-    size, output = int.from_bytes(payload, "big") & MAX_WINDOW, connection.output
+    size, output = int.from_bytes(payload, "big") & f.MAX_WINDOW, connection.output
     if size < TINY and (output.blocked or output.starved):
         connection.floods.count(connection.now)
     else:
@@ -244,11 +222,11 @@ def on_unknown(connection: Receiving, _flags: int, _stream: int, _payload: bytes
 
 
 SHARED: dict[int, OnFrame] = {
-    HEADERS: on_headers,
-    PRIORITY: on_priority,
-    SETTINGS: on_settings,
-    WINDOW_UPDATE: on_window_update,
-    CONTINUATION: on_stray,
+    f.HEADERS: on_headers,
+    f.PRIORITY: on_priority,
+    f.SETTINGS: on_settings,
+    f.WINDOW_UPDATE: on_window_update,
+    f.CONTINUATION: on_stray,
 }
 
 
@@ -267,5 +245,5 @@ def only(kind: int, handler: OnFrame, reason: str) -> FrameTable:
     return tuple(handler if at == kind else refuse for at in range(256))
 
 
-FIRST = only(SETTINGS, on_first_settings, "the first frame is not SETTINGS")
-CONTINUED = only(CONTINUATION, on_continuation, "a header block is interrupted")
+FIRST = only(f.SETTINGS, on_first_settings, "the first frame is not SETTINGS")
+CONTINUED = only(f.CONTINUATION, on_continuation, "a header block is interrupted")

@@ -17,30 +17,9 @@ from __future__ import annotations
 
 from collections import deque
 
+from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.floods import Floods
-from wigwag.wire.h2.frames import (
-    ACK,
-    DATA,
-    DEFAULT_WINDOW,
-    END_STREAM,
-    GOAWAY,
-    PADDED,
-    PING,
-    PREFACE,
-    PUSH_PROMISE,
-    RST_STREAM,
-    ErrorCode,
-    Http2ConnectionError,
-    SettingId,
-    StreamError,
-    frame,
-    goaway,
-    need,
-    reset,
-    settings,
-    unpad,
-    window_update,
-)
+from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError, SettingId, StreamError, need
 from wigwag.wire.h2.heads import Head
 from wigwag.wire.h2.hpack import HeaderDecoder, HeaderEncoder
 from wigwag.wire.h2.receive import FrameReader, frame_table
@@ -79,7 +58,7 @@ class Http2:
         self.floods = Floods(limits, now)
         self.output = FlowControl(encoder, self.floods, retained)
         self.out, self.streams = self.output.out, self.output.streams
-        self.frames, self._decoder = FrameReader(FRAMES, now, PREFACE), HeaderDecoder(limits)
+        self.frames, self._decoder = FrameReader(FRAMES, now, f.PREFACE), HeaderDecoder(limits)
         self.ready: deque[Http2Stream] = deque()
         self.cancelled: list[Http2Stream] = []
         self._forgiven: dict[int, None] = {}
@@ -93,7 +72,7 @@ class Http2:
             SettingId.INITIAL_WINDOW_SIZE: GRANT,
             SettingId.MAX_HEADER_LIST_SIZE: limits.header_bytes,
         }
-        self.out += (settings(values), window_update(0, GRANT - DEFAULT_WINDOW))
+        self.out += (f.settings(values), f.window_update(0, GRANT - f.DEFAULT_WINDOW))
 
     def receive(self, data: bytes, now: float) -> None:
         """Take bytes; afterwards see `ready`, `cancelled`, `closing` and `output`."""
@@ -118,7 +97,7 @@ class Http2:
             self._refuse_head(id, flags, head)
             return
         self.streams[id] = stream = Http2Stream(self, id, head, GRANT, self.now, self.output.initial)
-        if flags & END_STREAM:
+        if flags & f.END_STREAM:
             self._complete(stream)
         elif self._early is not None and self._early(head.path, head.fields):
             stream.incoming = RequestBody()  # which is still to come
@@ -139,7 +118,7 @@ class Http2:
         if head.status != 431:
             raise StreamError(id, ErrorCode.PROTOCOL_ERROR if head.status else ErrorCode.REFUSED_STREAM)
         stream = Http2Stream(self, id, head, GRANT, self.now, self.output.initial)
-        stream.ended = bool(flags & END_STREAM)
+        stream.ended = bool(flags & f.END_STREAM)
         self._refuse(stream, 431)
         self.floods.count(self.now)
 
@@ -160,7 +139,7 @@ class Http2:
             raise Http2ConnectionError(code, "HEADERS of a stream that cannot be opened")
         if stream.ended:
             raise StreamError(id, ErrorCode.STREAM_CLOSED)
-        if not flags & END_STREAM or not head.trailing:
+        if not flags & f.END_STREAM or not head.trailing:
             raise StreamError(id, ErrorCode.PROTOCOL_ERROR)
         self._complete(stream)
 
@@ -171,17 +150,17 @@ class Http2:
         size = len(payload)
         self._received += size
         if self._received > GRANT >> 1:
-            self.out.append(window_update(0, self._received))
+            self.out.append(f.window_update(0, self._received))
             self._received = 0
         stream = self.streams.get(id)
         if stream is None or stream.ended:
             self._stray(id)
             return
         stream.allowed -= size
-        if flags & PADDED:
-            payload = unpad(payload)
+        if flags & f.PADDED:
+            payload = f.unpad(payload)
         if stream.incoming is not None:
-            self._pass_on(stream, stream.incoming, payload, ended=bool(flags & END_STREAM))
+            self._pass_on(stream, stream.incoming, payload, ended=bool(flags & f.END_STREAM))
             return
         if not stream.body:
             stream.body = payload
@@ -191,7 +170,7 @@ class Http2:
             stream.body += payload
         stream.size += len(payload)
         self._held += len(payload)
-        if flags & END_STREAM:
+        if flags & f.END_STREAM:
             self._complete(stream)
         else:
             self._more(stream, payload)
@@ -222,7 +201,7 @@ class Http2:
         if stream.size > self.limits.body_bytes or self._held > HELD * self.limits.body_bytes:
             self._refuse(stream, 413)
         elif stream.allowed < GRANT >> 1:
-            self.out.append(window_update(stream.id, GRANT - stream.allowed))
+            self.out.append(f.window_update(stream.id, GRANT - stream.allowed))
             stream.allowed = GRANT
 
     def _release(self, stream: Http2Stream) -> None:
@@ -268,11 +247,11 @@ class Http2:
         """PING: answered, unless there are too many."""
         need(stream == 0, ErrorCode.PROTOCOL_ERROR, "PING of a stream")
         need(len(payload) == 8, ErrorCode.FRAME_SIZE_ERROR, "PING is not eight bytes long")
-        if flags & ACK:
+        if flags & f.ACK:
             self.floods.count(self.now)
         else:
             self.floods.ping(self.now, streams=bool(self.streams))
-            self.out.append(frame(PING, ACK, 0, payload))
+            self.out.append(f.frame(f.PING, f.ACK, 0, payload))
 
     def on_goaway(self, _flags: int, stream: int, payload: bytes) -> None:
         """GOAWAY: the client leaves once it has its responses."""
@@ -308,7 +287,7 @@ class Http2:
 
     def _forgive(self, id: int, code: ErrorCode) -> None:
         """Tell the client to stop sending on a stream, and forgive what it sends until it knows."""
-        self.out.append(reset(id, code))
+        self.out.append(f.reset(id, code))
         self._forgiven[id] = None
         if len(self._forgiven) > FORGIVEN:
             del self._forgiven[next(iter(self._forgiven))]
@@ -334,7 +313,7 @@ class Http2:
     def fail(self, code: ErrorCode, reason: str = "") -> None:
         """End the connection and everything on it."""
         if not self.closing:
-            self.out.append(goaway(self.last, code, reason))
+            self.out.append(f.goaway(self.last, code, reason))
         self.closing = True
         for stream in list(self.streams.values()):
             self._cancel(stream)
@@ -347,7 +326,7 @@ class Http2:
         """Take nothing new; close when everything under way is done."""
         if not self.draining:
             self.draining = True
-            self.out.append(goaway(self.last, ErrorCode.NO_ERROR))
+            self.out.append(f.goaway(self.last, ErrorCode.NO_ERROR))
         if not self.streams:
             self.closing = True
 
@@ -388,10 +367,10 @@ class Http2:
 
 FRAMES = frame_table(
     {
-        DATA: Http2.on_data,
-        RST_STREAM: Http2.on_reset,
-        PUSH_PROMISE: Http2.on_push,
-        PING: Http2.on_ping,
-        GOAWAY: Http2.on_goaway,
+        f.DATA: Http2.on_data,
+        f.RST_STREAM: Http2.on_reset,
+        f.PUSH_PROMISE: Http2.on_push,
+        f.PING: Http2.on_ping,
+        f.GOAWAY: Http2.on_goaway,
     }
 )

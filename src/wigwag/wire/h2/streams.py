@@ -17,21 +17,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.floods import Floods
-from wigwag.wire.h2.frames import (
-    DATA,
-    DEFAULT_WINDOW,
-    END_STREAM,
-    HEAD,
-    MAX_FRAME,
-    MAX_WINDOW,
-    SETTING,
-    ErrorCode,
-    SettingId,
-    StreamError,
-    header_frames,
-    need,
-)
+from wigwag.wire.h2.frames import ErrorCode, SettingId, StreamError, need
 from wigwag.wire.h2.heads import Head
 from wigwag.wire.h2.hpack import HeaderEncoder
 from wigwag.wire.http import Headers, Reply, Request, RequestBody
@@ -62,9 +50,9 @@ class FlowControl:
         self.streams: dict[int, Http2Stream] = {}
         self.blocked: dict[int, Http2Stream] = {}
         self.starved: dict[int, Http2Stream] = {}
-        self.window = self.initial = DEFAULT_WINDOW
+        self.window = self.initial = f.DEFAULT_WINDOW
         """Of the connection, and of a stream that begins."""
-        self.max_frame, self.room, self.sent = MAX_FRAME, UNLIMITED, 0
+        self.max_frame, self.room, self.sent = f.MAX_FRAME, UNLIMITED, 0
         self.widened = self.shrink = False
         """Whether streams that could not send may do so now; whether the next header block must begin with `SHRINK`."""
 
@@ -72,20 +60,20 @@ class FlowControl:
         """Send a header block that does not fit in one frame, or that comes after a change of the table's size."""
         if self.shrink:
             self.shrink, block = False, SHRINK + block
-        self.out.append(header_frames(stream, block, flags, MAX_FRAME))
+        self.out.append(f.header_frames(stream, block, flags, f.MAX_FRAME))
 
     def apply(self, settings: bytes) -> None:
         """Apply the payload of a SETTINGS frame. The last value of each setting counts."""
-        for key, value in dict(SETTING.iter_unpack(settings)).items():
+        for key, value in dict(f.SETTING.iter_unpack(settings)).items():
             if key == SettingId.HEADER_TABLE_SIZE:
                 self.shrink |= value < TABLE_SIZE
             elif key == SettingId.ENABLE_PUSH:
                 need(value <= 1, ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH is neither 0 nor 1")
             elif key == SettingId.MAX_FRAME_SIZE:
-                need(MAX_FRAME <= value <= LARGEST_FRAME, ErrorCode.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of bounds")
-                self.max_frame = min(value, 4 * MAX_FRAME)
+                need(f.MAX_FRAME <= value <= LARGEST_FRAME, ErrorCode.PROTOCOL_ERROR, "MAX_FRAME_SIZE is out of bounds")
+                self.max_frame = min(value, 4 * f.MAX_FRAME)
             elif key == SettingId.INITIAL_WINDOW_SIZE:
-                need(value <= MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
+                need(value <= f.MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "INITIAL_WINDOW_SIZE is too large")
                 self._shift(value)
 
     def _shift(self, initial: int) -> None:
@@ -93,7 +81,7 @@ class FlowControl:
         difference, self.initial = initial - self.initial, initial
         for stream in self.streams.values():
             stream.window += difference
-            need(stream.window <= MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is too large")
+            need(stream.window <= f.MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "a stream's window is too large")
         for stream in [each for each in self.starved.values() if each.window > 0]:
             self.blocked[stream.id] = self.starved.pop(stream.id)
 
@@ -101,14 +89,14 @@ class FlowControl:
         """Let the connection send more."""
         need(size > 0, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
         self.window += size
-        need(self.window <= MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is too large")
+        need(self.window <= f.MAX_WINDOW, ErrorCode.FLOW_CONTROL_ERROR, "the connection's window is too large")
         if size >= self.window:  # there was none before; otherwise nobody waits for it
             self.pump()
 
     def widen_stream(self, stream: Http2Stream, size: int) -> None:
         """Let one stream send more."""
         stream.window += size
-        if not size or stream.window > MAX_WINDOW:
+        if not size or stream.window > f.MAX_WINDOW:
             raise StreamError(stream.id, ErrorCode.FLOW_CONTROL_ERROR if size else ErrorCode.PROTOCOL_ERROR)
         self.widened = True
         if stream.window > 0 and stream.id in self.starved:
@@ -200,14 +188,14 @@ class Http2Stream(Struct, eq=False):
         if not trailers:
             out += (start, me, block)
             if size:
-                out += (HEAD.pack(size >> 8, size & 255, DATA, END_STREAM, self.id), body)
+                out += (f.HEAD.pack(size >> 8, size & 255, f.DATA, f.END_STREAM, self.id), body)
         else:
             last, tail = output.encoder.encode(0, trailers, True)
             if not last:
                 self._reply_slowly(reply)
                 return
             if size:
-                out += (start, me, block, HEAD.pack(size >> 8, size & 255, DATA, 0, self.id), body, last, me, tail)
+                out += (start, me, block, f.HEAD.pack(size >> 8, size & 255, f.DATA, 0, self.id), body, last, me, tail)
             else:
                 out += (start, me, block, last, me, tail)
         output.floods.answered = True
@@ -239,7 +227,7 @@ class Http2Stream(Struct, eq=False):
         if start and not output.shrink:
             output.out += (start, self.id.to_bytes(4, "big"), block)
         else:
-            output.send_block(self.id, block, END_STREAM if end else 0)
+            output.send_block(self.id, block, f.END_STREAM if end else 0)
 
     def send(self, chunk: bytes) -> None:
         if chunk and not self.gone:
@@ -300,7 +288,7 @@ class Http2Stream(Struct, eq=False):
             return False
         size = min(left, room)
         last = size == left and self._trailers == EMPTY
-        head = HEAD.pack(size >> 8, size & 255, DATA, END_STREAM if last else 0, self.id)
+        head = f.HEAD.pack(size >> 8, size & 255, f.DATA, f.END_STREAM if last else 0, self.id)
         output.out += (head, self._pending[self._at : self._at + size])
         output.floods.answered = True
         output.floods.data_frames += 1
@@ -323,7 +311,7 @@ class Http2Stream(Struct, eq=False):
         if self._trailers:
             self.send_headers(0, self._trailers, True)
         else:
-            self._owner.output.out.append(HEAD.pack(0, 0, DATA, END_STREAM, self.id))
+            self._owner.output.out.append(f.HEAD.pack(0, 0, f.DATA, f.END_STREAM, self.id))
         self._sent()
 
     def _sent(self) -> None:

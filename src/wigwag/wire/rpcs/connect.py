@@ -45,7 +45,7 @@ class ConnectUnary:
         return Call(message, self._json, request, fields, deadline(fields))
 
     def reply(self, call: Call, message: bytes) -> Reply:
-        """Return the answer with a message."""
+        """Return the response with a message."""
         headers = self._headers
         if len(message) >= envelope.WORTH_COMPRESSING and envelope.accepts_gzip(call.fields.get(b"accept-encoding")):
             headers, message = self._gzip_headers, envelope.compress(message)
@@ -54,7 +54,7 @@ class ConnectUnary:
         return Reply(200, headers, message)
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer that there is none."""
+        """Return the response that there is none."""
         headers = (*_JSON, *error.metadata, *(_added(call) if call is not None else ()))
         return Reply(error.code.http_status, headers, msgspec.json.encode(described(error)))
 
@@ -98,13 +98,13 @@ class ConnectStream:
         return Call(message, self._json, request, fields, deadline(fields))
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
-        """Return the answer with many messages."""
+        """Return the response with many messages."""
         gzip = envelope.accepts_gzip(call.fields.get(b"connect-accept-encoding"))
         headers = (*(self._gzip_headers if gzip else self._headers), *call.response_headers)
         return Stream(200, headers, chunks(messages, call, partial(envelope.pack, gzip=gzip), _end))
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer that there is none."""
+        """Return the response that there is none."""
         headers = (*self._headers, *call.response_headers) if call is not None else self._headers
         return Reply(200, headers, end(error, call.response_trailers if call is not None else ()))
 

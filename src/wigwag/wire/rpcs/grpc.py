@@ -75,13 +75,13 @@ class Grpc:
         return call, envelope.unwrap_stream(pieces, encoding, self._limit)
 
     def reply(self, call: Call, message: bytes) -> Reply:
-        """Return the answer with a message."""
+        """Return the response with a message."""
         if len(message) >= envelope.WORTH_COMPRESSING or call.response_headers or call.response_trailers:
             return Reply(200, self._leading(call), envelope.pack(message, _takes_gzip(call)), _ending(call))
         return Reply(200, self._headers, len(message).to_bytes(5, "big") + message, OK)
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer to a call that failed, or could not be opened. It gets headers first: see above."""
+        """Return the response to a call that failed, or could not be opened. It gets headers first: see above."""
         added = call.response_headers if call is not None else ()
         if error.code is Code.UNAVAILABLE and not added:
             return self.refusal(error, call)
@@ -90,13 +90,13 @@ class Grpc:
         return Reply(200, headers, b"", _status(error.code, error.message) if plain else trailers(error, call))
 
     def refusal(self, error: RpcError, call: Call | None = None) -> Reply:
-        """Return the answer to a call that was not served: trailers only, so that it may be retried."""
+        """Return the response to a call that was not served: trailers only, so that it may be retried."""
         if error.details or error.metadata or (call is not None and call.response_trailers):
             return Reply(200, self._headers + trailers(error, call))
         return Reply(200, _trailers_only(self._headers, error.code, error.message))
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
-        """Return the answer with many messages."""
+        """Return the response with many messages."""
         frame = _compressed if _takes_gzip(call) else _plain
         stream = Stream(200, self._leading(call), chunks(messages, call, frame), partial(_ending, call))
         if isinstance(messages, Posted) and not call.response_trailers:

@@ -25,11 +25,11 @@ class GrpcWeb(Grpc):
     """One content type of gRPC-Web, in bytes."""
 
     def reply(self, call: Call, message: bytes) -> Reply:
-        """Return the answer with a message."""
+        """Return the response with a message."""
         return self._whole(super().reply(call, message))
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer that there is none."""
+        """Return the response that there is none."""
         reply = super().failure(error, call)
         if reply.trailers is None:
             shared = len(self._headers)
@@ -37,7 +37,7 @@ class GrpcWeb(Grpc):
         return self._whole(reply)
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
-        """Return the answer with many messages."""
+        """Return the response with many messages."""
         stream = super().stream(call, messages)
         assert stream.trailers is not None
         return Stream(stream.status, stream.headers, self._with_trailers(stream.chunks, stream.trailers))
@@ -92,7 +92,7 @@ def unbase64(body: bytes) -> bytes:
 
 
 def trailer_frame(trailers: Headers) -> bytes:
-    r"""Return the last envelope of an answer.
+    r"""Return the last envelope of a response.
 
     >>> trailer_frame(((b"grpc-status", b"0"),))
     b'\x80\x00\x00\x00\x10grpc-status: 0\r\n'

@@ -27,7 +27,7 @@ from wigwag.wire.http import Early, Handler, Reply, Request, Response, Stream, e
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.peer import Peer
 from wigwag.wire.rpcs.grpc import Broadcast
-from wigwag.wire.server.admission import Admission, Admitted
+from wigwag.wire.server.accept import Admission, Admitted
 from wigwag.wire.server.exchange import Exchange, Machine
 from wigwag.wire.server.reader import GATHERED_BYTES, BoardReader
 from wigwag.wire.server.retained import Retained

@@ -20,7 +20,7 @@ from wigwag.wire.http import Early, Handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.accept import Acceptor
 from wigwag.wire.server.connection import Connection, Host
-from wigwag.wire.server.listen import Listener, Listening, bind
+from wigwag.wire.server.listen import Listener, bind
 from wigwag.wire.server.shared import SharedResources
 from wigwag.wire.tls import Certificates
 
@@ -37,12 +37,12 @@ class Server:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._listening: list[Listening] = []
+        self._acceptors: list[Acceptor] = []
 
     @property
     def addresses(self) -> list[str]:
         """Where it can be reached, in the order of its listeners: `host:port`, or the path of a unix socket."""
-        return [address for each in self._listening for address in each.addresses()]
+        return [address for each in self._acceptors for address in each.addresses()]
 
     @property
     def connections(self) -> int:
@@ -65,13 +65,14 @@ class Server:
         for listener in listeners:
             tls = (Certificates(listener.tls).front, host.limits.header_seconds) if listener.tls else None
             sockets = await bind(listener)
-            acceptor = Acceptor(sockets, host.admission, partial(Connection, host), host.tasks, tls)
-            self._listening.append(Listening(listener, acceptor))
+            self._acceptors.append(
+                Acceptor(listener, sockets, host.admission, partial(Connection, host), host.tasks, tls)
+            )
 
     async def drain(self, grace: float = 5.0) -> None:
         """Stop accepting, let what is under way finish for `grace` seconds, then cut it off."""
-        for listening in self._listening:
-            listening.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         for connection in list(self._host.connections):
             connection.drain()
         await self._emptied(grace)
@@ -93,9 +94,9 @@ class Server:
         """Wait for the listeners; a client that is still shaking hands is not worth waiting for."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CUT):
-                for listening in self._listening:
-                    await listening.closed()
-        self._listening.clear()
+                for acceptor in self._acceptors:
+                    await acceptor.closed()
+        self._acceptors.clear()
 
     async def expire(self) -> None:
         """Look at every connection for ever, often enough for the shortest limit."""

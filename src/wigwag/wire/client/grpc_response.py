@@ -109,7 +109,7 @@ class ResponseReader:
     # what the connection calls
 
     def on_head(self, status: int, headers: Headers) -> bool:
-        """See whether the answer is gRPC."""
+        """See whether the response is gRPC."""
         self._head = dict(reversed(headers))
         kind, encoding = self._head.get(b"content-type", b""), self._head.get(b"grpc-encoding", b"identity")
         self._gzip = encoding == b"gzip"
@@ -119,7 +119,7 @@ class ResponseReader:
             self.fail(_not_grpc(status, kind))
         elif not self._gzip and encoding != b"identity":
             self.fail(
-                RpcError(Code.INTERNAL, f"the answer is compressed with {_text(encoding)!r}, which we never took")
+                RpcError(Code.INTERNAL, f"the response is compressed with {_text(encoding)!r}, which we never took")
             )
         return not self.over
 
@@ -141,7 +141,7 @@ class ResponseReader:
         fields = dict(reversed(trailers)) if trailers else self._head
         error = _status(fields)
         if error is None and self._buffer:
-            error = RpcError(Code.INTERNAL, "the answer ended in the middle of a message")
+            error = RpcError(Code.INTERNAL, "the response ended in the middle of a message")
         if error is not None:
             self.fail(error)
         elif not self.over:
@@ -191,7 +191,7 @@ class ResponseReader:
         self._unread += len(message) + PREFIX
 
     def _unzipped(self, data: bytes) -> Iterator[bytes]:
-        """Decompress a message. If that is not possible the answer ends with it, whatever else has come."""
+        """Decompress a message. If that is not possible the response ends with it, whatever else has come."""
         try:
             yield from inflated(data, self._limit)
         except RpcError as error:
@@ -222,17 +222,17 @@ def inflated(data: bytes, limit: int) -> Iterator[bytes]:
 
 
 def _not_grpc(status: int, kind: bytes) -> RpcError:
-    """Say what the answer is instead."""
+    """Say what the response is instead."""
     what = f"HTTP {status} ({_text(kind) or 'no content-type'})"
     code = _OF_HTTP.get(status, Code.UNKNOWN)
-    return RpcError(code, f"the answer is not gRPC but {what}; is there a proxy, or another server, at this address?")
+    return RpcError(code, f"the response is not gRPC but {what}; is there a proxy, or another server, at this address?")
 
 
 def _status(fields: Fields) -> RpcError | None:
     """Return the error that trailers tell of, None if it is none."""
     told = fields.get(b"grpc-status")
     if told is None:
-        return RpcError(Code.UNKNOWN, "the answer ended without a grpc-status")
+        return RpcError(Code.UNKNOWN, "the response ended without a grpc-status")
     number = int(told) if told.isdigit() and len(told) < 3 else -1
     if number == Code.OK:
         return None

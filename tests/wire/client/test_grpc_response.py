@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wigwag.wire.client.decode import PIECE
-from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS, ResponseReader
+from wigwag.wire.client.grpc_response import TRICKLE_SECONDS, ResponseReader
 from wigwag.wire.h2.client import Broken
 from wigwag.wire.h2.streams import GRANT
 from wigwag.wire.http import Headers
