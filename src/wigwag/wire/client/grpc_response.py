@@ -229,16 +229,16 @@ def _not_grpc(status: int, kind: bytes) -> RpcError:
 
 
 def _status(fields: Fields) -> RpcError | None:
-    """Return the error that trailers tell of, None if it is none."""
-    told = fields.get(b"grpc-status")
-    if told is None:
+    """Return the error in trailers; None: the call succeeded."""
+    status = fields.get(b"grpc-status")
+    if status is None:
         return RpcError(Code.UNKNOWN, "the response ended without a grpc-status")
-    number = int(told) if told.isdigit() and len(told) < 3 else -1
+    number = int(status) if status.isdigit() and len(status) < 3 else -1
     if number == Code.OK:
         return None
     code = Code(number) if number in Code.__members__.values() else Code.UNKNOWN
     message = readable(unquote(_text(fields.get(b"grpc-message", b"")), errors="replace"), MOST_SAID)
-    return RpcError(code, message or f"the server gave no reason (grpc-status {_text(told)})")
+    return RpcError(code, message or f"the server gave no reason (grpc-status {_text(status)})")
 
 
 def _text(value: bytes) -> str:

@@ -1,9 +1,8 @@
 """Where a redirect may lead, decided for each hop.
 
-A server that we were told to ask may send us on, but not where it could not have been reached by us on purpose: never
-to another scheme (an upgrade is a change of configuration, a downgrade is an attack), never to a link-local address,
-where clouds hand out credentials, and not more than ten times. What was meant for one host alone, credentials first of
-all, does not go to another, nor back once it was left.
+A server may send us on, but not everywhere: never to another scheme (an upgrade is a change of configuration, a
+downgrade is an attack), never to a link-local address, where clouds hand out credentials, and at most ten times. What
+was meant for one host alone, credentials first of all, does not go to another, nor back once it was left.
 """
 
 from __future__ import annotations

@@ -126,18 +126,16 @@ class FrameReader:
         """Take the first part of a header block; only CONTINUATION may follow."""
         self._block, self._table, self.block_since = (id, flags, bytearray(payload)), CONTINUED, now
 
-    def add_to_block(self, id: int, payload: bytes, most: int) -> None:
-        """Take another part."""
-        begun, _, block = self._block
+    def continue_block(self, connection: Receiving, flags: int, id: int, payload: bytes) -> None:
+        """Take another part, and hand the block over when it is whole."""
+        begun, first_flags, block = self._block
         need(id == begun, ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
         block += payload
-        need(len(block) <= most, ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
-
-    def end_block(self) -> tuple[int, bytes]:
-        """Return the flags of the HEADERS frame, and the whole block."""
-        _, flags, block = self._block
-        self._block, self._table = (0, 0, bytearray()), self._open
-        return flags, bytes(block)
+        need(len(block) <= connection.limits.header_bytes, ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
+        connection.floods.count(connection.now)
+        if flags & f.END_HEADERS:
+            self._block, self._table = (0, 0, bytearray()), self._open
+            connection.on_block(id, first_flags, bytes(block))
 
 
 def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> None:
@@ -158,10 +156,7 @@ def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> No
 
 def on_continuation(connection: Receiving, flags: int, id: int, payload: bytes) -> None:
     """CONTINUATION: more of a header block."""
-    connection.frames.add_to_block(id, payload, connection.limits.header_bytes)
-    connection.floods.count(connection.now)
-    if flags & f.END_HEADERS:
-        connection.on_block(id, *connection.frames.end_block())
+    connection.frames.continue_block(connection, flags, id, payload)
 
 
 def on_priority(connection: Receiving, _flags: int, stream: int, payload: bytes) -> None:

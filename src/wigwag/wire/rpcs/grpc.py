@@ -159,7 +159,7 @@ def percent_encode(message: str) -> bytes:
     >>> percent_encode("100% sûr")
     b'100%25 s%C3%BBr'
     """
-    return re.sub(rb"[^ -$&-~]", lambda found: b"%%%02X" % found[0][0], _utf8(message))
+    return re.sub(rb"[^ -$&-~]", lambda match: b"%%%02X" % match[0][0], _utf8(message))
 
 
 def _utf8(message: str) -> bytes:

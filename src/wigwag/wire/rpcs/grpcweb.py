@@ -29,7 +29,7 @@ class GrpcWeb(Grpc):
         return self._whole(super().reply(call, message))
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the response that there is none."""
+        """Return the response of a call that failed."""
         reply = super().failure(error, call)
         if reply.trailers is None:
             shared = len(self._headers)

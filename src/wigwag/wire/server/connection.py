@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import cast
 
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
 
     def waited(self) -> float:
         """Return since when the client has taken too little."""
-        return self.writer.stuck_since()
+        return self.writer.progress.since
 
     def cut(self, reason: str) -> None:
         """Close the connection, and free what waits."""
@@ -460,20 +460,17 @@ class Connection(asyncio.Protocol):
     # streams that are pulled
 
     async def _stream(self, exchange: Exchange, stream: Stream) -> None:
+        """Take chunks, each when the one before is on its way."""
         chunks = stream.chunks
         try:
             if exchange.begin(stream.status, stream.headers):
-                await self._pull(exchange, chunks)
+                self.writer.flush()
+                await self._writable(exchange)
+                async for chunk in chunks:
+                    exchange.send(chunk)
+                    self.written(len(chunk))
+                    await self._writable(exchange)
                 exchange.end(stream.trailers() if stream.trailers else ())
         finally:
             if close := getattr(chunks, "aclose", None):
                 await close()
-
-    async def _pull(self, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
-        """Take chunks, each when the one before is on its way."""
-        self.writer.flush()
-        await self._writable(exchange)
-        async for chunk in chunks:
-            exchange.send(chunk)
-            self.written(len(chunk))
-            await self._writable(exchange)

@@ -25,8 +25,8 @@ class ConnectionWriter:
     """Moves the bytes of a machine to a transport, and says when to read."""
 
     __slots__ = (
-        "_backlogged", "_drained", "_gathered", "_held", "_limits", "_loop", "_progress", "_written", "ended", "full",
-        "lingers", "machine", "transport",
+        "_backlogged", "_drained", "_gathered", "_held", "_limits", "_loop", "_written", "ended", "full",
+        "lingers", "machine", "progress", "transport",
     )  # fmt: skip
 
     def __init__(
@@ -45,7 +45,7 @@ class ConnectionWriter:
         """Whether the client has ended its half."""
         self.full = self._held = self._backlogged = False
         """Whether the transport is full; whether the machine has enough to do; whether what was read waits."""
-        self._written, self._gathered, self._progress = 0, 0, Progress()
+        self._written, self._gathered, self.progress = 0, 0, Progress()
         transport.set_write_buffer_limits(high=limits.write_buffer)
 
     def pause(self) -> None:
@@ -129,9 +129,5 @@ class ConnectionWriter:
         """Return for how long the client has taken too little of what waits for it."""
         waiting = self.transport.get_write_buffer_size()
         if not waiting:
-            self._progress = Progress()
-        return self._progress.stalled(self._written - waiting, now, self._limits.write_bytes)
-
-    def stuck_since(self) -> float:
-        """Return since when, as of the last look."""
-        return self._progress.since
+            self.progress = Progress()
+        return self.progress.stalled(self._written - waiting, now, self._limits.write_bytes)
