@@ -161,7 +161,7 @@ FAULTS: Table = {
         "blob": Cell(http_401, r"the store does not know us; check the credentials \(401 Unauthorized\)"),
     },
     "garbage": {
-        "http": Cell(http_garbage, r"the answer is not HTTP/1\.1"),
+        "http": Cell(http_garbage, r"the response is not HTTP/1\.1"),
         "grpc": Cell(lambda up: up.script(bytes_only(GARBAGE)), r"cannot connect: 127\.0\.0\.1:\d+: "),
         "blob": Cell(http_garbage, r"cannot be asked|broke off|cannot connect"),
     },

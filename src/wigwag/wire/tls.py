@@ -1,6 +1,6 @@
-"""TLS: which certificate we show, and whom we believe.
+"""TLS of a server: its certificate, and which clients it accepts.
 
-Certificates are replaced while we run (cert-manager, a mounted Secret), so the files are looked at when a client says
+Certificates are replaced while we run (cert-manager, a mounted Secret), so the files are checked when a client says
 hello: if they have changed, a whole new context is built and used from then on. If that fails, because a file is half
 written or key and certificate do not belong together yet, the last good context stays in force. Connections keep what
 they began with.
@@ -82,20 +82,20 @@ def hardened(context: SSLContext, *protocols: str) -> SSLContext:
 
 def context(tls: Tls) -> SSLContext:
     """Return a server's context with what is in the files now."""
-    made = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "h2", "http/1.1")
+    ssl_context = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "h2", "http/1.1")
     try:
-        made.load_cert_chain(tls.certificate, tls.key)
+        ssl_context.load_cert_chain(tls.certificate, tls.key)
     except ssl.SSLError as error:
         raise StartError(_unusable(error, tls.certificate, tls.key)) from error
     if tls.clients != "none":
         if tls.authority is None:
             raise ValueError("client certificates need an authority that signs them")
         try:
-            made.load_verify_locations(tls.authority)
+            ssl_context.load_verify_locations(tls.authority)
         except ssl.SSLError as error:
             raise StartError(_unusable(error, tls.authority)) from error
-        made.verify_mode = ssl.CERT_REQUIRED if tls.clients == "required" else ssl.CERT_OPTIONAL
-    return made
+        ssl_context.verify_mode = ssl.CERT_REQUIRED if tls.clients == "required" else ssl.CERT_OPTIONAL
+    return ssl_context
 
 
 def _unusable(error: ssl.SSLError, certificate: str, key: str = "") -> str:

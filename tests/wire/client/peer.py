@@ -52,7 +52,7 @@ class Got:
     def on_alive(self) -> None:
         self.beats += 1
 
-    def hungry(self) -> bool:
+    def wants_more(self) -> bool:
         return self.reads
 
 

@@ -99,7 +99,7 @@ def test_a_message_stays_compressed_until_it_is_read() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert reception.hungry()
+    assert reception.wants_more()
     assert len(taken(reception)) == 1 << 20
     assert len(reception.messages) == 49
 
@@ -299,11 +299,11 @@ def test_silence_between_messages_is_no_trickle() -> None:
 
 def test_it_is_hungry_until_what_nobody_read_is_as_much_as_was_granted() -> None:
     reception = begun(limit=GRANT)
-    assert reception.hungry()
+    assert reception.wants_more()
     reception.on_data(wrap(bytes(GRANT - 5)))
-    assert not reception.hungry()
+    assert not reception.wants_more()
     taken(reception)
-    assert reception.hungry()
+    assert reception.wants_more()
 
 
 def test_every_news_wakes_who_waits() -> None:

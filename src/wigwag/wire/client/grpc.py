@@ -185,11 +185,11 @@ class MessageStream:
             await self._waiting
 
     async def _take(self) -> bytes:
-        """Read a message. One that becomes large is made in turns, so that it holds up nobody else."""
-        made: list[bytes] = []
+        """Read a message. A large one is decompressed in turns, so that it holds up nobody else."""
+        pieces: list[bytes] = []
         try:
             for number, piece in enumerate(self._reader.pieces(), 1):
-                made.append(piece)
+                pieces.append(piece)
                 if not number % _TURN:
                     await asyncio.sleep(0)
         except RpcError as error:
@@ -198,7 +198,7 @@ class MessageStream:
         self._connection.machine.grant(self._stream)
         if self._connection.machine.out:
             self._connection.flush()
-        return b"".join(made)
+        return b"".join(pieces)
 
     def _end(self, error: RpcError) -> None:
         if self._timer is not None:

@@ -1,12 +1,11 @@
-"""What becomes of one gRPC answer: messages out of pieces of bytes, and how it ended. No I/O.
+"""A gRPC response without I/O: messages out of pieces of bytes, and how it ended.
 
     head ─▶ is it gRPC at all? ─▶ pieces ─▶ prefix, size allowed? ─▶ message … ─▶ trailers ─▶ grpc-status
 
 The size is judged by the prefix, before the message is there, so one that is too large costs what was granted ahead and
 no more. A compressed message waits as it came: a thousand times its size is needed when it is read, not before, and for
-one at a time. The status is in the trailers, or in the head if there is nothing else. The hard cases are answers that
-are not gRPC (a proxy's error page) and answers that never end (a message that trickles in): both become an `RpcError`
-that says so.
+one at a time. The status is in the trailers, or in the head if there is nothing else. The hard cases are responses that
+are not gRPC (a proxy's error page) or never end (a message that trickles in): both become an `RpcError` that says so.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 Fields: TypeAlias = dict[bytes, bytes]
 
 TRICKLE_SECONDS = 60.0
-"""How long one message may take to arrive, looked at whenever the server answers a ping."""
+"""How long one message may take to arrive, checked whenever the server answers a ping."""
 MOST_SAID = 500
 _OF_HTTP = {
     400: Code.INTERNAL,
@@ -58,7 +57,7 @@ class GzipMessage(bytes):
 
 
 class ResponseReader:
-    """One answer as it comes: a `Receiver`."""
+    """One response as it comes: a `Receiver`."""
 
     __slots__ = (
         "_began",
@@ -154,14 +153,14 @@ class ResponseReader:
         self.fail(RpcError(code, broken.reason))
 
     def on_alive(self) -> None:
-        """Note a sign of life, and look whether a message trickles."""
+        """Note a sign of life, and check whether a message takes too long."""
         self.alive = True
         if self._buffer and self._now() - self._began > TRICKLE_SECONDS:
             came = f"after {TRICKLE_SECONDS:g} s a message is still not whole; {len(self._buffer)} bytes of it came"
             self.fail(RpcError(Code.DEADLINE_EXCEEDED, came))
         self.wake()
 
-    def hungry(self) -> bool:
+    def wants_more(self) -> bool:
         """Return whether somebody reads."""
         return self._unread < GRANT
 

@@ -98,7 +98,7 @@ class Http2Connection(asyncio.Protocol):
         self._closed.set()
 
     def pause_writing(self) -> None:
-        """Take nothing more from a server that does not take our answers to it."""
+        """Take nothing more from a server that does not take what we send."""
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:

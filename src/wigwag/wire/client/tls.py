@@ -1,7 +1,7 @@
 """Whom we believe when we call: the system's authorities, or those of one file; and what we show when asked.
 
-Files are replaced while we run, so a context is made anew when they have changed. If that fails, the request fails and
-says which file: a stale trust is worse than a late answer.
+Files are replaced while we run, so a new context is made when they have changed. If that fails, the request fails and
+says which file: stale trust is worse than a failed request.
 """
 
 from __future__ import annotations

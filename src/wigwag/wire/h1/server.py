@@ -4,7 +4,7 @@ Responses leave one at a time and in order: requests that a client pipelines wai
 done, and while any wait, `crowded` asks the connection not to read more. So at most one read's worth is held.
 
 The hard cases: a refused request ends the connection, because where the next one begins is no longer known; and a
-client that offers an upgrade (to h2c, as Java's does) expects its request, with the body, to be answered all the same.
+client that offers an upgrade (to h2c, as Java's does) expects a response to its request, with the body, all the same.
 """
 
 from __future__ import annotations

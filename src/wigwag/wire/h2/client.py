@@ -68,7 +68,7 @@ class Receiver(Protocol):
     def on_alive(self) -> None:
         """Note that the server has answered a ping."""
 
-    def hungry(self) -> bool:
+    def wants_more(self) -> bool:
         """Return whether what came is read fast enough to have more of it."""
         ...
 
@@ -237,7 +237,7 @@ class Http2Client:
 
     def grant(self, stream: ClientStream) -> None:
         """Let the server send more on a stream, if that is worth a frame and anybody wants it."""
-        if stream.allowed < GRANT >> 1 and not stream.gone and stream.receiver.hungry():
+        if stream.allowed < GRANT >> 1 and not stream.gone and stream.receiver.wants_more():
             self.out.append(f.window_update(stream.id, GRANT - stream.allowed))
             stream.allowed = GRANT
 

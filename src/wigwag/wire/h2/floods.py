@@ -39,17 +39,17 @@ class Floods:
         "_pings",
         "_since",
         "_strikes",
-        "answered",
         "data_frames",
+        "sent",
     )
 
     def __init__(self, limits: WireLimits, now: float) -> None:
         self._limits, self._since, self._count = limits, now, 0
         self._last_ping, self._strikes, self._pings = float("-inf"), 0, 0
-        self.answered = False
+        self.sent = False
         """Whether anything was sent since the last ping."""
         self.data_frames = 0
-        """DATA frames of answers that went out in several."""
+        """DATA frames of responses that needed several."""
         self._credit = self._credited = 0
 
     def count(self, now: float) -> None:
@@ -81,8 +81,8 @@ class Floods:
         if self._pings > self._limits.pings:
             raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
         last, self._last_ping = self._last_ping, now
-        if self.answered:
-            self.answered, self._strikes = False, 0
+        if self.sent:
+            self.sent, self._strikes = False, 0
             return
         allowed = streams or self._limits.ping_without_stream
         if now - last < (self._limits.ping_seconds * SLACK if allowed else WITHOUT_STREAM):

@@ -6,11 +6,11 @@ Memory is bounded: a body by `body_bytes`, all bodies of a connection by a few t
 grant the client to send is granted again as soon as it arrives, so two uploads can never wait for each other's window,
 nor can a client send more than it was granted; whoever exceeds the bound is refused.
 
-What takes too long is found by looking now and then (`expire`) instead of by a timer for each request. A look costs
-nothing while requests come and go: whether a connection is idle shows in its last stream being the same as at the look
-before. What waits for a window must leave at a least rate, `write_bytes` in `write_seconds`: a byte now and then is no
-progress. Streams divide that rate. One that waits for the connection takes its turn after the others, so it is given up
-only if the connection as a whole is too slow.
+What takes too long is found by a periodic check (`expire`) instead of by a timer for each request. It costs nothing
+while requests come and go: a connection is idle if its last stream is the same as at the check before. What waits for a
+window must leave at a least rate, `write_bytes` in `write_seconds`: a byte now and then is no progress. Streams divide
+that rate. One that waits for the connection takes its turn after the others, so it is given up only if the connection
+as a whole is too slow.
 """
 
 from __future__ import annotations
@@ -100,14 +100,13 @@ class Http2:
         if flags & f.END_STREAM:
             self._complete(stream)
         elif self._early is not None and self._early(head.path, head.fields):
-            stream.incoming = RequestBody()  # which is still to come
-            stream.request = self._request(head, b"", stream.incoming)
+            incoming = stream.incoming = RequestBody()  # which is still to come
+            stream.request = Request(
+                head.method, head.path, head.query, head.headers, b"", 2, self._peer, head.fields, incoming
+            )
             self.ready.append(stream)
         elif head.length > self.limits.body_bytes:
             self._refuse(stream, 413)
-
-    def _request(self, head: Head, body: bytes, incoming: RequestBody | None = None) -> Request:
-        return Request(head.method, head.path, head.query, head.headers, body, 2, self._peer, head.fields, incoming)
 
     def _skip(self, id: int) -> None:
         """Remember which streams were never opened, to tell using one of them from using a closed one."""

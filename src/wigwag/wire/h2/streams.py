@@ -198,7 +198,7 @@ class Http2Stream(Struct, eq=False):
                 out += (start, me, block, f.HEAD.pack(size >> 8, size & 255, f.DATA, 0, self.id), body, last, me, tail)
             else:
                 out += (start, me, block, last, me, tail)
-        output.floods.answered = True
+        output.floods.sent = True
         output.window -= size
         self._owner.on_sent(self)
 
@@ -223,7 +223,7 @@ class Http2Stream(Struct, eq=False):
         """Send a header block: a head, or trailers if there is no status."""
         output = self._owner.output
         start, block = output.encoder.encode(status, headers, end)
-        output.floods.answered = True
+        output.floods.sent = True
         if start and not output.shrink:
             output.out += (start, self.id.to_bytes(4, "big"), block)
         else:
@@ -290,7 +290,7 @@ class Http2Stream(Struct, eq=False):
         last = size == left and self._trailers == EMPTY
         head = f.HEAD.pack(size >> 8, size & 255, f.DATA, f.END_STREAM if last else 0, self.id)
         output.out += (head, self._pending[self._at : self._at + size])
-        output.floods.answered = True
+        output.floods.sent = True
         output.floods.data_frames += 1
         output.window -= size
         output.room -= size

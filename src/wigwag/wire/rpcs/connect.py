@@ -4,7 +4,7 @@
     get       GET ?encoding=json&message=… for methods without side effects; `base64=1`, `compression=gzip`
     stream    POST, content-type: application/connect+proto | +json ─ envelope ─ 200 always, envelope …, end (flag 0x02)
 
-Trailers of a unary answer are headers named `trailer-…`.
+Trailers of a unary response are headers named `trailer-…`.
 """
 
 from __future__ import annotations

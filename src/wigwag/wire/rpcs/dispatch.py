@@ -187,7 +187,7 @@ def refusal(content_type: bytes, error: RpcError) -> http.Reply | None:
 
 
 def _refused(protocol: RpcProtocol, error: RpcError) -> http.Reply:
-    """Return the response to a call that no method was asked about; only gRPC tells it from a failure."""
+    """Return the response to a call that no method was asked about; only in gRPC it differs from a failure."""
     return protocol.refusal(error) if type(protocol) is Grpc else protocol.failure(error, None)
 
 

@@ -1,7 +1,7 @@
 """gRPC over HTTP/2: an enveloped message each way, and the status in the trailers.
 
     request   content-type: application/grpc[+proto|+json], grpc-timeout, grpc-encoding ─ envelope
-    answer    200, headers ─ envelope … ─ grpc-status, grpc-message
+    response  200, headers ─ envelope … ─ grpc-status, grpc-message
     error     200, headers ─ grpc-status, grpc-message
     refused   200, headers that are trailers at the same time ("trailers only")
 

@@ -1,6 +1,6 @@
-"""gRPC-Web: gRPC for those who cannot read HTTP trailers. They come as a last envelope of the body, flag 0x80.
+"""gRPC-Web: gRPC for clients that cannot read HTTP trailers. They come as a last envelope of the body, flag 0x80.
 
-    answer    200, headers ─ envelope … ─ 0x80 length "grpc-status: 0\\r\\n…"
+    response  200, headers ─ envelope … ─ 0x80 length "grpc-status: 0\\r\\n…"
 
 With `-text` in the content type the body is base64, each chunk for itself.
 """

@@ -1,6 +1,6 @@
 r"""The protobuf wire format, by hand: just enough to read and write messages whose fields we know.
 
-Reading gives the fields in the order they came, with their wire type; nobody looks at unknown ones, groups are skipped.
+Reading gives the fields in the order they came, with their wire type; unknown ones are ignored, groups are skipped.
 Writing is one function per kind of field, and a message is the concatenation of its fields.
 
     >>> text(1, "flag") + boolean(2, True)
@@ -34,7 +34,7 @@ _UINT32, _UINT64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 class MalformedError(RpcError, ValueError):
-    """Bytes that are not a message. Raised in a handler, it tells the client so."""
+    """Bytes that are not a message. Raised in a handler, it becomes the error of the call."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.INVALID_ARGUMENT, message)

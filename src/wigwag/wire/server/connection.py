@@ -6,7 +6,7 @@ is writable and the transport is not full, and at no other time: a slow client c
 What is posted for many streams is not even pulled: a reader takes it from the board under the same condition.
 
 The hard case is a client that sends more than its share. What it sent is parsed in small pieces, and after each piece
-and each response the time is looked at; when it is up, the rest stays in `_unread`, reading pauses, and `Turns` calls
+and each response the clock is read; when it is up, the rest stays in `_unread`, reading pauses, and `Turns` calls
 `work` when it is this connection's turn again.
 """
 
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
     # the scheduler's call
 
     def work(self, until: float) -> bool:
-        """Parse and answer until that time; return whether more could be done now."""
+        """Parse and respond until that time; return whether more could be done now."""
         machine, writer = self.machine, self.writer
         if machine is None or writer.lingers:
             self._unread = b""
@@ -204,16 +204,16 @@ class Connection(asyncio.Protocol):
         retained, writer = machine.output.retained, self.writer
         if retained.size > self._most_retained:
             return False
-        ready, clock, made = machine.ready, self._clock, 0
+        ready, clock, written = machine.ready, self._clock, 0
         while ready and not writer.full:
             exchange = ready.popleft()
             if not exchange.gone:
-                made += self._respond(exchange)
-                if made > PIECE and retained.size > self._most_retained:
+                written += self._respond(exchange)
+                if written > PIECE and retained.size > self._most_retained:
                     return False
             if ready:
-                if made > self._host.limits.write_buffer:
-                    made = 0
+                if written > self._host.limits.write_buffer:
+                    written = 0
                     writer.flush()  # see whether the transport takes it
                 if clock() >= until:
                     return True

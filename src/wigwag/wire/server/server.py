@@ -2,7 +2,7 @@
 
     async with serve(handler, [Listener(port=8013)]) as server: …
 
-Every task belongs to the group that `serve` opens, so nothing outlives the `async with`. One task looks at all
+Every task belongs to the group that `serve` opens, so nothing outlives the `async with`. One task checks all
 connections once a second and ends what has taken too long; no request has a timer of its own.
 
 Draining is three steps: accept nothing more and say so (GOAWAY, `connection: close`), wait for what is under way, then
@@ -29,7 +29,7 @@ DEFAULTS = WireLimits()
 CUT = 1.0
 """How long what is cancelled may take to say so."""
 EXPIRED_AT_ONCE = 500
-"""Connections that are looked at in one turn of the loop."""
+"""Connections that are checked in one turn of the loop."""
 
 
 class Server:
@@ -82,21 +82,17 @@ class Server:
         for connection in list(self._host.connections):
             connection.abort()
         await self._host.empty.wait()
-        await self._closed()
+        with suppress(TimeoutError):  # a client that is still shaking hands is not worth waiting for
+            async with asyncio.timeout(CUT):
+                for acceptor in self._acceptors:
+                    await acceptor.closed()
+        self._acceptors.clear()
 
     async def _emptied(self, seconds: float) -> None:
         """Wait for the last connection to close, but not for ever."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._host.empty.wait()
-
-    async def _closed(self) -> None:
-        """Wait for the listeners; a client that is still shaking hands is not worth waiting for."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CUT):
-                for acceptor in self._acceptors:
-                    await acceptor.closed()
-        self._acceptors.clear()
 
     async def expire(self) -> None:
         """Look at every connection for ever, often enough for the shortest limit."""
@@ -121,7 +117,7 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Serve until the block ends; what is then still under way is cut off, unless it was drained before.
 
-    `early` tells which requests are handed over before their bodies are there. Servers of one process should have the
+    `early` decides which requests are handed over before their bodies are there. Servers of one process should have the
     same `shared`: their clients compete for the same time and memory.
     """
     async with asyncio.TaskGroup() as tasks:
