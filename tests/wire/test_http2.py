@@ -199,6 +199,14 @@ def test_bytes_may_arrive_in_any_pieces(size: int) -> None:
     assert [request.body for request in session.requests] == [b"12345", b"x" * 16_000]
 
 
+def test_settings_are_not_acknowledged_before_they_are_sent() -> None:
+    link = machine()
+    link.receive(PREFACE + frame(f.SETTINGS, f.ACK, 0), 0.0)
+    assert link.closing
+    kind, _, _, payload = frames(taken(link))[-1]
+    assert (kind, payload[4:8]) == (f.GOAWAY, f.ErrorCode.PROTOCOL_ERROR.to_bytes(4, "big"))
+
+
 def test_a_header_block_may_come_in_pieces_and_with_padding_and_priority() -> None:
     link = machine()
     first = bytes((3,)) + bytes(5) + BLOCK[:1] + bytes(3)

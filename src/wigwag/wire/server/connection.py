@@ -158,7 +158,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel whatever was being done for this client."""
-        self.writer.lingers = self.writer.lingers or self.loop.time()
+        self.writer.lost()
         self._unread = b""
         for task in list(self._tasks):
             task.cancel()

@@ -34,7 +34,7 @@ class ConnectionWriter:
         transport: asyncio.Transport,
         loop: asyncio.AbstractEventLoop,
         limits: WireLimits,
-        drained: Callable[[], None],
+        drained: Callable[[], object],
     ) -> None:
         """`drained` is called when there is room again for large responses."""
         self.transport, self._loop, self._limits, self._drained = transport, loop, limits, drained
@@ -124,6 +124,11 @@ class ConnectionWriter:
     def _read_on(self) -> None:
         if not (self._held or self.full or self._backlogged) and not self.transport.is_closing():
             self.transport.resume_reading()
+
+    def lost(self) -> None:
+        """Note that the connection is gone: send nothing, and refer to it no longer."""
+        self.lingers = self.lingers or self._loop.time()
+        self._drained = bool
 
     def stuck(self, now: float) -> float:
         """Return for how long the client has taken too little of what waits for it."""
