@@ -248,7 +248,7 @@ def test_an_answer_that_ends_within_a_message_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("broken", "code"),
     [
-        (Broken("gone", 0, link=True), Code.UNAVAILABLE),
+        (Broken("gone", 0, connection=True), Code.UNAVAILABLE),
         (Broken("refused", 7), Code.UNAVAILABLE),
         (Broken("cancelled", 8), Code.CANCELLED),
         (Broken("calm", 11), Code.RESOURCE_EXHAUSTED),

@@ -198,7 +198,7 @@ def test_goaway_breaks_what_the_server_has_not_begun_and_lets_the_rest_finish() 
     session.server.close_connection(0, b"bye", last_stream_id=kept.id)
     session.machine.receive(session.server.data_to_send(), 0.0)
     assert second.broken is not None
-    assert second.broken.link
+    assert second.broken.connection
     assert second.broken.reason == "the connection is closed: the server said NO_ERROR (bye)"
     assert session.machine.unable() == second.broken.reason
     assert not session.machine.closing
@@ -316,7 +316,7 @@ def test_a_malformed_answer_is_reset_and_its_neighbours_go_on(case: str) -> None
     machine.receive(data, 0.0)
     assert resets(machine) == [(1, code)]
     assert got.broken is not None
-    assert (got.broken.code, got.broken.link, got.told) == (code, False, 1)
+    assert (got.broken.code, got.broken.connection, got.told) == (code, False, 1)
     machine.receive(frame(f.HEADERS, 5, 3, OK), 0.0)
     assert other.trailers == ()
 
@@ -355,7 +355,7 @@ def test_a_server_that_breaks_the_connections_rules_loses_it(case: str) -> None:
         machine.receive(data[at : at + 5000], 0.0)
     assert ended_with(machine) is code
     assert got.broken is not None
-    assert (got.broken.link, got.told) == (True, 1)
+    assert (got.broken.connection, got.told) == (True, 1)
 
 
 def test_more_than_was_granted_is_a_breach() -> None:

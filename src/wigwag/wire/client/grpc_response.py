@@ -149,7 +149,7 @@ class ResponseReader:
 
     def on_broken(self, broken: Broken) -> None:
         """Find a status for what has none."""
-        code = Code.UNAVAILABLE if broken.link else _OF_RESET.get(broken.code, Code.INTERNAL)  # type: ignore[call-overload]
+        code = Code.UNAVAILABLE if broken.connection else _OF_RESET.get(broken.code, Code.INTERNAL)  # type: ignore[call-overload]
         self.fail(RpcError(code, broken.reason))
 
     def on_alive(self) -> None:

@@ -44,7 +44,7 @@ class Broken(NamedTuple):
     reason: str
     code: int
     """Of HTTP/2."""
-    link: bool = False
+    connection: bool = False
     """Whether the whole connection is over, and not this stream only."""
 
 
@@ -161,7 +161,7 @@ class Http2Client:
         """Note that the connection is gone."""
         if not self.greeted and self.frames.buffer:
             reason = f"{reason}; {not_http2(self.frames.buffer)}"
-        self._end(Broken(self._explain(reason), ErrorCode.NO_ERROR, link=True))
+        self._end(Broken(self._explain(reason), ErrorCode.NO_ERROR, connection=True))
 
     # responses
 
@@ -281,7 +281,7 @@ class Http2Client:
         last, code = f.PAIR.unpack_from(payload)
         self.draining, self._goaway = True, (code, readable(payload[8:].decode("utf-8", "replace")))
         for each in [each for each in self.streams.values() if each.id > last & f.MAX_WINDOW]:
-            self._break(each, Broken(self._explain(CLOSED), code, link=True))
+            self._break(each, Broken(self._explain(CLOSED), code, connection=True))
         self.closing |= not self.streams
 
     def _explain(self, reason: str) -> str:
@@ -331,7 +331,7 @@ class Http2Client:
         """End the connection and everything on it."""
         if not self.closing:
             self.out.append(f.goaway(0, code, reason))
-            self._end(Broken(reason or CLOSED, code, link=True))
+            self._end(Broken(reason or CLOSED, code, connection=True))
 
     def _end(self, broken: Broken) -> None:
         """Note that the connection is over, and tell everybody."""
