@@ -356,7 +356,7 @@ class Http2:
             slow = not stream.ended and stream.incoming is None and now - stream.opened > limits.body_seconds
             if stream.id in starved or stream.id in blocked:
                 stream.progress = stream.progress or Progress()
-                stalled = stream.progress.stalled(stream.sent(), now, limits.write_bytes // waiting)
+                stalled = stream.progress.stalled(stream.sent, now, limits.write_bytes // waiting)
                 slow |= stalled > limits.write_seconds and (late or stream.id in starved)
             else:
                 stream.progress = None

@@ -162,7 +162,8 @@ class Http2Stream(Struct, eq=False):
     incoming: RequestBody | None = None
     """Where the body goes, if its handler has the request already."""
     progress: Progress | None = None
-    _at: int = 0
+    sent: int = 0
+    """How much of what waits has left."""
     _pending: bytes = b""
     retained: bytes = b""
     """What of it is counted as waiting."""
@@ -231,7 +232,7 @@ class Http2Stream(Struct, eq=False):
 
     def send(self, chunk: bytes) -> None:
         if chunk and not self.gone:
-            self._pending, self._at = self._pending[self._at :] + chunk, 0
+            self._pending, self.sent = self._pending[self.sent :] + chunk, 0
             self.flush()
             self._retain()
 
@@ -251,11 +252,7 @@ class Http2Stream(Struct, eq=False):
 
     def writable(self) -> bool:
         output = self._owner.output
-        return self._at >= len(self._pending) and self.window > 0 and output.window > 0 and output.room > 0
-
-    def sent(self) -> int:
-        """Return how much of what waits has left, to see whether it moves at all."""
-        return self._at
+        return self.sent >= len(self._pending) and self.window > 0 and output.window > 0 and output.room > 0
 
     def flush(self) -> None:
         """Send what can leave."""
@@ -278,7 +275,7 @@ class Http2Stream(Struct, eq=False):
 
     def step(self) -> bool:
         """Send one frame if there is room; return whether there may be more."""
-        output, left = self._owner.output, len(self._pending) - self._at
+        output, left = self._owner.output, len(self._pending) - self.sent
         if left <= 0:
             self._end()
             return False
@@ -289,21 +286,21 @@ class Http2Stream(Struct, eq=False):
         size = min(left, room)
         last = size == left and self._trailers == EMPTY
         head = f.HEAD.pack(size >> 8, size & 255, f.DATA, f.END_STREAM if last else 0, self.id)
-        output.out += (head, self._pending[self._at : self._at + size])
+        output.out += (head, self._pending[self.sent : self.sent + size])
         output.floods.sent = True
         output.floods.data_frames += 1
         output.window -= size
         output.room -= size
         output.sent += size
         self.window -= size
-        self._at += size
+        self.sent += size
         if last:
             self._sent()
         return not last
 
     def _end(self) -> None:
         """Nothing waits any more: end our half of the stream if its trailers are known."""
-        self._pending, self._at = b"", 0
+        self._pending, self.sent = b"", 0
         self.release()
         self._owner.output.served(self)
         if self._trailers is None:
@@ -315,5 +312,5 @@ class Http2Stream(Struct, eq=False):
         self._sent()
 
     def _sent(self) -> None:
-        self._pending, self._at, self._trailers = b"", 0, None
+        self._pending, self.sent, self._trailers = b"", 0, None
         self._owner.on_sent(self)
