@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from bench.process import ServerProcess, free_ports, replace
 from wigwag.wire.client.grpc import Channel, open_channel
-from wigwag.wire.client.http2_dial import Endpoint
+from wigwag.wire.client.http2 import Endpoint
 from wigwag.wire.rpcs.protobuf import text
 
 OURS = f"{sys.executable} -m wigwag proxy start -p {{port}} -m {{management}} --bind 127.0.0.1"

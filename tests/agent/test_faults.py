@@ -161,7 +161,7 @@ FAULTS: Table = {
         "blob": Cell(http_401, r"the store refuses the credentials; check them \(401 Unauthorized\)"),
     },
     "garbage": {
-        "http": Cell(http_garbage, r"the answer is not HTTP/1\.1"),
+        "http": Cell(http_garbage, r"the response is not HTTP/1\.1"),
         "grpc": Cell(lambda up: up.script(bytes_only(GARBAGE)), r"cannot connect: 127\.0\.0\.1:\d+: "),
         "blob": Cell(http_garbage, r"the request failed|broke off|cannot connect"),
     },
@@ -190,7 +190,7 @@ FAULTS: Table = {
     },
     "redirect loop": {
         "http": Cell(lambda up: up.behave(redirect("/flags")), r"redirects more than 10 times", most=11 * POLLS),
-        "grpc": Cell(lambda up: up.script(elsewhere), r"the answer is not gRPC but HTTP 302"),
+        "grpc": Cell(lambda up: up.script(elsewhere), r"the response is not gRPC but HTTP 302"),
         "blob": Cell(lambda up: up.behave(redirect("/flags/team.json")), r"it redirects without end", most=11 * POLLS),
     },
     "slow drip": {

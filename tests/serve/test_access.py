@@ -28,9 +28,9 @@ from wigwag.serve.access.tokens import (
     read_tokens,
 )
 from wigwag.serve.context import selector_of
-from wigwag.wire.http import Answer, Handler, Headers, Peer, Reply, Request, Stream
+from wigwag.wire.http import Handler, Headers, Reply, Request, Response, Stream
+from wigwag.wire.peer import Identity, Kind, Peer
 from wigwag.wire.rpc import Call, Code, Method, RpcError
-from wigwag.wire.server.identity import Identity, Kind
 
 SECRET = "s3cret-of-team-a"
 A: dict[str, Any] = {"name": "team-a", "token": SECRET, "selectors": ["flagSetId=a"]}
@@ -159,7 +159,7 @@ class Door:
         finally:
             self.closed += 1
 
-    def _page(self, request: Request) -> Answer:
+    def _page(self, request: Request) -> Response:
         if request.path == b"/events":
             return Stream(200, (), self._tell(Call(b"", False, request, request.fields)))
         return Reply(200, (), selector_of(request).encode())
@@ -580,10 +580,10 @@ def test_a_page_that_is_not_listed_is_allowed_nothing() -> None:
 
 
 def test_an_answer_that_is_awaited_is_marked_too() -> None:
-    async def later() -> Answer:
+    async def later() -> Response:
         return Reply(200)
 
-    def handler(request: Request) -> Awaitable[Answer]:
+    def handler(request: Request) -> Awaitable[Response]:
         return later()
 
     async def test() -> None:

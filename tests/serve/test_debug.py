@@ -17,7 +17,8 @@ from wigwag.serve.management.debug import Debug
 from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.management.manage import Management
 from wigwag.serve.snapshot import Snapshot
-from wigwag.wire.http import Handler, Peer, Reply, Request
+from wigwag.wire.http import Handler, Reply, Request
+from wigwag.wire.peer import Peer
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 GOLD = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}

@@ -15,7 +15,8 @@ from wigwag.serve.management.debug import Debug
 from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
 from wigwag.serve.snapshot import Snapshot
-from wigwag.wire.http import Handler, Peer, Reply, Request
+from wigwag.wire.http import Handler, Reply, Request
+from wigwag.wire.peer import Peer
 from wigwag.wire.rpc import Call, Code, RpcError
 
 FLAG = {"state": "ENABLED", "variants": {"on": 1}, "targeting": {"if": [{"==": [{"var": "env"}, "prod"]}, "on"]}}

@@ -24,7 +24,7 @@ from wigwag.pipeline.spec import Unavailable, Wanted, describe
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.document import Document
 from wigwag.sources.remote.grpc import GrpcDeps, GrpcWatch, check, watch_grpc
-from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS
+from wigwag.wire.client.grpc_response import TRICKLE_SECONDS
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs.envelope import wrap
 from wigwag.wire.rpcs.protobuf import fields, integer, text
@@ -278,7 +278,7 @@ async def reset(link: Scripted) -> None:
     await link.gone()
 
 
-@ending("UNAVAILABLE: the answer is not gRPC but HTTP 503 (text/html)")
+@ending("UNAVAILABLE: the response is not gRPC but HTTP 503 (text/html)")
 async def page(link: Scripted) -> None:
     link.greet()
     event = await link.until(h2.events.StreamEnded)

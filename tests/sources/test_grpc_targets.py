@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wigwag.errors import UsageError
 from wigwag.sources.remote.targets import check_authority, parse_target
-from wigwag.wire.client.http2_dial import Place
+from wigwag.wire.client.http2 import Place
 
 GOOD: list[tuple[str, tuple[Place, ...], str]] = [
     ("localhost:8015", (("localhost", 8015),), "localhost:8015"),

@@ -176,7 +176,7 @@ def test_a_spec_is_shown_without_its_secrets() -> None:
         ({"url": "https:///hunter2"}, "has no host"),
         ({"url": "https://me:hunter2@h:x/"}, "host or port is malformed"),
         ({"url": "https://h/ hunter2"}, "spaces or control characters"),
-        ({"headers": (("X Y", "hunter2"),)}, "'X Y' is no name of a header"),
+        ({"headers": (("X Y", "hunter2"),)}, "'X Y' is not the name of a header"),
         ({"headers": (("X", "hunter2\r\nY: 1"),)}, "'X' has a line break"),
         ({"headers": (("Content-Length", "1"),)}, "'Content-Length' is not yours to set"),
         ({"auth_header": "hunter2\n"}, "'Authorization' has a line break"),

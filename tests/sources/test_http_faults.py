@@ -50,8 +50,8 @@ FAULTS: dict[str, tuple[Behaviour, str]] = {
     "404": (answer(b"", "404 Not Found"), "answered 404 where a document is expected; check the URL"),
     "204": (answer(b"", "204 No Content"), "answered 204 where a document is expected"),
     "206": (answer(b"{", "206 Partial Content"), "answered 206 where a document is expected"),
-    "garbage": (raw(b"\x16\x03\x01\x02SSH-2.0 <html>" * 9), "the answer is not HTTP/1.1"),
-    "nothing": (raw(b""), "closed before the answer was whole"),
+    "garbage": (raw(b"\x16\x03\x01\x02SSH-2.0 <html>" * 9), "the response is not HTTP/1.1"),
+    "nothing": (raw(b""), "closed before the response was whole"),
     "half a head": (raw(b"HTTP/1.1 200 OK\r\nContent-Le"), "closed before the head was whole"),
     "truncated": (raw(b"HTTP/1.1 200 OK\r\nContent-Length: 12\r\n\r\n{"), "closed before the body was whole"),
     "truncated chunks": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 
-from wigwag.wire.http import Answer, Handler, Headers, Reply, Request, Stream
+from wigwag.wire.http import Handler, Headers, Reply, Request, Response, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
 from wigwag.wire.rpcs.dispatch import rpc_handler
@@ -111,12 +111,12 @@ def post(path: bytes, content_type: bytes, body: bytes = b"", **headers: bytes) 
     return Request(b"POST", b"/t.T/" + path, b"", ((b"content-type", content_type), *given), body)
 
 
-async def settled(answer: Answer | Awaitable[Answer]) -> Answer:
+async def settled(answer: Response | Awaitable[Response]) -> Response:
     return answer if isinstance(answer, Reply | Stream) else await answer
 
 
 def reply(request: Request, handler: Handler = HANDLER) -> Reply:
-    async def run() -> Answer:
+    async def run() -> Response:
         return await settled(handler(request))
 
     answer = asyncio.run(run())

@@ -8,12 +8,13 @@ import h2.config
 import h2.connection
 import h2.events
 
-from wigwag.wire.h2.blocks import HeaderEncoder
 from wigwag.wire.h2.frames import HEAD
+from wigwag.wire.h2.hpack import HeaderEncoder
 from wigwag.wire.h2.server import Http2
 from wigwag.wire.h2.streams import Http2Stream
-from wigwag.wire.http import Answer, Peer, Reply, Request
+from wigwag.wire.http import Reply, Request, Response
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.peer import Peer
 
 OK = Reply(200, ((b"content-type", b"text/plain"),), b"hello")
 HEADERS = [(":method", "POST"), (":scheme", "http"), (":path", "/a/b?c=d"), (":authority", "host")]
@@ -45,7 +46,7 @@ def frames(data: bytes) -> list[Frame]:
 class Session:
     """Moves bytes between a client and the machine and answers what is ready."""
 
-    def __init__(self, limits: WireLimits | None = None, answer: Callable[[Request], Answer] | None = None) -> None:
+    def __init__(self, limits: WireLimits | None = None, answer: Callable[[Request], Response] | None = None) -> None:
         self.machine, self.answer = machine(limits), answer or (lambda _: OK)
         self.client = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding=None))
         self.requests: list[Request] = []

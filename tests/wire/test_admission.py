@@ -13,15 +13,15 @@ import pytest
 
 from tests.wire.served import LOOPS, connected, http1, run
 from tests.wire.test_tls import Authority, authority  # noqa: F401 - a fixture
-from wigwag.wire.http import Answer, Reply, Request
+from wigwag.wire.http import Reply, Request, Response
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.server.admission import ADDRESS, PORT, Admission, Admitted
+from wigwag.wire.server.accept import ADDRESS, PORT, Admission, Admitted
 from wigwag.wire.server.server import Listener, serve
 
 HERE = [Listener(host="127.0.0.1")]
 
 
-def hello(_: Request) -> Answer:
+def hello(_: Request) -> Response:
     return Reply(200, (), b"hello")
 
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from tests.wire.echo import settled
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.blocks import HeaderEncoder
 from wigwag.wire.h2.frames import ErrorCode, frame
+from wigwag.wire.h2.hpack import HeaderEncoder
 from wigwag.wire.h2.server import Http2
-from wigwag.wire.http import Peer, Reply, Request, Stream
+from wigwag.wire.http import Reply, Request, RequestBody, Stream
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.peer import Peer
 from wigwag.wire.rpc import Call, Method, RpcError
 from wigwag.wire.rpcs.dispatch import early, rpc_handler
 from wigwag.wire.rpcs.envelope import unwrap_stream, wrap
-from wigwag.wire.rpcs.incoming import RequestBody
 
 GRPC = b"application/grpc"
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, run
 from wigwag.wire.client.grpc import Channel, open_channel
-from wigwag.wire.client.http2_dial import Endpoint
+from wigwag.wire.client.http2 import Endpoint
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
 from wigwag.wire.rpcs import envelope

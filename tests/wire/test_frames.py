@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.frames import ErrorCode, LinkError
+from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError
 
 
 def parsed(data: bytes) -> Frame:
@@ -41,7 +41,7 @@ def test_a_header_block_is_the_same_however_it_is_cut(block: bytes, size: int) -
 
 @pytest.mark.parametrize("payload", [b"", b"\x01", b"\x05abcd"])
 def test_padding_cannot_be_longer_than_its_frame(payload: bytes) -> None:
-    with pytest.raises(LinkError):
+    with pytest.raises(Http2ConnectionError):
         f.unpad(payload)
 
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wigwag.wire.h2.blocks import block
-from wigwag.wire.h2.frames import ErrorCode, LinkError
-from wigwag.wire.h2.heads import Head, head
+from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError
+from wigwag.wire.h2.heads import Head, request_head
 from wigwag.wire.h2.hpack import HeaderDecoder
+from wigwag.wire.h2.hpack import encode_block as block
 from wigwag.wire.limits import WireLimits
 
 LIMITS = WireLimits()
@@ -58,7 +58,7 @@ def test_garbage_is_either_a_head_or_an_error(blocks: list[bytes]) -> None:
     for each in blocks:
         try:
             decoder.decode(each)
-        except LinkError as error:
+        except Http2ConnectionError as error:
             assert error.code is ErrorCode.COMPRESSION_ERROR
         assert decoder._size <= 4096
         assert decoder._size == sum(decoder._sizes)
@@ -132,7 +132,7 @@ def test_the_asterisk_is_a_path_and_anything_else_is_not() -> None:
     [b"\x80", b"\xff\xff\xff\xff\xff\xff\x01", b"\xc0", b"\x3f\xe2\x1f", b"\x00\x01a", b"\x82\x20", b"\x00\x85abc"],
 )
 def test_what_leaves_the_tables_out_of_step_ends_the_connection(data: bytes) -> None:
-    with pytest.raises(LinkError) as caught:
+    with pytest.raises(Http2ConnectionError) as caught:
         HeaderDecoder(LIMITS).decode(data)
     assert caught.value.code is ErrorCode.COMPRESSION_ERROR
 
@@ -157,7 +157,7 @@ def test_the_table_stays_in_step_beyond_the_limit() -> None:
 
 @pytest.mark.parametrize("rest", [b"\x90" * 100_000, b"\0\x01a\x01b" * 50_000], ids=["references", "literals"])
 def test_a_block_without_end_ends_the_connection(rest: bytes) -> None:
-    with pytest.raises(LinkError) as failed:
+    with pytest.raises(Http2ConnectionError) as failed:
         decode(over_limit(rest))
     assert failed.value.code == ErrorCode.ENHANCE_YOUR_CALM
 
@@ -166,7 +166,7 @@ def test_too_much_huffman_code_ends_the_connection_before_it_is_decoded() -> Non
     """What is no Huffman code would be a fault of compression if it were decoded."""
     good, broken = b"\x1f" * 1000, b"\xff" * 1000
     fields = [b"\0\x01a\xff\xe9\x06" + each for each in [good] * 32 + [broken] * 32]
-    with pytest.raises(LinkError) as failed:
+    with pytest.raises(Http2ConnectionError) as failed:
         HeaderDecoder(WireLimits(header_bytes=1 << 20)).decode(hpack.Encoder().encode(PSEUDO) + b"".join(fields))
     assert failed.value.code == ErrorCode.ENHANCE_YOUR_CALM
 
@@ -192,7 +192,7 @@ def test_a_head_that_differs_in_its_timeout_only_is_what_it_would_be_if_it_were_
         given = [(b"grpc-timeout", value) for value in timeouts]
         rest = [(b"user-agent", agent)]
         fields = [*CALL, *rest, *given] if last else [*CALL, *given, *rest]
-        known, fresh = decoder.decode(encoder.encode(fields)), head(fields, limits, 0)
+        known, fresh = decoder.decode(encoder.encode(fields)), request_head(fields, limits, 0)
         assert [getattr(known, name) for name in Head.__slots__] == [getattr(fresh, name) for name in Head.__slots__]
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wigwag.wire.h1.exchange import Http1Exchange
-from wigwag.wire.h1.render import Renderer
+from wigwag.wire.h1.response import Http1Exchange, Renderer
 from wigwag.wire.h1.server import Http1
-from wigwag.wire.http import Peer, Reply, Request
+from wigwag.wire.http import Reply, Request
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.peer import Peer
 
 OK = Reply(200, ((b"a", b"b"),), b"hello")
 GET = b"GET /a?b=c HTTP/1.1\r\nHost: h\r\n\r\n"

@@ -82,7 +82,7 @@ def test_a_large_answer_waits_for_both_windows() -> None:
     events += session.exchange()
     assert body(events, 1) == large
     assert only(events, h2.events.TrailersReceived)
-    assert session.machine.blocked == {}
+    assert session.machine.output.blocked == {}
 
 
 def test_streams_that_wait_for_the_connection_take_turns() -> None:
@@ -197,6 +197,14 @@ def test_bytes_may_arrive_in_any_pieces(size: int) -> None:
         session.machine.receive(data[at : at + size], 0.0)
     session.serve()
     assert [request.body for request in session.requests] == [b"12345", b"x" * 16_000]
+
+
+def test_settings_are_not_acknowledged_before_they_are_sent() -> None:
+    link = machine()
+    link.receive(PREFACE + frame(f.SETTINGS, f.ACK, 0), 0.0)
+    assert link.closing
+    kind, _, _, payload = frames(taken(link))[-1]
+    assert (kind, payload[4:8]) == (f.GOAWAY, f.ErrorCode.PROTOCOL_ERROR.to_bytes(4, "big"))
 
 
 def test_a_header_block_may_come_in_pieces_and_with_padding_and_priority() -> None:
@@ -369,7 +377,7 @@ def test_a_little_now_and_then_is_no_progress(which: str) -> None:
     assert session.machine.streams
     session.machine.expire(61.0)
     assert not session.machine.streams
-    assert session.machine.retained.size == 0
+    assert session.machine.output.retained.size == 0
 
 
 def test_streams_that_wait_for_their_own_windows_divide_the_rate() -> None:

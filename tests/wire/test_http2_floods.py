@@ -250,7 +250,7 @@ def test_only_the_last_value_of_a_setting_is_applied() -> None:
 
     link = machine()
     link.receive(GREETING + frame(f.HEADERS, OPEN | f.END_STREAM, 1, BLOCK), 0.0)
-    link.streams = streams = Counting(link.streams)
+    link.output.streams = streams = Counting(link.streams)
     entries = b"".join(f.SETTING.pack(f.SettingId.INITIAL_WINDOW_SIZE, size) for size in range(60))
     link.receive(frame(f.SETTINGS, 0, 0, entries), 0.0)
     assert not link.closing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import unpack
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ def test_integers_are_those_of_the_official_codec(value: int) -> None:
     assert protobuf.integer(1, value) == (official or b"\x08\x00")
     held = one(protobuf.integer(1, value))
     assert isinstance(held, int)
-    assert protobuf.signed(held) == value
+    assert held == value % 2**64
 
 
 @given(st.text(max_size=300))
@@ -43,7 +44,7 @@ def test_doubles_are_those_of_the_official_codec(value: float) -> None:
     assert wrappers_pb2.DoubleValue.FromString(protobuf.double(1, value)).value == value
     held = one(protobuf.double(1, value))
     assert isinstance(held, bytes)
-    assert protobuf.read_double(held) == value
+    assert unpack("<d", held) == (value,)
 
 
 @given(st.floats(width=32, allow_nan=False))
@@ -51,7 +52,7 @@ def test_floats_are_read(value: float) -> None:
     data = wrappers_pb2.FloatValue(value=value).SerializeToString() or b"\x0d\0\0\0\0"
     held = one(data)
     assert isinstance(held, bytes)
-    assert protobuf.read_float(held) == value
+    assert unpack("<f", held) == (value,)
 
 
 @given(st.integers(1, 2**29 - 1), st.binary(max_size=200))

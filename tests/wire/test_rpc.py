@@ -6,7 +6,8 @@ import pytest
 
 from tests.wire.echo import count, echo
 from wigwag.errors import UsageError, WigwagError
-from wigwag.wire.http import Peer, Request
+from wigwag.wire.http import Request
+from wigwag.wire.peer import Peer
 from wigwag.wire.rpc import Call, Code, Method, RpcError
 
 HTTP = {

@@ -15,7 +15,7 @@ import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
 from wigwag.wire.h2.frames import ErrorCode
-from wigwag.wire.http import Answer, Handler, Reply, Request, Stream
+from wigwag.wire.http import Handler, Reply, Request, Response, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.connection import Connection, Host
 from wigwag.wire.server.server import Listener, serve
@@ -27,7 +27,7 @@ GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 pytestmark = pytest.mark.parametrize("loop", LOOPS)
 
 
-def hello(_: Request) -> Answer:
+def hello(_: Request) -> Response:
     return OK
 
 
@@ -49,7 +49,7 @@ class Source:
         finally:
             self.closed.set()
 
-    def handler(self, _: Request) -> Answer:
+    def handler(self, _: Request) -> Response:
         return Stream(200, ((b"content-type", b"text/plain"),), self.chunks(), lambda: ((b"t", b"1"),))
 
 
@@ -91,7 +91,7 @@ def test_the_peer_has_an_address(loop: str) -> None:
 
 
 def test_what_has_to_be_waited_for_is_awaited(loop: str) -> None:
-    async def slow(request: Request) -> Answer:
+    async def slow(request: Request) -> Response:
         await asyncio.sleep(0)
         return Reply(200, (), request.path)
 
@@ -103,11 +103,11 @@ def test_what_has_to_be_waited_for_is_awaited(loop: str) -> None:
     run(test, loop)
 
 
-def broken(_: Request) -> Answer:
+def broken(_: Request) -> Response:
     raise RuntimeError("secret")
 
 
-async def broken_later(_: Request) -> Answer:
+async def broken_later(_: Request) -> Response:
     raise RuntimeError("secret")
 
 
@@ -384,12 +384,12 @@ def test_a_server_that_ends_cancels_what_it_was_doing(loop: str) -> None:
     source = Source()
     waiting = asyncio.Event()
 
-    async def never(_: Request) -> Answer:
+    async def never(_: Request) -> Response:
         waiting.set()
         await asyncio.Event().wait()
         return OK
 
-    def handler(request: Request) -> Answer | Awaitable[Answer]:
+    def handler(request: Request) -> Response | Awaitable[Response]:
         return source.handler(request) if request.path == b"/stream" else never(request)
 
     async def test() -> None:

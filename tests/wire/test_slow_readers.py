@@ -15,8 +15,9 @@ from tests.wire.test_http2 import BLOCK, GREETING
 from tests.wire.test_turns import Wire
 from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.frames import ErrorCode, SettingId, frame
-from wigwag.wire.http import Answer, Broadcast, Handler, Reply, Request, Stream
+from wigwag.wire.http import Handler, Reply, Request, Response, Stream
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.rpcs.grpc import Broadcast
 from wigwag.wire.server.board import Board, Posted
 from wigwag.wire.server.connection import Connection, Host
 from wigwag.wire.server.retained import Retained
@@ -44,13 +45,13 @@ class Stuck(Wire):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         super().write(data)
         self.size += len(data)
-        if self.size > self.high and not self.connection._full:
+        if self.size > self.high and not self.connection.writer.full:
             self.connection.pause_writing()
 
     def take(self, size: int = 1 << 30) -> None:
         """Read as the client."""
         self.size = max(0, self.size - size)
-        if self.connection._full and not self.size:
+        if self.connection.writer.full and not self.size:
             self.connection.resume_writing()
 
     def can_write_eof(self) -> bool:
@@ -74,7 +75,7 @@ def connect(handler: Handler, tasks: asyncio.TaskGroup, shared: SharedResources,
 def held(wire: Stuck) -> int:
     """Bytes that are kept for one client."""
     machine = wire.connection.machine
-    return int(wire.size + machine.retained.size)
+    return int(wire.size + machine.output.retained.size)
 
 
 async def settled() -> None:
@@ -82,7 +83,7 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def fresh(_request: Request) -> Answer:
+def fresh(_request: Request) -> Response:
     """An answer that no other stream shares."""
     return Reply(200, (), bytes(MB))
 
@@ -165,7 +166,7 @@ async def documents() -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
 
 
-def posted(_request: Request) -> Answer:
+def posted(_request: Request) -> Response:
     board = Board()
     board.post(lambda: DOCUMENT)
     stream = Posted(lambda: (board, lambda: None))
@@ -218,10 +219,10 @@ def test_when_too_much_waits_in_the_process_who_keeps_most_is_cut_off(caplog: py
                 wire.connection.data_received(opened(*range(1, 2 * requests, 2)))
                 await settled()
             assert process.size() <= 10 * MB
-            assert large.connection.lingers
+            assert large.connection.writer.lingers
             assert frames(bytes(large.written))[-1][3][4:8] == ErrorCode.ENHANCE_YOUR_CALM.to_bytes(4, "big")
-            assert not small.connection.lingers
-            assert not last.connection.lingers
+            assert not small.connection.writer.lingers
+            assert not last.connection.writer.lingers
             assert process.cut.values == {(): 1}
             for wire in (small, large, last):
                 wire.abort()
@@ -239,8 +240,8 @@ def test_a_client_that_takes_a_byte_now_and_then_is_cut_off() -> None:
             for now in range(0, 61, 10):
                 assert not wire.aborted
                 wire.size -= 1
-                wire.connection.look(float(now))
-            wire.connection.look(61.0)
+                wire.connection.expire(float(now))
+            wire.connection.expire(61.0)
             assert wire.aborted
 
     run(test)
@@ -253,7 +254,7 @@ def test_a_client_that_takes_enough_is_not_cut_off() -> None:
             wire.connection.data_received(GET)
             for now in range(0, 120, 30):
                 wire.size -= LIMITS.write_bytes // 2
-                wire.connection.look(float(now))
+                wire.connection.expire(float(now))
             assert not wire.aborted
             wire.abort()
 
@@ -261,7 +262,7 @@ def test_a_client_that_takes_enough_is_not_cut_off() -> None:
 
 
 def test_handlers_that_fail_are_logged_a_few_times_only(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_request: Request) -> Answer:
+    def fail(_request: Request) -> Response:
         raise RuntimeError
 
     async def test() -> None:

@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
 from wigwag.errors import StartError
-from wigwag.wire.http import Answer, Reply, Request
+from wigwag.wire.http import Reply, Request, Response
 from wigwag.wire.server.listen import Listener
 from wigwag.wire.server.server import serve
 from wigwag.wire.tls import Tls, context
@@ -99,7 +99,7 @@ def authority(tmp_path: Path) -> Authority:
     return Authority(tmp_path)
 
 
-def who(request: Request) -> Answer:
+def who(request: Request) -> Response:
     assert request.peer
     return Reply(200, (), f"{request.peer.scheme} {request.peer.certificate}".encode())
 

@@ -52,12 +52,12 @@ def feed(link: Http2, data: bytes, size: int) -> None:
 
 def check(link: Http2) -> None:
     """Whatever arrived, what is kept is bounded and consistent."""
-    assert len(link._buffer) <= f.MAX_FRAME + 9
+    assert len(link.frames.buffer) <= f.MAX_FRAME + 9
     assert len(link.streams) <= link.limits.streams
-    assert set(link.blocked) <= set(link.streams)
+    assert set(link.output.blocked) <= set(link.streams)
     assert link._held == sum(len(each.body) for each in link.streams.values() if not each.ended)
-    assert len(link._block[2]) <= link.limits.header_bytes + f.MAX_FRAME
-    assert len(link.forgiven) <= 256
+    assert len(link.frames._block[2]) <= link.limits.header_bytes + f.MAX_FRAME
+    assert len(link._forgiven) <= 256
     if link.closing:
         assert link.streams == {}
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wigwag.serve.events import ChangeStreams
     from wigwag.serve.resolve import Resolver
     from wigwag.serve.snapshot import Snapshot
-    from wigwag.wire.http import Answer, Handler, Headers, Request
+    from wigwag.wire.http import Handler, Headers, Request, Response
 
 BULK = b"/ofrep/v1/evaluate/flags"
 SSE = b"/ofrep/v1/sse"
@@ -87,7 +87,7 @@ class Ofrep:
         """Return the function that answers requests."""
         return self._handle
 
-    def _handle(self, request: Request) -> Answer:
+    def _handle(self, request: Request) -> Response:
         path = request.path
         if path.startswith(BULK):
             if request.method != b"POST":
@@ -167,7 +167,7 @@ class Ofrep:
         context = body.get("context")
         return self._enrichment.apply(context if context.__class__ is dict else {}, request, facts)
 
-    def _subscribe(self, request: Request) -> Answer:
+    def _subscribe(self, request: Request) -> Response:
         if request.method != b"GET":
             return Reply(405, (*_TEXT, (b"allow", b"GET")), b"method not allowed\n")
         selector = wanted(request)

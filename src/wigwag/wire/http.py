@@ -1,30 +1,85 @@
-"""What every protocol becomes, and what every handler answers with.
+"""HTTP requests and responses, whatever the version: what every protocol becomes, and what every handler returns.
 
-    bytes ─▶ http1 | http2 ─▶ Request ─▶ Handler ─▶ Reply | Stream ─▶ http1 | http2 ─▶ bytes
+    bytes ─▶ h1 | h2 ─▶ Request ─▶ Handler ─▶ Reply | Stream ─▶ h1 | h2 ─▶ bytes
 
-A handler is an ordinary function, called when the whole request is there, and answers at once; only what has to wait is
-awaited. Over HTTP/2, a request that `Early` names is handed over when its headers are there, and its body is
+A handler is an ordinary function, called when the whole request is there, and responds at once; only what has to wait
+is awaited. Over HTTP/2, a request that `Early` names is handed over when its headers are there, and its body is
 `incoming`. A `Stream` is pulled chunk by chunk as the client takes it, so a slow client holds up nobody but itself.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from http import HTTPStatus
+from typing import TypeAlias
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from wigwag.wire.rpc import RpcError
-    from wigwag.wire.rpcs.incoming import RequestBody
-    from wigwag.wire.server.board import Frame, Posted
-    from wigwag.wire.server.identity import Identity
+from wigwag.wire.peer import Peer
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, in order, repeated where they were repeated."""
+RESOURCE_EXHAUSTED, INTERNAL, UNAVAILABLE, UNKNOWN = 8, 13, 14, 2
+GRPC_STATUS = {413: RESOURCE_EXHAUSTED, 431: RESOURCE_EXHAUSTED, 500: INTERNAL, 503: UNAVAILABLE}
 MOST_PARAMETERS = 100
 """Of a query. No path of ours has that many, and each costs time that others wait for."""
+
+
+class RequestBody:
+    """A request body that is read while it arrives: `async for piece in incoming`.
+
+    The connection feeds pieces as frames come; one handler takes them. What waits is bounded by the connection, which
+    sees `held` and breaks off a stream whose client sends faster than its handler reads.
+    """
+
+    __slots__ = ("_ended", "_pieces", "_waiter", "held")
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._ended = False
+        self.held = 0
+        """Bytes that have arrived and were not taken yet."""
+
+    @classmethod
+    def whole(cls, body: bytes) -> RequestBody:
+        """Return a body that is there already."""
+        incoming = cls()
+        incoming.feed(body)
+        incoming.end()
+        return incoming
+
+    def feed(self, piece: bytes) -> None:
+        """Add a piece."""
+        if piece:
+            self._pieces.append(piece)
+            self.held += len(piece)
+            self._wake()
+
+    def end(self) -> None:
+        """Note that the body is complete."""
+        self._ended = True
+        self._wake()
+
+    def __aiter__(self) -> RequestBody:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._pieces:
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        piece = self._pieces.popleft()
+        self.held -= len(piece)
+        return piece
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
 
 class Request(Struct, eq=False):
@@ -70,17 +125,8 @@ def parsed(query: bytes) -> dict[bytes, bytes]:
     return {unquote_to_bytes(name): unquote_to_bytes(value) for name, _, value in pairs}
 
 
-class Peer:
-    """Who is at the other end of a connection: its address, and the identity its client certificate proves."""
-
-    __slots__ = ("address", "certificate", "scheme")
-
-    def __init__(self, address: str = "", scheme: str = "http", certificate: Identity | None = None) -> None:
-        self.address, self.scheme, self.certificate = address, scheme, certificate
-
-
 class Reply(Struct, eq=False):
-    """A whole answer. Trailers go out where the protocol has them: always in HTTP/2, in HTTP/1.1 when asked for."""
+    """A whole response. Trailers go out where the protocol has them: always in HTTP/2, in HTTP/1.1 when asked for."""
 
     status: int
     headers: Headers = ()
@@ -88,8 +134,18 @@ class Reply(Struct, eq=False):
     trailers: Headers | None = None
 
 
+def error_reply(status: int, headers: Headers = ()) -> Reply:
+    """Return the response of an error that no handler made, to a request with those headers; gRPC gets a status."""
+    phrase = HTTPStatus(status).phrase
+    kind = next((value for name, value in headers if name == b"content-type"), b"")
+    if kind.startswith(b"application/grpc") and not kind.startswith(b"application/grpc-web"):
+        code = b"%d" % GRPC_STATUS.get(status, UNKNOWN)
+        return Reply(200, ((b"content-type", kind), (b"grpc-status", code), (b"grpc-message", phrase.encode())))
+    return Reply(status, ((b"content-type", b"text/plain; charset=utf-8"),), f"{phrase}\n".encode())
+
+
 class Stream:
-    """An answer that goes on: chunks as they come, then trailers, which the chunks' generator may still be deciding.
+    """A response that goes on: chunks as they come, then trailers, which the chunks' generator may still be deciding.
 
     The chunks are closed (`aclose`) when the client goes away, and cancelled when the server is drained and its grace
     period is over.
@@ -107,25 +163,7 @@ class Stream:
         self.status, self.headers, self.chunks, self.trailers = status, headers, chunks, trailers
 
 
-class Broadcast(Stream):
-    """A stream whose messages are posted for many: who cannot read them that way pulls the chunks, as of any stream."""
-
-    __slots__ = ("ending", "frame", "posted", "seconds")
-
-    def __init__(
-        self,
-        stream: Stream,
-        posted: Posted,
-        frame: Frame,
-        ending: Callable[[RpcError], Headers],
-        seconds: float | None = None,
-    ) -> None:
-        """`ending` gives the trailers of an error, and `seconds` is how long the client waits for the end."""
-        super().__init__(stream.status, stream.headers, stream.chunks, stream.trailers)
-        self.posted, self.frame, self.ending, self.seconds = posted, frame, ending, seconds
-
-
-Answer: TypeAlias = Reply | Stream
-Handler: TypeAlias = Callable[[Request], Answer | Awaitable[Answer]]
+Response: TypeAlias = Reply | Stream
+Handler: TypeAlias = Callable[[Request], Response | Awaitable[Response]]
 Early: TypeAlias = Callable[[bytes, Mapping[bytes, bytes]], bool]
-"""Tells by the path and the headers of an HTTP/2 request whether its handler wants it before the body is there."""
+"""Decides by the path and the headers of an HTTP/2 request whether its handler wants it before the body is there."""

@@ -31,7 +31,7 @@ class WireLimits(Struct, frozen=True, kw_only=True):
     write_bytes: int = 64 * 1024
     """What a client must take in `write_seconds`, unless it takes everything."""
     retained_bytes: int = 8 * 1024 * 1024
-    """Bytes of answers that may wait for one client before its next requests and streams wait, too."""
+    """Bytes of responses that may wait for one client before its next requests and streams wait, too."""
     abuse: int = 500
     """Control frames (resets, settings, empty ones) in ten seconds before the connection is closed."""
     pings: int = 40_000

@@ -2,7 +2,7 @@
 
     methods = {b"/pkg.Service/Get": Method(unary=get), b"/pkg.Service/Watch": Method(stream=watch)}
 
-A handler gets one `Call` and answers with an encoded message, in JSON if `call.json` says so and in protobuf otherwise.
+A handler gets one `Call` and returns an encoded message, in JSON if `call.json` says so and in protobuf otherwise.
 A unary handler may be a plain function (then nothing is awaited) or return an awaitable. A stream handler returns an
 async iterator, or an awaitable of one if it has to wait before it knows whether there is a stream at all; what it puts
 into `call.response_headers` before that goes out at once, with the headers.
@@ -18,7 +18,8 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from wigwag.errors import UsageError, WigwagError
-from wigwag.wire.http import Headers, Peer, Request
+from wigwag.wire.http import Headers, Request
+from wigwag.wire.peer import Peer
 
 
 class Code(IntEnum):
@@ -53,7 +54,7 @@ class Code(IntEnum):
 
     @property
     def http_status(self) -> int:
-        """What Connect answers with in HTTP."""
+        """The HTTP status that Connect responds with."""
         return _HTTP_STATUS[self]
 
 
@@ -83,12 +84,12 @@ class Call(Struct, eq=False):
 
     body: bytes
     json: bool
-    """The message is JSON, and so must the answer be; otherwise protobuf."""
+    """The message is JSON, and so must the response be; otherwise protobuf."""
     request: Request
     fields: Mapping[bytes, bytes]
     """The first value of each header."""
     deadline: float | None = None
-    """Seconds from the arrival of the call in which the client wants its answer."""
+    """Seconds from the arrival of the call in which the client wants its response."""
     response_headers: list[tuple[bytes, bytes]] = []
     response_trailers: list[tuple[bytes, bytes]] = []
     """Both for the handler to append to, names in lower case."""
@@ -117,7 +118,7 @@ BidiStream: TypeAlias = Callable[[Call, AsyncIterator[bytes]], AsyncIterator[byt
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What answers one path: a handler for one message, for a stream of answers, or for streams both ways."""
+    """The handler of one path: for one message, for a stream of messages, or for streams both ways."""
 
     unary: Unary | None = None
     stream: ServerStream | None = None

@@ -1,6 +1,6 @@
-"""TLS: which certificate we show, and whom we believe.
+"""TLS of a server: its certificate, and which clients it accepts.
 
-Certificates are replaced while we run (cert-manager, a mounted Secret), so the files are looked at when a client says
+Certificates are replaced while we run (cert-manager, a mounted Secret), so the files are checked when a client says
 hello: if they have changed, a whole new context is built and used from then on. If that fails, because a file is half
 written or key and certificate do not belong together yet, the last good context stays in force. Connections keep what
 they began with.
@@ -18,13 +18,13 @@ from msgspec import Struct
 
 from wigwag.errors import StartError
 from wigwag.loglimit import LogLimiter
-from wigwag.wire.server.identity import Identity
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from ssl import SSLContext, SSLObject
 
 log = logging.getLogger("wigwag.wire")
-Stamp = tuple[tuple[int, int, int], ...]
+FileStamp = tuple[tuple[int, int, int], ...]
 
 
 class Tls(Struct, frozen=True, kw_only=True):
@@ -36,12 +36,16 @@ class Tls(Struct, frozen=True, kw_only=True):
     """The CA of client certificates."""
     clients: Literal["none", "optional", "required"] = "none"
 
+    def files(self) -> tuple[str, ...]:
+        """Return the files that it depends on."""
+        return tuple(path for path in (self.certificate, self.key, self.authority) if path)
+
 
 class Certificates:
     """A context that follows its files."""
 
     def __init__(self, tls: Tls) -> None:
-        self._tls, self._stamp = tls, stamp(tls)
+        self._tls, self._stamp = tls, file_stamp(tls.files())
         self._limited = LogLimiter(log)
         self._current = context(tls)
         self.front = context(tls)
@@ -54,41 +58,44 @@ class Certificates:
 
     def _refresh(self) -> None:
         try:
-            found = stamp(self._tls)
-            if found != self._stamp:
-                self._current, self._stamp = context(self._tls), found
+            stamp = file_stamp(self._tls.files())
+            if stamp != self._stamp:
+                self._current, self._stamp = context(self._tls), stamp
                 log.info("certificate loaded: %s", self._tls.certificate)
         except (OSError, StartError) as error:  # at every handshake, until the files are mended
             message = "certificate not loaded, the last one stays: %s: %s"
             self._limited.log(logging.WARNING, monotonic(), message, self._tls.certificate, error)
 
 
-def stamp(tls: Tls) -> Stamp:
+def file_stamp(paths: Iterable[str]) -> FileStamp:
     """Return what changes when a file is replaced."""
-    paths = [path for path in (tls.certificate, tls.key, tls.authority) if path]
-    found = [Path(path).stat() for path in paths]
-    return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+    return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in (Path(path).stat() for path in paths))
+
+
+def hardened(context: SSLContext, *protocols: str) -> SSLContext:
+    """Return a context that takes TLS 1.2 or newer only, and offers these protocols."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.set_alpn_protocols(protocols)
+    return context
 
 
 def context(tls: Tls) -> SSLContext:
     """Return a server's context with what is in the files now."""
-    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    made.set_alpn_protocols(["h2", "http/1.1"])
+    ssl_context = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "h2", "http/1.1")
     try:
-        made.load_cert_chain(tls.certificate, tls.key)
+        ssl_context.load_cert_chain(tls.certificate, tls.key)
     except ssl.SSLError as error:
         raise StartError(_unusable(error, tls.certificate, tls.key)) from error
     if tls.clients != "none":
         if tls.authority is None:
             raise ValueError("client certificates need an authority that signs them")
         try:
-            made.load_verify_locations(tls.authority)
+            ssl_context.load_verify_locations(tls.authority)
         except ssl.SSLError as error:
             raise StartError(_unusable(error, tls.authority)) from error
-        made.verify_mode = ssl.CERT_REQUIRED if tls.clients == "required" else ssl.CERT_OPTIONAL
-    return made
+        ssl_context.verify_mode = ssl.CERT_REQUIRED if tls.clients == "required" else ssl.CERT_OPTIONAL
+    return ssl_context
 
 
 def _unusable(error: ssl.SSLError, certificate: str, key: str = "") -> str:
@@ -103,8 +110,3 @@ def _unusable(error: ssl.SSLError, certificate: str, key: str = "") -> str:
             return f"{path} holds no {what} in PEM"
     reason = error.reason.replace("_", " ").lower() if error.reason else "it is not in PEM"
     return f"{' or '.join(filter(None, (certificate, key)))} cannot be used: {reason}"
-
-
-def identity(connection: SSLObject) -> Identity | None:
-    """Return whom a verified client certificate names."""
-    return Identity.of(connection.getpeercert() or {})

@@ -24,9 +24,9 @@ from wigwag.dflag.page.messages import PageLimits
 from wigwag.dflag.page.server import PageServer
 from wigwag.dflag.page.site import Site
 from wigwag.errors import StartError, UsageError
-from wigwag.wire.h1.render import Renderer
+from wigwag.wire.h1.response import Renderer
 from wigwag.wire.h1.server import Http1
-from wigwag.wire.http import Peer
+from wigwag.wire.peer import Peer
 
 PATIENCE = 30.0
 

@@ -8,8 +8,7 @@ import h2.config
 import h2.connection
 import h2.events
 
-from wigwag.wire.h2.client import CLIENT_LIMITS, Http2Client
-from wigwag.wire.h2.client_streams import Broken, ClientStream
+from wigwag.wire.h2.client import CLIENT_LIMITS, Broken, ClientStream, Http2Client
 from wigwag.wire.http import Headers
 from wigwag.wire.limits import WireLimits
 
@@ -53,7 +52,7 @@ class Got:
     def on_alive(self) -> None:
         self.beats += 1
 
-    def hungry(self) -> bool:
+    def wants_more(self) -> bool:
         return self.reads
 
 

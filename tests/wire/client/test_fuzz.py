@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.wire.client.peer import ASK, Got, client, taken
-from wigwag.wire.client.grpc_answer import ResponseReader
+from wigwag.wire.client.grpc_response import ResponseReader
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.blocks import block
-from wigwag.wire.h2.client import Http2Client
-from wigwag.wire.h2.client_answers import LINK_GRANT
-from wigwag.wire.h2.client_streams import GRANT, Receiver
+from wigwag.wire.h2.client import CONNECTION_GRANT, Http2Client, Receiver
 from wigwag.wire.h2.frames import frame
+from wigwag.wire.h2.hpack import encode_block as block
+from wigwag.wire.h2.streams import GRANT
 from wigwag.wire.rpcs.envelope import wrap
 
 GREETING = f.settings({})
@@ -70,11 +69,10 @@ class Asking:
     def check(self) -> None:
         """Whatever arrived, what is kept is bounded and consistent."""
         machine = self.machine
-        assert len(machine._buffer) <= f.MAX_FRAME + 9
-        assert 0 <= machine._room <= LINK_GRANT
-        assert set(machine.blocked) <= set(machine.streams)
-        assert len(machine._block[2]) <= machine.limits.header_bytes + f.MAX_FRAME
-        assert len(machine.forgiven) <= 256
+        assert len(machine.frames.buffer) <= f.MAX_FRAME + 9
+        assert 0 <= machine._room <= CONNECTION_GRANT
+        assert set(machine.output.blocked) <= set(machine.streams)
+        assert len(machine.frames._block[2]) <= machine.limits.header_bytes + f.MAX_FRAME
         assert all(0 <= stream.allowed <= GRANT and not stream.gone for stream in machine.streams.values())
         assert all(each.told <= 1 for each in self.got)
         assert all(each.partial <= LIMIT + 5 + f.MAX_FRAME for each in self.receptions)

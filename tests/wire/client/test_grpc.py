@@ -19,9 +19,8 @@ from tests.pipeline.fakes import FakeClock, settle
 from tests.wire.client.server import GRPC, Scripted, bytes_only, hold, scripted
 from tests.wire.echo import METHODS
 from tests.wire.served import LOOPS, run
-from wigwag.wire.client.grpc import Channel, MessageStream, open_channel
-from wigwag.wire.client.http2_dial import Endpoint, Place
-from wigwag.wire.client.http2_link import KeepAlive
+from wigwag.wire.client.grpc import MAX_MESSAGE, Channel, MessageStream, open_channel
+from wigwag.wire.client.http2 import Endpoint, KeepAlive, Place
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
@@ -72,10 +71,10 @@ async def channel_to(listener: Listener | None = None, **options: Any) -> AsyncI
 
 @asynccontextmanager
 async def scripted_channel(
-    script: Any, clock: FakeClock | None = None, keep_alive: KeepAlive | None = None
+    script: Any, clock: FakeClock | None = None, keep_alive: KeepAlive | None = None, max_message: int = MAX_MESSAGE
 ) -> AsyncIterator[Channel]:
     keep_alive, clock = keep_alive or KeepAlive(), clock or FakeClock()
-    async with scripted(script) as place, open_channel(at(place), keep_alive, clock) as channel:
+    async with scripted(script) as place, open_channel(at(place), keep_alive, clock, max_message) as channel:
         yield channel
 
 
@@ -186,8 +185,8 @@ def test_whoever_stops_to_wait_for_a_large_message_gets_it_the_next_time() -> No
 )
 def test_a_message_that_cannot_be_decompressed_ends_the_call_on_both_sides(data: bytes, limit: int, code: Code) -> None:
     async def test() -> None:
-        async with scripted_channel(saying(wrap(b"first") + data + wrap(b"last"))) as channel:
-            with channel.stream("/a/B", b"", max_message=limit) as answers:
+        async with scripted_channel(saying(wrap(b"first") + data + wrap(b"last")), max_message=limit) as channel:
+            with channel.stream("/a/B", b"") as answers:
                 assert await anext(answers) == b"first"
                 for _ in range(2):
                     with pytest.raises(RpcError) as caught:
@@ -233,7 +232,7 @@ def test_the_server_sees_who_asks_and_for_what() -> None:
         ("/t.T/Refuse", Code.NOT_FOUND, "no flag 100% sûr"),
         ("/t.T/Shut", Code.PERMISSION_DENIED, "shut"),
         ("/t.T/Crash", Code.INTERNAL, "internal error"),
-        ("/t.T/Count", Code.INTERNAL, "the answer has more than one message"),
+        ("/t.T/Count", Code.INTERNAL, "the response has more than one message"),
         ("/no/Where", Code.UNIMPLEMENTED, None),
     ],
 )
@@ -596,6 +595,6 @@ def test_a_server_that_says_we_ping_too_often_is_heard() -> None:
         async with scripted_channel(script) as channel:
             with pytest.raises(RpcError, match=r"ENHANCE_YOUR_CALM \(too_many_pings\)"):
                 await channel.unary("/a/B", b"")
-            assert channel.scolded
+            assert channel.too_many_pings
 
     run(test)

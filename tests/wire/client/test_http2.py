@@ -10,11 +10,10 @@ import pytest
 from tests.wire.client.peer import ASK, Got, Session, client, taken
 from tests.wire.session import frames
 from wigwag.wire.h2 import frames as f
-from wigwag.wire.h2.blocks import block
-from wigwag.wire.h2.client import Http2Client
-from wigwag.wire.h2.client_answers import LINK_GRANT
-from wigwag.wire.h2.client_streams import GRANT
+from wigwag.wire.h2.client import CONNECTION_GRANT, Http2Client
 from wigwag.wire.h2.frames import ErrorCode, frame
+from wigwag.wire.h2.hpack import encode_block as block
+from wigwag.wire.h2.streams import GRANT
 from wigwag.wire.http import Headers
 from wigwag.wire.limits import WireLimits
 
@@ -80,13 +79,13 @@ def test_a_large_request_waits_for_the_servers_window() -> None:
         pieces = session.seen(h2.events.DataReceived)
         assert sum(len(each.data or b"") for each in pieces) - received <= 65_535
         received = sum(len(each.data or b"") for each in pieces)
-        assert session.machine.blocked or session.machine.starved
+        assert session.machine.output.blocked or session.machine.output.starved
         session.server.increment_flow_control_window(60_000)
         session.server.increment_flow_control_window(60_000, stream.id)
         session.exchange()
     assert sum(len(each.data or b"") for each in session.seen(h2.events.DataReceived)) == 300_000
-    assert not session.machine.blocked
-    assert not session.machine.starved
+    assert not session.machine.output.blocked
+    assert not session.machine.output.starved
     session.answer(stream.id)
     assert got.trailers == ()
 
@@ -97,7 +96,7 @@ def test_a_server_that_answers_early_need_not_hear_the_rest() -> None:
     session.answer(stream.id)
     assert got.trailers == ()
     assert session.seen(h2.events.StreamReset)
-    assert not session.machine.blocked
+    assert not session.machine.output.blocked
 
 
 def test_an_answer_of_many_megabytes_gets_its_windows_again_and_again() -> None:
@@ -199,7 +198,7 @@ def test_goaway_breaks_what_the_server_has_not_begun_and_lets_the_rest_finish() 
     session.server.close_connection(0, b"bye", last_stream_id=kept.id)
     session.machine.receive(session.server.data_to_send(), 0.0)
     assert second.broken is not None
-    assert second.broken.link
+    assert second.broken.connection
     assert second.broken.reason == "the connection is closed: the server said NO_ERROR (bye)"
     assert session.machine.unable() == second.broken.reason
     assert not session.machine.closing
@@ -212,7 +211,7 @@ def test_goaway_on_an_idle_connection_ends_it() -> None:
     machine, _ = raw(requests=0)
     machine.receive(f.goaway(0, ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings"), 0.0)
     assert machine.closing
-    assert machine.scolded
+    assert machine.too_many_pings
 
 
 @pytest.mark.parametrize(("code", "name"), [(7, "REFUSED_STREAM"), (13, "error 13")])
@@ -317,7 +316,7 @@ def test_a_malformed_answer_is_reset_and_its_neighbours_go_on(case: str) -> None
     machine.receive(data, 0.0)
     assert resets(machine) == [(1, code)]
     assert got.broken is not None
-    assert (got.broken.code, got.broken.link, got.told) == (code, False, 1)
+    assert (got.broken.code, got.broken.connection, got.told) == (code, False, 1)
     machine.receive(frame(f.HEADERS, 5, 3, OK), 0.0)
     assert other.trailers == ()
 
@@ -356,7 +355,7 @@ def test_a_server_that_breaks_the_connections_rules_loses_it(case: str) -> None:
         machine.receive(data[at : at + 5000], 0.0)
     assert ended_with(machine) is code
     assert got.broken is not None
-    assert (got.broken.link, got.told) == (True, 1)
+    assert (got.broken.connection, got.told) == (True, 1)
 
 
 def test_more_than_was_granted_is_a_breach() -> None:
@@ -373,7 +372,7 @@ def test_padding_counts_against_the_window_and_is_no_data() -> None:
     machine, (got,) = raw()
     machine.receive(HEAD + frame(f.DATA, 8 | 1, 1, b"\x03data" + bytes(3)), 0.0)
     assert (bytes(got.body), got.trailers) == (b"data", ())
-    assert machine._room == LINK_GRANT - 8
+    assert machine._room == CONNECTION_GRANT - 8
 
 
 @pytest.mark.parametrize(

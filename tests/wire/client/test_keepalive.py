@@ -12,8 +12,7 @@ import pytest
 
 from wigwag.pipeline.clock import LoopClock
 from wigwag.wire.client.addresses import Address, dial
-from wigwag.wire.client.http2_dial import Endpoint, dialled
-from wigwag.wire.client.http2_link import KeepAlive
+from wigwag.wire.client.http2 import Endpoint, KeepAlive, connected
 
 
 def timings(made: socket.socket) -> dict[str, int]:
@@ -23,7 +22,7 @@ def timings(made: socket.socket) -> dict[str, int]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the names and the defaults are those of Linux")
-def test_the_kernel_gives_a_dialled_connection_up_within_half_a_minute() -> None:
+def test_the_kernel_gives_a_connected_connection_up_within_half_a_minute() -> None:
     """Those of HTTP/1.1 and those of HTTP/2 alike; a unix socket has no such thing."""
     expected = {"on": 1, "TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 2, "TCP_USER_TIMEOUT": 20_000}
 
@@ -34,7 +33,7 @@ def test_the_kernel_gives_a_dialled_connection_up_within_half_a_minute() -> None
 
     async def second() -> dict[str, int]:
         endpoint = Endpoint(places=(server.getsockname(),), authority="flags")
-        async with dialled(endpoint, KeepAlive(), LoopClock()) as link:
+        async with connected(endpoint, KeepAlive(), LoopClock()) as link:
             return timings(link.transport.get_extra_info("socket"))
 
     def greet() -> None:

@@ -16,7 +16,7 @@ from wigwag.wire.client.addresses import Address, in_turns, link_local
 from wigwag.wire.client.decode import PIECE, decoder
 from wigwag.wire.client.errors import BrokenError, FetchError, OversizeError
 from wigwag.wire.client.url import parse_url
-from wigwag.wire.h1.client import Answer, ResponseLimits
+from wigwag.wire.h1.client import ResponseLimits, ResponseParser
 
 SIZED = b"HTTP/1.1 200 OK\r\nETag: x\r\nContent-Length: 10\r\n\r\n0123456789"
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n0123\r\n6;a=b\r\n456789\r\n0\r\nX: y\r\n\r\n"
@@ -29,7 +29,7 @@ def split(data: bytes, cuts: list[int]) -> list[bytes]:
 
 @given(st.sampled_from([SIZED, CHUNKED]), st.lists(st.integers(0, 200), max_size=20))
 def test_an_answer_is_the_same_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
-    answer = Answer("h", ResponseLimits())
+    answer = ResponseParser("h", ResponseLimits())
     body = b"".join(piece for part in split(data, cuts) for piece in answer.feed(part))
     assert (answer.status, body, answer.done, answer.keep) == (200, b"0123456789", True, True)
 
@@ -37,7 +37,7 @@ def test_an_answer_is_the_same_however_it_is_cut(data: bytes, cuts: list[int]) -
 @given(st.sampled_from([SIZED, CHUNKED]), st.integers(0, 200))
 def test_an_answer_that_breaks_off_is_never_whole(data: bytes, cut: int) -> None:
     part = data[: cut % len(data)]
-    answer = Answer("h", ResponseLimits())
+    answer = ResponseParser("h", ResponseLimits())
     if part:
         answer.feed(part)
     assert not answer.done
@@ -51,7 +51,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nETag: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 @given(st.lists(st.integers(0, 200), max_size=5))
 def test_what_comes_after_the_body_says_nothing_about_it(cuts: list[int]) -> None:
-    answer = Answer("h", ResponseLimits(head_fields=2))
+    answer = ResponseParser("h", ResponseLimits(head_fields=2))
     body = b"".join(piece for part in split(HEAD + TRAILED, cuts) for piece in answer.feed(part))
     assert (body, answer.done, answer.keep) == (b"0123", True, True)
     assert answer.fields == [("etag", "x"), ("transfer-encoding", "chunked")]
@@ -65,7 +65,7 @@ def test_a_head_may_be_as_large_as_the_limit_and_no_larger_however_it_is_cut(siz
         start = early + b"HTTP/1.1 200 OK\r\nX: "
         head = start + b"x" * (length - len(start) - len(rest) - 2) + b"\r\n" + rest
         assert len(head) == length
-        answer = Answer("h", ResponseLimits(head_bytes=3000))
+        answer = ResponseParser("h", ResponseLimits(head_bytes=3000))
         data = head + b"12345"
         for at in range(0, len(data), size):
             answer.feed(data[at : at + size])
@@ -79,7 +79,7 @@ def test_a_head_may_be_as_large_as_the_limit_and_no_larger_however_it_is_cut(siz
 
 @given(st.binary(max_size=400) | st.binary(max_size=300).map(lambda noise: b"HTTP/1.1 200 OK\r\n" + noise))
 def test_noise_is_an_error_of_ours_or_an_answer(noise: bytes) -> None:
-    answer = Answer("h", ResponseLimits(body_bytes=50))
+    answer = ResponseParser("h", ResponseLimits(body_bytes=50))
     try:
         answer.feed(noise)
         answer.end()

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from wigwag.wire.client.tls import Trust, empty_context
+from wigwag.wire.client.tls import Trust
+from wigwag.wire.tls import hardened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,9 +44,9 @@ class ClusterTrust(Trust):
     """Do not verify the server's certificate."""
 
     def context(self, protocol: str = "http/1.1") -> ssl.SSLContext:
-        made = empty_context(protocol, NamedServerContext if self.server_name else ssl.SSLContext)
-        if isinstance(made, NamedServerContext):
-            made.expected = self.server_name
+        made = NamedServerContext(ssl.PROTOCOL_TLS_CLIENT)
+        made.expected = self.server_name
+        hardened(made, protocol)
         if self.insecure:
             made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
         elif self.authority_data:

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from wigwag.serve.access.refusals import Refusals
     from wigwag.serve.access.throttle import Slots, Throttle
     from wigwag.serve.access.tokens import Caller, Rules
-    from wigwag.wire.http import Answer, Handler, Headers, Peer, Request
+    from wigwag.wire.http import Handler, Headers, Request, Response
+    from wigwag.wire.peer import Identity, Peer
     from wigwag.wire.rpc import Call, Methods, ServerStream, Unary
-    from wigwag.wire.server.identity import Identity
 
     Wanted = Callable[[Call], str | None]
     """Tells the selector of a call; None if it asks for no flags."""
@@ -97,7 +97,7 @@ class AccessControl:
     def handler(self, handler: Handler, wanted: Callable[[Request], str], key: Callable[[Request], str]) -> Handler:
         """Return the handler of OFREP behind the door; `key` tells the flag that a request names, for its refusal."""
 
-        def handle(request: Request) -> Answer | Awaitable[Answer]:
+        def handle(request: Request) -> Response | Awaitable[Response]:
             try:
                 visitor = self._enter(request.header(AUTHORIZATION), request.peer)
                 selector = wanted(request)

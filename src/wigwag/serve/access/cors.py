@@ -16,7 +16,7 @@ from wigwag.wire.http import Reply
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from wigwag.wire.http import Answer, Handler, Headers, Request
+    from wigwag.wire.http import Handler, Headers, Request, Response
 
 _METHODS = b"GET, POST, OPTIONS"
 _EXPOSED = (
@@ -29,7 +29,7 @@ _NAMES = re.compile(rb"[\w!#$%&'*+.^`|~-]+(?:[ \t]*,[ \t]*[\w!#$%&'*+.^`|~-]+)*"
 
 
 def with_cors(handler: Handler, origins: Sequence[str]) -> Handler:
-    """Answer preflight requests and mark answers for the listed origins; `*` lists all."""
+    """Response preflight requests and mark answers for the listed origins; `*` lists all."""
     if not origins:
         return handler
     listed = listed_by(origins)
@@ -75,10 +75,10 @@ def _with(answer: object, marks: Headers) -> object:
     return _later(answer, marks) if hasattr(answer, "__await__") else _marked(answer, marks)  # type: ignore[arg-type]
 
 
-def _marked(answer: Answer, marks: Headers) -> Answer:
+def _marked(answer: Response, marks: Headers) -> Response:
     answer.headers = (*answer.headers, *marks)
     return answer
 
 
-async def _later(answer: object, marks: Headers) -> Answer:
+async def _later(answer: object, marks: Headers) -> Response:
     return _marked(await answer, marks)  # type: ignore[misc]

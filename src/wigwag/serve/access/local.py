@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wigwag.origin import host_name, is_forwarded, is_own_name, is_same_origin
-from wigwag.wire.server.address import UNIX, host_of, is_loopback
+from wigwag.wire.peer import UNIX, host_of, is_loopback
 
 if TYPE_CHECKING:
     from wigwag.wire.http import Request

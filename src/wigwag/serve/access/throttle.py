@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from wigwag.wire.server.address import host_of, network_of
+from wigwag.wire.peer import host_of, network_of
 
 MOST_CALLERS = 10_000
 UNKNOWN = "unknown"

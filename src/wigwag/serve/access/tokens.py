@@ -20,7 +20,7 @@ from msgspec import Struct
 from wigwag.errors import DocumentError, SelectorError
 from wigwag.flags.model import Limits
 from wigwag.flags.selector import Selector
-from wigwag.wire.server.identity import Identity
+from wigwag.wire.peer import Identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

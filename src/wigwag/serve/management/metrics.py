@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from wigwag.flags.model import Resolution
     from wigwag.serve.management.outcomes import RpcLabels
-    from wigwag.wire.http import Answer, Handler, Request
+    from wigwag.wire.http import Handler, Request, Response
 
-    Note = Callable[[Request, Answer, float], None]
+    Note = Callable[[Request, Response, float], None]
     Observe = Callable[[float], None]
 
 PROVIDER = "flagd"
@@ -134,7 +134,7 @@ class Metrics:
         handler: Handler,
         service: str,
         route: Callable[[bytes], str],
-        outcome: Callable[[str, Answer], RpcLabels] = no_rpc,
+        outcome: Callable[[str, Response], RpcLabels] = no_rpc,
     ) -> Handler:
         """Return the handler with its requests timed; streams count only until they begin."""
         note = self._notes(service, route, outcome)
@@ -149,21 +149,23 @@ class Metrics:
 
         return handle  # type: ignore[return-value]
 
-    async def _awaited(self, request: Request, answer: object, note: Note, start: float) -> Answer:
+    async def _awaited(self, request: Request, answer: object, note: Note, start: float) -> Response:
         self.active += 1
         try:
-            found: Answer = await answer  # type: ignore[misc]
+            found: Response = await answer  # type: ignore[misc]
         finally:
             self.active -= 1
         note(request, found, perf_counter() - start)
         return found
 
-    def _notes(self, service: str, route: Callable[[bytes], str], outcome: Callable[[str, Answer], RpcLabels]) -> Note:
+    def _notes(
+        self, service: str, route: Callable[[bytes], str], outcome: Callable[[str, Response], RpcLabels]
+    ) -> Note:
         """Return what notes a request. Routes, methods and outcomes are few, so their observers are kept."""
         known: dict[tuple[str, bytes, int, str, object], tuple[Observe, Observe]] = {}
         telling = outcome is not no_rpc
 
-        def note(request: Request, answer: Answer, seconds: float) -> None:
+        def note(request: Request, answer: Response, seconds: float) -> None:
             scheme = request.peer.scheme if request.peer else "http"
             ending = (answer.headers, answer.trailers) if telling and answer.__class__ is Reply else None
             kind = route(request.path), request.method, answer.status, scheme, ending

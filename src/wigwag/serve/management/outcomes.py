@@ -13,7 +13,7 @@ from wigwag.wire.http import Stream
 from wigwag.wire.rpc import Code
 
 if TYPE_CHECKING:
-    from wigwag.wire.http import Answer
+    from wigwag.wire.http import Response
 
 RpcLabels: TypeAlias = tuple[str, str, str, str]
 """System, service, method, status code."""
@@ -22,12 +22,12 @@ NO_RPC: RpcLabels = ("", "", "", "")
 _BY_STATUS = {code.http_status: str(int(code)) for code in reversed(Code)}
 
 
-def no_rpc(route: str, answer: Answer) -> RpcLabels:
+def no_rpc(route: str, answer: Response) -> RpcLabels:
     """Return nothing: for ports without remote procedure calls."""
     return NO_RPC
 
 
-def rpc_labels(route: str, answer: Answer) -> RpcLabels:
+def rpc_labels(route: str, answer: Response) -> RpcLabels:
     """Return the labels of a unary call; streams have metrics of their own."""
     _, _, rest = route.partition("/")
     service, separator, method = rest.partition("/")

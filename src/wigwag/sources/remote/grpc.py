@@ -31,8 +31,7 @@ from wigwag.sources.document import Document
 from wigwag.sources.remote.targets import check_authority, parse_target
 from wigwag.sources.secret import read_authorization
 from wigwag.wire.client.grpc import MAX_MESSAGE, open_channel
-from wigwag.wire.client.http2_dial import Endpoint
-from wigwag.wire.client.http2_link import KeepAlive
+from wigwag.wire.client.http2 import Endpoint, KeepAlive
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs.protobuf import BYTES, DEEPEST, VARINT, MalformedError, read_tag, read_varint, skip, text
 
@@ -177,7 +176,7 @@ class _Source:
         self._metadata = _metadata(self.headers, self._spec.selector)
         keep_alive = KeepAlive(self._every, 2 * self._deps.patience)
         missing: RpcError | None = None
-        async with open_channel(self._endpoint, keep_alive, self._deps.clock) as channel:
+        async with open_channel(self._endpoint, keep_alive, self._deps.clock, self._spec.max_message) as channel:
             try:
                 for service in sorted(SERVICES, key=lambda each: each != self._service):  # the one that worked, first
                     try:
@@ -192,7 +191,7 @@ class _Source:
                     else:
                         return
             finally:
-                self._every *= 2 if channel.scolded else 1
+                self._every *= 2 if channel.too_many_pings else 1
         raise missing or RpcError(Code.UNIMPLEMENTED)
 
     def token_replaced(self) -> bool:
@@ -207,8 +206,8 @@ class _Source:
         return (("authorization", read_authorization(path)),) if path else ()
 
     async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Unavailable | Unchanged]:
-        path, most, first = f"/{service}/SyncFlags", self._spec.max_message, True
-        with channel.stream(path, self._request, self._metadata, max_message=most) as stream:
+        first = True
+        with channel.stream(f"/{service}/SyncFlags", self._request, self._metadata) as stream:
             async with closing(stream.beats()) as beats:
                 async for message in beats:
                     if message is not None:
@@ -226,8 +225,7 @@ class _Source:
             return Document(content, "json")
         if state == PING:
             return UNCHANGED
-        path, most = f"/{service}/FetchAllFlags", self._spec.max_message
-        whole = await channel.unary(path, self._request, self._metadata, deadline=FETCH_SECONDS, max_message=most)
+        whole = await channel.unary(f"/{service}/FetchAllFlags", self._request, self._metadata, deadline=FETCH_SECONDS)
         return Document(_synced(whole)[0], "json")
 
 

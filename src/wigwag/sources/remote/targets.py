@@ -20,7 +20,7 @@ from wigwag.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.wire.client.http2_dial import Place
+    from wigwag.wire.client.http2 import Place
 
 DEFAULT_PORT = 443
 _ADDRESS = re.compile(r"(?:\[(?P<six>[\w:.%\-]+)\]|(?P<host>[\w.\-]*))(?::(?P<port>[0-9]{1,5}))?", re.ASCII)

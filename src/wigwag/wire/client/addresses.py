@@ -30,7 +30,8 @@ class Address(NamedTuple):
     """One address of a host, as the system's resolver gave it."""
 
     family: int
-    socket: tuple[str | int, ...]
+    socket: tuple[str | int, ...] | str
+    """As the system's calls take it; of a unix socket, its path."""
 
     @property
     def ip(self) -> str:
@@ -43,8 +44,8 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[Address]]]
 
 async def resolve(host: str, port: int) -> Sequence[Address]:
     """Ask the system; raise `OSError` if it knows nothing."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [Address(family, cast("tuple[str | int, ...]", address)) for family, _, _, _, address in found]
+    answers = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [Address(family, cast("tuple[str | int, ...]", address)) for family, _, _, _, address in answers]
 
 
 def anywhere(_ip: str) -> bool:
@@ -53,7 +54,7 @@ def anywhere(_ip: str) -> bool:
 
 
 def link_local(ip: str) -> bool:
-    """Tell whether an address reaches this link only, or is where clouds hand out credentials, in any disguise.
+    """Return whether an address reaches this link only, or is where clouds hand out credentials, in any disguise.
 
     >>> [link_local(ip) for ip in ("169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe")]
     [True, True, True, True]
@@ -61,7 +62,7 @@ def link_local(ip: str) -> bool:
     [False, False, False]
     """
     address = ip_address(ip)
-    return any(found in network for found in (address, *_embedded(address)) for network in _LINK_LOCAL)
+    return any(each in network for each in (address, *_embedded(address)) for network in _LINK_LOCAL)
 
 
 def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
@@ -69,11 +70,11 @@ def _embedded(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if isinstance(address, IPv4Address):
         return []
     last = [IPv4Address(int(address) & 0xFFFFFFFF)] if any(address in network for network in _EMBEDDING) else []
-    return [found for found in (address.ipv4_mapped, address.sixtofour, *last) if found is not None]
+    return [each for each in (address.ipv4_mapped, address.sixtofour, *last) if each is not None]
 
 
 async def dial(addresses: Iterable[Address], seconds: float) -> tuple[socket.socket, str]:
-    """Connect to the first address that answers, and tell which; raise the last `OSError` if none does."""
+    """Connect to the first address that answers, and return which; raise the last `OSError` if none does."""
     left = in_turns(addresses)
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
@@ -83,7 +84,7 @@ async def dial(addresses: Iterable[Address], seconds: float) -> tuple[socket.soc
         share = max((end - loop.time()) / (len(left) + 1), _LEAST)
         try:
             async with asyncio.timeout(share):
-                return await _connect(address), address.ip
+                return await connect(address), address.ip
         except TimeoutError:
             problem = TimeoutError(f"{address.ip} does not answer")
         except OSError as error:
@@ -91,13 +92,13 @@ async def dial(addresses: Iterable[Address], seconds: float) -> tuple[socket.soc
     raise problem
 
 
-def keep_alive(made: socket.socket) -> None:
+def keep_alive(sock: socket.socket) -> None:
     """Have the kernel find out within `DEAD` seconds that the other end of a TCP connection is gone.
 
     Keep-alive probes do that for a connection on which nothing is sent, and the user timeout for one on which something
     is. A system that has no such option keeps its own timing.
     """
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     options = (
         ("TCP_KEEPIDLE", IDLE),
         ("TCP_KEEPALIVE", IDLE),  # what macOS calls it
@@ -107,19 +108,21 @@ def keep_alive(made: socket.socket) -> None:
     )
     for name, value in options:
         if (option := getattr(socket, name, None)) is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
-async def _connect(address: Address) -> socket.socket:
-    made = socket.socket(address.family, socket.SOCK_STREAM)
+async def connect(address: Address) -> socket.socket:
+    """Return a connected socket, ready for the loop."""
+    sock = socket.socket(address.family, socket.SOCK_STREAM)
     try:
-        made.setblocking(False)
-        keep_alive(made)
-        await asyncio.get_running_loop().sock_connect(made, address.socket)
+        sock.setblocking(False)
+        if address.family != socket.AF_UNIX:
+            keep_alive(sock)
+        await asyncio.get_running_loop().sock_connect(sock, address.socket)
     except BaseException:
-        made.close()
+        sock.close()
         raise
-    return made
+    return sock
 
 
 def in_turns(addresses: Iterable[Address]) -> list[Address]:

@@ -1,9 +1,9 @@
-"""Our HTTP/1.1 client: one request at a time and its answer, whole or piece by piece, within limits.
+"""Our HTTP/1.1 client: one request at a time and its response, whole or piece by piece, within limits.
 
-    Call ─▶ idle connection, or dial (resolve, judge, connect, proxy, TLS) ─▶ send ─▶ head ─▶ body ─▶ keep or close
+    request ─▶ idle connection, or dial (resolve, judge, connect, proxy, TLS) ─▶ send ─▶ head ─▶ body ─▶ keep or close
 
-Nothing of an answer is taken on trust: time, size, framing and compression are bounded, and a whole body is a whole
-body. A connection is kept for the next request if the answer ended cleanly.
+Nothing of a response is taken on trust: time, size, framing and compression are bounded, and a whole body is a whole
+body. A connection is kept for the next request if the response ended cleanly.
 
 The hard case is a kept connection that the server closes just as the next request goes out. If nothing at all has come
 back, and the request may be repeated, it is sent once more on a new connection; nobody needs to know.
@@ -21,10 +21,10 @@ from wigwag.wire.client import addresses
 from wigwag.wire.client.addresses import anywhere
 from wigwag.wire.client.decode import decoder
 from wigwag.wire.client.errors import BrokenError, SlowError
-from wigwag.wire.client.link import Dialer, Http1Link, rendered
+from wigwag.wire.client.http1 import Dialer, Http1Connection, rendered
 from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.tls import Contexts, Trust
-from wigwag.wire.h1.client import Answer, ClientRequest, Fields, ResponseLimits, oversize
+from wigwag.wire.h1.client import ClientRequest, Fields, ResponseLimits, ResponseParser, oversize
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -40,7 +40,7 @@ _Key = tuple[tuple[str, str, int], "Url | None"]
 
 @dataclass(frozen=True, slots=True)
 class ClientResponse:
-    """A whole answer."""
+    """A whole response."""
 
     url: Url
     status: int
@@ -53,10 +53,10 @@ class ClientResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestProgress:
+class PendingRequest:
     """A request under way: how it goes, and when it must be over."""
 
-    call: ClientRequest
+    request: ClientRequest
     proxy: Url | None
     allowed: Callable[[str], bool]
     limits: ResponseLimits
@@ -65,34 +65,36 @@ class RequestProgress:
     @property
     def key(self) -> _Key:
         """What a kept connection must be for."""
-        return self.call.url.origin, self.proxy
+        return self.request.url.origin, self.proxy
 
-    def answer(self) -> Answer:
-        """Return an answer of which nothing has come yet."""
-        return Answer(self.call.url.endpoint, self.limits, head_only=self.call.method == "HEAD")
+    def parser(self) -> ResponseParser:
+        """Return the parser of a response of which nothing has come yet."""
+        return ResponseParser(self.request.url.endpoint, self.limits, head_only=self.request.method == "HEAD")
 
 
 class StreamedResponse:
-    """An answer whose body is still to come."""
+    """A response whose body is still to come."""
 
-    def __init__(self, link: Http1Link, answer: Answer, limits: ResponseLimits, rest: list[bytes], end: float) -> None:
-        self._link, self._answer, self._limits, self._rest, self._end = link, answer, limits, rest, end
-        self.status, self.fields = answer.status, tuple(answer.fields)
+    def __init__(
+        self, connection: Http1Connection, parser: ResponseParser, limits: ResponseLimits, rest: list[bytes], end: float
+    ) -> None:
+        self._connection, self._parser, self._limits, self._rest, self._end = connection, parser, limits, rest, end
+        self.status, self.fields = parser.status, tuple(parser.fields)
         self._woken = False
 
     def field(self, name: str) -> str:
         """Return the first field of that name, which must be in lower case, or nothing."""
-        return self._answer.field(name)
+        return self._parser.field(name)
 
     def wake(self) -> None:
         """Give the reader of `pieces` its turn now, though nothing has come: it gets an empty piece."""
         self._woken = True
-        self._link.wake()
+        self._connection.wake()
 
     async def pieces(self, wake: Callable[[], float] | None = None) -> AsyncIterator[bytes]:
         """Yield the body, decompressed, piece by piece as it comes. Others get their turn between two pieces.
 
-        `wake` tells when, in the loop's time, the reader wants its turn though nothing has come: an empty piece.
+        `wake` returns when, in the loop's time, the reader wants its turn though nothing has come: an empty piece.
         """
         size, most = 0, self._limits.body_bytes
         try:
@@ -101,31 +103,31 @@ class StreamedResponse:
                 for piece in unpack.pieces(data) if data else (data,):
                     size += len(piece)
                     if most is not None and size > most:
-                        raise oversize(self._link.host, most)
+                        raise oversize(self._connection.host, most)
                     yield piece
                     await asyncio.sleep(0)
             unpack.end()
         except ValueError as error:
-            raise BrokenError(self._link.host, str(error)) from error
+            raise BrokenError(self._connection.host, str(error)) from error
 
     async def _more(self, wake: Callable[[], float] | None) -> bytes | None:
         """Return some more of the body as it comes, nothing when it is time to wake, None at its end."""
         while not self._rest:
-            if self._answer.done:
+            if self._parser.done:
                 return None
             end = self._patience()
             turn = -math.inf if self._woken else end if wake is None else min(end, wake())
             try:
-                data = await self._link.receive(turn, "sends the body too slowly")
+                data = await self._connection.receive(turn, "sends the body too slowly")
             except SlowError:
                 if turn < end or self._woken:
                     self._woken = False
                     return b""
                 raise
             if data:
-                self._rest = self._answer.feed(data)
+                self._rest = self._parser.feed(data)
             else:
-                self._answer.end()
+                self._parser.end()
         rest, self._rest = self._rest, []
         return b"".join(rest)
 
@@ -152,99 +154,103 @@ class Client:
         self.limits = limits
         self._proxies, self._keep, self._path = proxies, keep, path
         self._dialler = Dialer(resolve, Contexts(trust).current, path)
-        self._idle: dict[_Key, Http1Link] = {}
+        self._idle: dict[_Key, Http1Connection] = {}
 
     async def fetch(
-        self, call: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
+        self, request: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
     ) -> ClientResponse:
-        """Return the whole answer. It raises `FetchError`, or `UsageError` if the request itself cannot be."""
-        async with self.stream(call, allowed, limits) as incoming:
+        """Return the whole response. It raises `FetchError`, or `UsageError` if the request itself cannot be."""
+        async with self.stream(request, allowed, limits) as incoming:
             body = b"".join([piece async for piece in incoming.pieces()])
-        return ClientResponse(call.url, incoming.status, incoming.fields, body)
+        return ClientResponse(request.url, incoming.status, incoming.fields, body)
 
     @asynccontextmanager
     async def stream(
-        self, call: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
+        self, request: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
     ) -> AsyncIterator[StreamedResponse]:
-        """Yield the answer as soon as its head is there. If its body is not read to the end, the connection is lost."""
-        errand = self._errand(call, allowed, limits or self.limits)
-        link, answer, rest = await self._ask(errand)
+        """Yield the response as soon as its head is there. Read its body to the end, or the connection is lost."""
+        pending = self._pending(request, allowed, limits or self.limits)
+        connection, parser, rest = await self._ask(pending)
         try:
-            yield StreamedResponse(link, answer, errand.limits, rest, errand.end)
+            yield StreamedResponse(connection, parser, pending.limits, rest, pending.end)
         finally:
-            if answer.done and answer.keep and self._keep and call.method in REPEATABLE:
-                self._put(errand.key, link)
+            if parser.done and parser.keep and self._keep and request.method in REPEATABLE:
+                self._put(pending.key, connection)
             else:
-                link.close()
+                connection.close()
 
     def close(self) -> None:
         """Close what is kept."""
-        for link in self._idle.values():
-            link.close()
+        for connection in self._idle.values():
+            connection.close()
         self._idle.clear()
 
-    def _errand(self, call: ClientRequest, allowed: Callable[[str], bool], limits: ResponseLimits) -> RequestProgress:
-        proxy = None if self._path else self._proxies.choose(call.url)
+    def _pending(
+        self, request: ClientRequest, allowed: Callable[[str], bool], limits: ResponseLimits
+    ) -> PendingRequest:
+        proxy = None if self._path else self._proxies.choose(request.url)
         seconds = math.inf if limits.total is None else limits.total
-        return RequestProgress(call, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
+        return PendingRequest(request, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
 
-    async def _ask(self, errand: RequestProgress) -> tuple[Http1Link, Answer, list[bytes]]:
-        """Send a request; return the answer so far: its head, and what of the body came with it."""
-        link, answer = self._take(errand), errand.answer()
-        if link is not None:
-            rest = await self._again(link, errand, answer)
+    async def _ask(self, pending: PendingRequest) -> tuple[Http1Connection, ResponseParser, list[bytes]]:
+        """Send a request; return the response so far: its head, and what of the body came with it."""
+        connection, parser = self._take(pending), pending.parser()
+        if connection is not None:
+            rest = await self._again(connection, pending, parser)
             if rest is not None:
-                return link, answer, rest
-        link, answer = await self._open(errand), errand.answer()
-        return link, answer, await self._head(link, errand, answer)
+                return connection, parser, rest
+        connection, parser = await self._open(pending), pending.parser()
+        return connection, parser, await self._head(connection, pending, parser)
 
-    async def _open(self, errand: RequestProgress) -> Http1Link:
-        left = errand.end - asyncio.get_running_loop().time()
-        limits = replace(errand.limits, connect=min(errand.limits.connect, left))
-        return await self._dialler.open(errand.call.url, errand.proxy, errand.allowed, limits)
+    async def _open(self, pending: PendingRequest) -> Http1Connection:
+        left = pending.end - asyncio.get_running_loop().time()
+        limits = replace(pending.limits, connect=min(pending.limits.connect, left))
+        return await self._dialler.open(pending.request.url, pending.proxy, pending.allowed, limits)
 
-    async def _again(self, link: Http1Link, errand: RequestProgress, answer: Answer) -> list[bytes] | None:
-        """Ask on a kept connection; None if the server had given it up, in silence or with a word of farewell."""
+    async def _again(
+        self, connection: Http1Connection, pending: PendingRequest, parser: ResponseParser
+    ) -> list[bytes] | None:
+        """Ask on a kept connection; None if the server had closed it, or answers 408 because it is about to."""
         try:
-            rest = await self._head(link, errand, answer)
+            rest = await self._head(connection, pending, parser)
         except BrokenError:
-            if answer.untouched:
+            if parser.untouched:
                 return None
             raise
-        if answer.status != _TIMED_OUT:
+        if parser.status != _TIMED_OUT:
             return rest
-        link.close()
+        connection.close()
         return None
 
-    async def _head(self, link: Http1Link, errand: RequestProgress, answer: Answer) -> list[bytes]:
-        """Send a request and wait for the head of the answer; return what of the body came with it."""
+    async def _head(self, connection: Http1Connection, pending: PendingRequest, parser: ResponseParser) -> list[bytes]:
+        """Send a request and wait for the head of the response; return what of the body came with it."""
         rest: list[bytes] = []
-        end = min(errand.end, asyncio.get_running_loop().time() + errand.limits.head)
+        end = min(pending.end, asyncio.get_running_loop().time() + pending.limits.head)
         try:
-            await link.send(rendered(errand.call, errand.proxy, keep=self._keep), end)
-            while not answer.status:
-                data = await link.receive(end, "does not answer in time")
+            await connection.send(rendered(pending.request, pending.proxy, keep=self._keep), end)
+            while not parser.status:
+                data = await connection.receive(end, "does not answer in time")
                 if data:
-                    rest += answer.feed(data)
+                    rest += parser.feed(data)
                 else:
-                    answer.end()
+                    parser.end()
         except BaseException:
-            link.close()
+            connection.close()
             raise
         return rest
 
-    def _take(self, errand: RequestProgress) -> Http1Link | None:
+    def _take(self, pending: PendingRequest) -> Http1Connection | None:
         """Return a kept connection that may be used for this."""
-        if errand.call.method not in REPEATABLE or (link := self._idle.pop(errand.key, None)) is None:
+        if pending.request.method not in REPEATABLE or (connection := self._idle.pop(pending.key, None)) is None:
             return None
-        if link.usable() and (errand.allowed is anywhere or (link.ip and errand.allowed(link.ip))):
-            return link
-        link.close()
+        if connection.usable() and (pending.allowed is anywhere or (connection.ip and pending.allowed(connection.ip))):
+            return connection
+        connection.close()
         return None
 
-    def _put(self, key: _Key, link: Http1Link) -> None:
+    def _put(self, key: _Key, connection: Http1Connection) -> None:
         """Keep a connection, and let the oldest go if they become too many."""
         surplus = [key] if key in self._idle else list(self._idle)[: max(0, len(self._idle) + 1 - MOST_IDLE)]
         for old in surplus:
             self._idle.pop(old).close()
-        self._idle[key] = link
+        self._idle[key] = connection

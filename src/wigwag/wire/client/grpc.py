@@ -1,9 +1,9 @@
 """gRPC calls of ours: one message out, and one or many back, over one connection.
 
     async with open_channel(Endpoint((("flags", 8015),), "flags:8015")) as channel:
-        found = await channel.unary("/pkg.Service/Get", request, deadline=5)
-        with channel.stream("/pkg.Service/Watch", request) as answers:
-            async for message in answers: ...
+        response = await channel.unary("/pkg.Service/Get", request, deadline=5)
+        with channel.stream("/pkg.Service/Watch", request) as messages:
+            async for message in messages: ...
 
 Whatever goes wrong is an `RpcError`; the connection's own troubles are UNAVAILABLE. A channel is one connection and
 does not come back: whoever wants that opens another one. There are no tasks, and no queues but the unread messages of a
@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Self
 
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.version import __version__
-from wigwag.wire.client.grpc_answer import ResponseReader
-from wigwag.wire.client.http2_dial import Endpoint, dialled
-from wigwag.wire.client.http2_link import Http2Link, KeepAlive
+from wigwag.wire.client.grpc_response import ResponseReader
+from wigwag.wire.client.http2 import Endpoint, Http2Connection, KeepAlive, connected
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs import envelope
 
@@ -41,22 +40,23 @@ async def open_channel(
     endpoint: Endpoint,
     keep_alive: KeepAlive = KeepAlive(),  # noqa: B008 - a frozen value
     clock: Clock | None = None,
+    max_message: int = MAX_MESSAGE,
 ) -> AsyncIterator[Channel]:
     """Connect; `RpcError` with UNAVAILABLE if that is not possible. Calls under way at the end are broken off."""
     clock = clock or LoopClock()
     async with AsyncExitStack() as stack:
         try:
-            link = await stack.enter_async_context(dialled(endpoint, keep_alive, clock))
+            connection = await stack.enter_async_context(connected(endpoint, keep_alive, clock))
         except OSError as error:
             raise RpcError(Code.UNAVAILABLE, f"cannot connect: {error}") from error
-        yield Channel(link, endpoint, clock)
+        yield Channel(connection, endpoint, clock, max_message)
 
 
 class Channel:
-    """A connection to a server of gRPC."""
+    """A connection to a gRPC server."""
 
-    def __init__(self, link: Http2Link, endpoint: Endpoint, clock: Clock) -> None:
-        self._link, self._clock = link, clock
+    def __init__(self, connection: Http2Connection, endpoint: Endpoint, clock: Clock, max_message: int) -> None:
+        self._connection, self._clock, self._max_message = connection, clock, max_message
         self._common: Headers = (
             (b":method", b"POST"),
             (b":scheme", b"https" if endpoint.tls else b"http"),
@@ -64,54 +64,40 @@ class Channel:
         )
 
     @property
-    def scolded(self) -> bool:
+    def too_many_pings(self) -> bool:
         """Whether the server said that we ping too often."""
-        return self._link.machine.scolded
+        return self._connection.machine.too_many_pings
 
     @property
     def room(self) -> int:
         """How many more calls the server takes at present."""
-        machine = self._link.machine
+        machine = self._connection.machine
         return 0 if machine.unable() else machine.most - len(machine.streams)
 
     def stream(
-        self,
-        path: str,
-        message: bytes,
-        metadata: Headers = (),
-        *,
-        deadline: float | None = None,
-        max_message: int = MAX_MESSAGE,
+        self, path: str, message: bytes, metadata: Headers = (), *, deadline: float | None = None
     ) -> MessageStream:
-        """Call a method that answers with many messages; close what this returns. The deadline is in seconds."""
-        if why := self._link.machine.unable():
+        """Call a method that responds with many messages; close what this returns. The deadline is in seconds."""
+        if why := self._connection.machine.unable():
             raise RpcError(Code.UNAVAILABLE, why)
-        reception = ResponseReader(max_message, self._clock.now)
+        reader = ResponseReader(self._max_message, self._clock.now)
         headers = (*self._common, (b":path", path.encode()), *_HEADERS, *_timeout(deadline), *metadata)
-        answers = MessageStream(self._link, headers, envelope.wrap(message), reception)
+        messages = MessageStream(self._connection, headers, envelope.wrap(message), reader)
         if deadline is not None:
-            answers.expire(self._clock, deadline)
-        return answers
+            messages.expire(self._clock, deadline)
+        return messages
 
-    async def unary(
-        self,
-        path: str,
-        message: bytes,
-        metadata: Headers = (),
-        *,
-        deadline: float | None = None,
-        max_message: int = MAX_MESSAGE,
-    ) -> bytes:
-        """Call a method that answers with one message."""
-        found: bytes | None = None
-        with self.stream(path, message, metadata, deadline=deadline, max_message=max_message) as answers:
-            async for each in answers:
-                if found is not None:
-                    raise RpcError(Code.INTERNAL, "the answer has more than one message")
-                found = each
-        if found is None:
-            raise RpcError(Code.INTERNAL, "the answer has no message")
-        return found
+    async def unary(self, path: str, message: bytes, metadata: Headers = (), *, deadline: float | None = None) -> bytes:
+        """Call a method that responds with one message."""
+        response: bytes | None = None
+        with self.stream(path, message, metadata, deadline=deadline) as messages:
+            async for each in messages:
+                if response is not None:
+                    raise RpcError(Code.INTERNAL, "the response has more than one message")
+                response = each
+        if response is None:
+            raise RpcError(Code.INTERNAL, "the response has no message")
+        return response
 
 
 _HEADERS: Headers = (
@@ -136,20 +122,20 @@ def _timeout(seconds: float | None) -> Headers:
 class MessageStream:
     """The messages of one call, as they come. Closing it before it has ended tells the server to stop."""
 
-    __slots__ = ("_link", "_reception", "_stream", "_timer", "_waiting")
+    __slots__ = ("_connection", "_reader", "_stream", "_timer", "_waiting")
 
-    def __init__(self, link: Http2Link, headers: Headers, body: bytes, reception: ResponseReader) -> None:
-        self._link, self._reception = link, reception
+    def __init__(self, connection: Http2Connection, headers: Headers, body: bytes, reader: ResponseReader) -> None:
+        self._connection, self._reader = connection, reader
         self._timer: Timer | None = None
         self._waiting: asyncio.Future[None] | None = None
-        reception.wake = self._wake
-        self._stream = link.machine.request(headers, body, reception)
-        link.flush()
+        reader.wake = self._wake
+        self._stream = connection.machine.request(headers, body, reader)
+        connection.flush()
 
     @property
     def partial(self) -> int:
         """How many bytes are here of a message that is not whole yet."""
-        return self._reception.partial
+        return self._reader.partial
 
     def expire(self, clock: Clock, seconds: float) -> None:
         """End the call with an error after a time."""
@@ -183,44 +169,44 @@ class MessageStream:
                 return
 
     async def _next(self) -> bytes | None:
-        reception = self._reception
+        reader = self._reader
         while True:
-            if reception.messages:
-                reception.alive = False  # who speaks is there
+            if reader.messages:
+                reader.alive = False  # who speaks is there
                 return await self._take()
-            if reception.over:
+            if reader.over:
                 if self._timer is not None:
                     self._timer.cancel()
-                raise reception.error or StopAsyncIteration
-            if reception.alive:
-                reception.alive = False
+                raise reader.error or StopAsyncIteration
+            if reader.alive:
+                reader.alive = False
                 return None
             self._waiting = asyncio.get_running_loop().create_future()
             await self._waiting
 
     async def _take(self) -> bytes:
-        """Read a message. One that becomes large is made in turns, so that it holds up nobody else."""
-        made: list[bytes] = []
+        """Read a message. A large one is decompressed in turns, so that it holds up nobody else."""
+        pieces: list[bytes] = []
         try:
-            for number, piece in enumerate(self._reception.pieces(), 1):
-                made.append(piece)
+            for number, piece in enumerate(self._reader.pieces(), 1):
+                pieces.append(piece)
                 if not number % _TURN:
                     await asyncio.sleep(0)
         except RpcError as error:
             self._end(error)
             raise
-        self._link.machine.grant(self._stream)
-        if self._link.machine.out:
-            self._link.flush()
-        return b"".join(made)
+        self._connection.machine.grant(self._stream)
+        if self._connection.machine.out:
+            self._connection.flush()
+        return b"".join(pieces)
 
     def _end(self, error: RpcError) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._reception.fail(error)
+        self._reader.fail(error)
         if not self._stream.gone:
             self._stream.cancel()
-            self._link.flush()
+            self._connection.flush()
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -1,9 +1,8 @@
 """Where a redirect may lead, decided for each hop.
 
-A server that we were told to ask may send us on, but not where it could not have been reached by us on purpose: never
-to another scheme (an upgrade is a change of configuration, a downgrade is an attack), never to a link-local address,
-where clouds hand out credentials, and not more than ten times. What was meant for one host alone, credentials first of
-all, does not go to another, nor back once it was left.
+A server may send us on, but not everywhere: never to another scheme (an upgrade is a change of configuration, a
+downgrade is an attack), never to a link-local address, where clouds hand out credentials, and at most ten times. What
+was meant for one host alone, credentials first of all, does not go to another, nor back once it was left.
 """
 
 from __future__ import annotations
@@ -31,36 +30,36 @@ def elsewhere(ip: str) -> bool:
     return not link_local(ip)
 
 
-async def fetch_following(client: Client, call: ClientRequest) -> ClientResponse:
+async def fetch_following(client: Client, request: ClientRequest) -> ClientResponse:
     """Fetch a URL, and what it redirects to, all in the time that one request has. For requests without a body."""
     loop, limits = asyncio.get_running_loop(), client.limits
     began = loop.time()
-    reply = await client.fetch(call, anywhere)
+    reply = await client.fetch(request, anywhere)
     for _ in range(MOST):
         if reply.status not in STATUSES:
             return reply
-        call = onward(call, reply)
+        request = onward(request, reply)
         left = None if limits.total is None else began + limits.total - loop.time()
-        reply = await client.fetch(call, elsewhere, replace(limits, total=left))
+        reply = await client.fetch(request, elsewhere, replace(limits, total=left))
     if reply.status in STATUSES:
-        raise ForbiddenError(call.url, f"redirects more than {MOST} times; name the URL at the end of the chain")
+        raise ForbiddenError(request.url, f"redirects more than {MOST} times; name the URL at the end of the chain")
     return reply
 
 
-def onward(call: ClientRequest, reply: ClientResponse) -> ClientRequest:
+def onward(request: ClientRequest, reply: ClientResponse) -> ClientRequest:
     """Return the request that a redirect asks for, or raise if it is one that we do not make."""
     location = reply.field("location")
     if not location:
-        raise BrokenError(call.url, f"answered {reply.status} without saying where to go; name another URL")
+        raise BrokenError(request.url, f"answered {reply.status} without saying where to go; name another URL")
     try:
-        url = call.url.join(_text(location))
+        url = request.url.join(_text(location))
     except UsageError as error:
-        raise BrokenError(call.url, f"redirects to what cannot be read: {error}") from error
-    if url.scheme != call.url.scheme:
-        raise ForbiddenError(call.url, f"redirects to another scheme, which is never followed; configure {url}")
-    if url.origin == call.url.origin:
-        return replace(call, url=replace(url, userinfo=call.url.userinfo))
-    return replace(call, url=url, fields=tuple(field for field in call.fields if field[0].lower() in PUBLIC))
+        raise BrokenError(request.url, f"redirects to what cannot be read: {error}") from error
+    if url.scheme != request.url.scheme:
+        raise ForbiddenError(request.url, f"redirects to another scheme, which is never followed; configure {url}")
+    if url.origin == request.url.origin:
+        return replace(request, url=replace(url, userinfo=request.url.userinfo))
+    return replace(request, url=url, fields=tuple(field for field in request.fields if field[0].lower() in PUBLIC))
 
 
 def _text(value: str) -> str:

@@ -1,12 +1,12 @@
 """An address as anybody may see it: in names of sources, logs, metrics, errors and debug pages.
 
 What proves who we are is left out: who logs in, the fragment, and values of the query, in which signed URLs carry
-theirs. Nobody can list the names that secrets go by (`token`, `sig`, `jwt`, `sas`, …), so the values that are told are
+theirs. Nobody can list the names that secrets go by (`token`, `sig`, `jwt`, `sas`, …), so the values that are shown are
 those of a few parameters known to be harmless, as long as they look it. The rest stays letter for letter as it was
 written, because names are made of it that others select by. To show what is shown changes nothing.
 
 The hard case is a password that is not encoded, with a slash or a hash in it: the address falls apart in the middle of
-it. Of one whose port is no number, nothing but the scheme is told.
+it. Of one whose port is no number, nothing but the scheme is shown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HARMLESS = frozenset({
     "use_legacy_list", "awssdk", "universe_domain", "storage_account", "domain", "protocol", "cdn", "localemu",
     "dc", "ns", "partition", "consistency", "wait", "ca-file", "client-cert",
 })  # fmt: skip
-"""Parameters whose values are told, in lower case: options of our own addresses, and common ways to name a version."""
+"""Parameters whose values are shown, in lower case: options of our own addresses, and common ways to name a version."""
 _SECRET = re.compile(r"token$|(?:^|[-_.])(?:sig|signature|credential|secret|passw(?:or)?d|pwd|(?:api)?key|code)$")
 _USER = re.compile(r"//[^/]*@")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
@@ -63,14 +63,14 @@ def _without(address: str, secret: Callable[[str, str], bool]) -> str:
     rest, fragment, _ = address.partition("#")
     rest, mark, query = rest.partition("?")
     parts = re.split("([&;])", query)  # a server may take either
-    told = mark + "".join(part if part in "&;" else _parameter(part, secret) for part in parts)
-    told += fragment and f"#{HIDDEN}"
+    suffix = mark + "".join(part if part in "&;" else _parameter(part, secret) for part in parts)
+    suffix += fragment and f"#{HIDDEN}"
     scheme, separator, place = rest.partition("://")
     if not separator or not _SCHEME.fullmatch(scheme):
-        return rest.rpartition("@")[2] + told
+        return rest.rpartition("@")[2] + suffix
     host, slash, path = place.partition("/")
     host = host.rpartition("@")[2]
-    return f"{scheme}://{host}{slash}{path}{told}" if _HOST.fullmatch(host) else f"{scheme}://…"
+    return f"{scheme}://{host}{slash}{path}{suffix}" if _HOST.fullmatch(host) else f"{scheme}://…"
 
 
 def _parameter(text: str, secret: Callable[[str, str], bool]) -> str:

@@ -1,25 +1,16 @@
 """TLS of our clients: which servers they trust, and the certificate that they show. All client contexts are made here.
 
-Files are replaced while we run, so a context is made again when its files have changed. If that fails, the request
-fails and the error names the file: stale trust is worse than a late response.
+Files are replaced while we run, so a new context is made when they have changed. If that fails, the request fails and
+says which file: stale trust is worse than a failed request.
 """
 
 from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 
 from wigwag.errors import UsageError
-
-
-def empty_context(protocol: str, kind: type[ssl.SSLContext] = ssl.SSLContext) -> ssl.SSLContext:
-    """Return a client's context that checks certificates and host names, and trusts nobody yet."""
-    made = kind(ssl.PROTOCOL_TLS_CLIENT)
-    made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    made.set_alpn_protocols([protocol])
-    return made
+from wigwag.wire.tls import FileStamp, file_stamp, hardened
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +26,14 @@ class Trust:
 
     def context(self, protocol: str = "http/1.1") -> ssl.SSLContext:
         """Return a client's context with what is in the files now, for a protocol of ALPN."""
-        made = empty_context(protocol)
+        context = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), protocol)  # checks certificates and host names
         if self.authority:
-            made.load_verify_locations(self.authority)
+            context.load_verify_locations(self.authority)
         else:
-            made.load_default_certs()
+            context.load_default_certs()
         if self.certificate:
-            made.load_cert_chain(self.certificate, self.key or None)
-        return made
+            context.load_cert_chain(self.certificate, self.key or None)
+        return context
 
     def files(self) -> tuple[str, ...]:
         """Return the files that it depends on."""
@@ -54,23 +45,18 @@ class Contexts:
 
     def __init__(self, trust: Trust) -> None:
         self._trust = trust
-        self._made: ssl.SSLContext | None = None
-        self._stamp: tuple[tuple[int, int, int], ...] = ()
+        self._context: ssl.SSLContext | None = None
+        self._stamp: FileStamp = ()
 
     def current(self) -> ssl.SSLContext:
         """Return the context for a connection that begins now."""
         try:
-            stamp = tuple(map(_stamp, self._trust.files()))
-            if self._made is None or stamp != self._stamp:
-                self._made, self._stamp = self._trust.context(), stamp
+            stamp = file_stamp(self._trust.files())
+            if self._context is None or stamp != self._stamp:
+                self._context, self._stamp = self._trust.context(), stamp
         except (OSError, ssl.SSLError) as error:
             files = ", ".join(self._trust.files()) or "the system's authorities"
             raise UsageError(
                 f"{files}: cannot be used for TLS: {error.strerror or error}; give files in PEM"
             ) from error
-        return self._made
-
-
-def _stamp(path: str) -> tuple[int, int, int]:
-    found = Path(path).stat()
-    return found.st_mtime_ns, found.st_ino, found.st_size
+        return self._context

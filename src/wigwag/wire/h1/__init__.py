@@ -1,1 +1,1 @@
-"""HTTP/1.1: the server's and the client's half of a connection, both without I/O."""
+"""HTTP/1.1: the two ends of a connection, both without I/O."""

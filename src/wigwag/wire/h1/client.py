@@ -1,9 +1,9 @@
-"""HTTP/1.1 as a client speaks it, without a connection: a request becomes bytes, bytes become an answer.
+"""HTTP/1.1 as a client speaks it, without I/O: a request becomes bytes, bytes become a response.
 
-`httptools` finds the parts; here is decided whether they are a whole answer. A body ends where its length or its last
-chunk says, and one that breaks off before is an error and never a short answer; only a server that tells neither ends a
-body by closing. Every part is bounded: the head, the number of its fields, the body, and how much of what comes is
-framing (a chunk may be dressed up in megabytes of extensions).
+`httptools` finds the parts; here is decided whether they are a whole response. A body ends where its length or its last
+chunk says, and one that breaks off before is an error and never a short response; only a server that gives neither ends
+a body by closing. Every part is bounded: the head, the number of its fields, the body, and how much of what comes is
+framing (a chunk may carry megabytes of extensions).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _OVERHEAD = 16
 
 @dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """What an answer may cost: bytes, and seconds."""
+    """What a response may cost: bytes, and seconds."""
 
     connect: float = 10.0
     """To find the address, connect, agree with a proxy and on TLS."""
     head: float = 30.0
-    """From then on until the head of the answer is there."""
+    """From then on until the head of the response is there."""
     idle: float | None = 30.0
     """The longest silence within a body; None: for ever."""
     total: float | None = 120.0
@@ -56,44 +56,44 @@ class ClientRequest:
     body: bytes = b""
 
     def __repr__(self) -> str:
-        return f"Call({self.method} {self.url})"
+        return f"ClientRequest({self.method} {self.url})"
 
 
 def check_fields(fields: Fields) -> None:
     """Raise `UsageError` for a field that cannot be sent; its value may be a secret and is not shown."""
     for name, value in fields:
         if not NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no name of a header; use letters, digits and dashes")
+            raise UsageError(f"{name!r} is not the name of a header; use letters, digits and dashes")
         if name.lower() in FRAMING:
             raise UsageError(f"the header {name!r} is not yours to set; leave it out")
         if BAD_VALUE.search(value):
             raise UsageError(f"the header {name!r} has a line break or a character beyond Latin-1; remove it")
 
 
-def render(call: ClientRequest, *, proxied: Fields | None = None, keep: bool = True) -> bytes:
+def render(request: ClientRequest, *, proxied: Fields | None = None, keep: bool = True) -> bytes:
     r"""Return a request's bytes; with `proxied`, in the form for a proxy, with the fields that are for it.
 
     >>> from wigwag.wire.client.url import parse_url
     >>> render(ClientRequest(parse_url("http://flags.example/f?x=1"), fields=(("Accept", "*/*"),)))
     b'GET /f?x=1 HTTP/1.1\r\nHost: flags.example\r\nAccept: */*\r\n\r\n'
     """
-    check_fields(call.fields)
-    url, given = call.url, {name.lower() for name, _ in call.fields}
+    check_fields(request.fields)
+    url, given = request.url, {name.lower() for name, _ in request.fields}
     target = f"http://{url.authority}{url.target}" if proxied is not None else url.target
-    host = next((value for name, value in call.fields if name.lower() == "host"), url.authority)
-    lines = [f"{call.method} {target} HTTP/1.1", f"Host: {host}"]
-    lines += [f"{name}: {value}" for name, value in (*call.fields, *(proxied or ())) if name.lower() != "host"]
+    host = next((value for name, value in request.fields if name.lower() == "host"), url.authority)
+    lines = [f"{request.method} {target} HTTP/1.1", f"Host: {host}"]
+    lines += [f"{name}: {value}" for name, value in (*request.fields, *(proxied or ())) if name.lower() != "host"]
     if url.basic and "authorization" not in given:
         lines.append(f"Authorization: {url.basic}")
-    if call.body or call.method in ("POST", "PUT", "PATCH"):
-        lines.append(f"Content-Length: {len(call.body)}")
+    if request.body or request.method in ("POST", "PUT", "PATCH"):
+        lines.append(f"Content-Length: {len(request.body)}")
     if not keep:
         lines.append("Connection: close")
-    return "\r\n".join((*lines, "", "")).encode("latin-1") + call.body
+    return "\r\n".join((*lines, "", "")).encode("latin-1") + request.body
 
 
-class Answer:
-    """One answer, as it comes in. `status` is 0 until its head is there."""
+class ResponseParser:
+    """One response, as it comes in. `status` is 0 until its head is there."""
 
     __slots__ = (
         "_head_only", "_host", "_limits", "_parser", "_pieces", "_raw", "_size", "_until_close",
@@ -101,7 +101,7 @@ class Answer:
     )  # fmt: skip
 
     def __init__(self, host: object, limits: ResponseLimits, *, head_only: bool = False) -> None:
-        """`head_only`: the answer has no body, whatever it says: that to HEAD, or to CONNECT."""
+        """`head_only`: the response has no body, whatever it says: that to HEAD, or to CONNECT."""
         self._host, self._limits, self._head_only = host, limits, head_only
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
@@ -140,10 +140,10 @@ class Answer:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self.done:
-                self._fail(BrokenError(self._host, f"the answer is not HTTP/1.1: {error}; see what listens there"))
-            self.keep = False  # whatever follows a whole answer is nothing that was asked for
+                self._fail(BrokenError(self._host, f"the response is not HTTP/1.1: {error}; see what listens there"))
+            self.keep = False  # whatever follows a whole response is nothing that was asked for
         if self.status and self._raw > self._limits.head_bytes + _SLACK + _OVERHEAD * self._size:
-            self._fail(OversizeError(self._host, "there is far more framing than body in the answer"))
+            self._fail(OversizeError(self._host, "there is far more framing than body in the response"))
 
     def end(self) -> None:
         """Note that the connection is closed."""
@@ -151,14 +151,14 @@ class Answer:
         if self.done or (self.status and self._until_close):
             self.done = True
             return
-        part = "body" if self.status else "head" if self._raw else "answer"
+        part = "body" if self.status else "head" if self._raw else "response"
         raise BrokenError(self._host, f"the connection was closed before the {part} was whole; try again")
 
     # what the parser calls
 
     def on_message_begin(self) -> None:
         if self.done:
-            raise ValueError("nothing was asked for beyond the answer")  # stops the parser; `feed` lets the link go
+            raise ValueError("nothing was asked for beyond the response")  # stops the parser; `feed` lets the link go
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self.status:
@@ -171,7 +171,7 @@ class Answer:
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         if 100 <= status < 200:
-            self.fields.clear()  # a word in advance; the answer follows
+            self.fields.clear()  # informational; the response follows
             return
         self.status, self.keep = status, self._parser.should_keep_alive()
         length = self.field("content-length")
@@ -205,5 +205,5 @@ class Answer:
 
 
 def oversize(host: object, most: int) -> OversizeError:
-    """Make the error that tells that a body is larger than is taken."""
+    """Return the error of a body that is larger than the limit."""
     return OversizeError(host, f"the body is larger than the limit of {most} bytes; serve less, or raise the limit")

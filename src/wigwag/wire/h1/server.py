@@ -1,10 +1,10 @@
 """An HTTP/1.1 server connection without I/O, on llhttp's parser: bytes in, requests and bytes out (RFC 9112).
 
-Requests are answered one at a time and in order: those that a client pipelines wait in `_waiting` until the one before
-is done, and while any wait, `crowded` asks the connection not to read more. So at most one read's worth is held.
+Responses leave one at a time and in order: requests that a client pipelines wait in `_waiting` until the one before is
+done, and while any wait, `crowded` asks the connection not to read more. So at most one read's worth is held.
 
 The hard cases: a refused request ends the connection, because where the next one begins is no longer known; and a
-client that offers an upgrade (to h2c, as Java's does) expects its request, with the body, to be answered all the same.
+client that offers an upgrade (to h2c, as Java's does) expects a response to its request, with the body, all the same.
 """
 
 from __future__ import annotations
@@ -12,51 +12,71 @@ from __future__ import annotations
 from collections import deque
 
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
+from msgspec.structs import replace
 
-from wigwag.wire.h1.exchange import Http1Exchange, Outlet
-from wigwag.wire.h1.render import CONTINUE, Renderer
-from wigwag.wire.h1.repeats import Repeats
-from wigwag.wire.http import Peer, Request
+from wigwag.wire.h1.response import CONTINUE, Http1Exchange, OutputBuffer, Renderer
+from wigwag.wire.http import Request, error_reply
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.rpcs.refuse import refusal
+from wigwag.wire.peer import Peer
 from wigwag.wire.server.retained import Retained
 
 IDLE, IN_HEAD, IN_BODY, BROKEN = range(4)
 VERSIONS = ("1.1", "1.0")
+END = b"\r\n\r\n"
+REMEMBERED = 16
+LARGEST = 1024
+PARSED_ALWAYS = frozenset({b"expect", b"transfer-encoding"})
 
 
-class Http1(Outlet):
+class KnownHeads:
+    """The last few heads of one connection, so that they need not be parsed again.
+
+    Between two messages the parser has no memory, so the same bytes mean the same head. A head is learned only from a
+    read that held exactly one message and nothing else, whose body was as long as what followed the head: however the
+    parser may have read the bytes, there is only one way. Chunked bodies and expectations are always parsed.
+    """
+
+    __slots__ = ("_known", "_peer")
+
+    def __init__(self, peer: Peer) -> None:
+        self._known: dict[bytes, tuple[Request, int]] = {}
+        self._peer = peer
+
+    def find(self, data: bytes) -> Request | None:
+        """Return the request, if the data are exactly one whose head is known."""
+        end = data.find(END) + 4
+        known = self._known.get(data[:end])
+        if known is None or len(data) - end != known[1]:
+            return None
+        head = known[0]
+        return Request(head.method, head.path, head.query, head.headers, data[end:], 1, self._peer, head.known)
+
+    def learn(self, data: bytes, request: Request) -> None:
+        """Remember the head of a request that was all of the data."""
+        end = data.find(END) + 4
+        plain = not any(name in PARSED_ALWAYS for name, _ in request.headers)
+        if plain and 4 <= end <= LARGEST and len(data) - end == len(request.body):
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[data[:end]] = replace(request, body=b"", known=request.fields), len(request.body)
+
+
+class Http1:
     """One connection."""
 
     __slots__ = (
-        "_begun",
-        "_body",
-        "_continue",
-        "_fields",
-        "_head_fed",
-        "_head_size",
-        "_idle_since",
-        "_limits",
-        "_messages",
-        "_now",
-        "_parser",
-        "_peer",
-        "_repeats",
-        "_since",
-        "_size",
-        "_state",
-        "_upgrade",
-        "_url",
-        "_version",
-        "_waiting",
-        "cancelled",
-        "ready",
-    )
+        "_begun", "_body", "_continue", "_fields", "_head_fed", "_head_size", "_idle_since", "_known", "_limits",
+        "_messages", "_now", "_parser", "_peer", "_since", "_size", "_state", "_upgrade", "_url", "_version",
+        "_waiting", "cancelled", "closing", "current", "out", "output", "ready",
+    )  # fmt: skip
 
     def __init__(
         self, limits: WireLimits, renderer: Renderer, peer: Peer, now: float, retained: Retained | None = None
     ) -> None:
-        super().__init__(renderer, retained)
+        self.output = OutputBuffer(renderer, self._next, retained)
+        self.out = self.output.out
+        self.closing = False
+        self.current: Http1Exchange | None = None
         self._limits, self._peer, self._parser = limits, peer, HttpRequestParser(self)
         self.ready: deque[Http1Exchange] = deque()
         self.cancelled: list[Http1Exchange] = []
@@ -68,29 +88,29 @@ class Http1(Outlet):
         self._version, self._begun = "", False
         self._body: bytes | bytearray = b""
         self._size = self._head_size = self._head_fed = self._messages = 0
-        self._repeats = Repeats(peer)
+        self._known = KnownHeads(peer)
 
     # bytes in
 
     def receive(self, data: bytes, now: float) -> None:
-        """Take bytes; afterwards see `ready`, `closing` and `out`."""
+        """Take bytes; afterwards see `ready`, `closing` and `output`."""
         self._now = now
-        if self._state == IDLE and self.current is None and not self.last:
-            if request := self._repeats.find(data):
+        if self._state == IDLE and self.current is None and not self.output.last:
+            if request := self._known.find(data):
                 self._since = now
-                self._serve(Http1Exchange(self, request, True, True))
+                self._serve(Http1Exchange(self.output, request, True, True))
                 return
             self._messages = 0
             self._feed(data)
             self._learn(data)
-        elif self._state != BROKEN and not self.last:
+        elif self._state != BROKEN and not self.output.last:
             self._feed(data)
 
     def _learn(self, data: bytes) -> None:
         """Remember the head, if the data were one whole request and nothing else."""
         exchange = self.current
         if self._messages == 1 and self._state == IDLE and exchange and exchange.plain():
-            self._repeats.learn(data, exchange.request)
+            self._known.learn(data, exchange.request)
 
     def _feed(self, data: bytes) -> None:
         while True:  # once, and once more for each upgrade that is declined
@@ -232,12 +252,12 @@ class Http1(Outlet):
         path, _, query = target.partition(b"?")
         body = self._body if type(self._body) is bytes else bytes(self._body)
         request = Request(parser.get_method(), path, query, tuple(self._fields), body, 1, self._peer)
-        self._line_up(Http1Exchange(self, request, self._version == "1.1", parser.should_keep_alive()))
+        self._line_up(Http1Exchange(self.output, request, self._version == "1.1", parser.should_keep_alive()))
 
     def _line_up(self, exchange: Http1Exchange) -> None:
         if self.current is None:
             self._serve(exchange)
-        elif not self.last:
+        elif not self.output.last:
             self._waiting.append(exchange)
 
     def _serve(self, exchange: Http1Exchange) -> None:
@@ -249,15 +269,15 @@ class Http1(Outlet):
 
     # what the connection asks
 
-    def done(self) -> None:
+    def _next(self) -> None:
         """Go on with the next request."""
         self.current = None
-        if self.last:
+        if self.output.last:
             self._waiting.clear()
             self.closing = True
         elif self._waiting:
             self._serve(self._waiting.popleft())
-        elif self.draining or self._state == BROKEN:
+        elif self.output.draining or self._state == BROKEN:
             self.closing = True
         elif self._continue:
             self._continue = False
@@ -272,18 +292,23 @@ class Http1(Outlet):
         if self._state != BROKEN:
             self._state = BROKEN
             request = Request(b"", b"", b"", (), b"", 1, self._peer)
-            self._line_up(Http1Exchange(self, request, True, False, refusal(status, tuple(self._fields))))
+            self._line_up(Http1Exchange(self.output, request, True, False, error_reply(status, tuple(self._fields))))
+
+    def cut(self, _reason: str) -> None:
+        """End the connection and everything on it."""
+        self.output.discard()
+        self.output.last = self.closing = True
 
     def half_closed(self) -> None:
-        """Note that the client will send nothing more; it may wait for an answer, but hardly for one without end."""
+        """Note that the client will send nothing more; it may wait for a response, but hardly for one without end."""
         if self.current is None or self.current.began:
             self.closing = True
         else:
-            self.draining = True
+            self.output.draining = True
 
     def drain(self) -> None:
         """Answer what is there with `connection: close`."""
-        self.draining = True
+        self.output.draining = True
         if self.current is None and self._state in (IDLE, BROKEN):
             self.closing = True
 

@@ -1,6 +1,6 @@
 """What a client may do now and then but not all the time: frames that cost us more than they cost it, and pings.
 
-A frame is counted when it makes us work without asking for an answer: a reset of work under way (rapid reset,
+A frame is counted when it makes us work without asking for a response: a reset of work under way (rapid reset,
 CVE-2023-44487), a mistake that makes us reset (CVE-2025-8671), settings, empty frames, priorities. WINDOW_UPDATE, and
 RST_STREAM of a stream that is closed already, follow from what we sent: each request and each DATA frame earns the
 client a few of them, and only those beyond that are counted.
@@ -13,7 +13,7 @@ millisecond, and answering that many costs next to nothing. Everything is a func
 
 from __future__ import annotations
 
-from wigwag.wire.h2.frames import ErrorCode, LinkError
+from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError
 from wigwag.wire.limits import WireLimits
 
 PERIOD = 10.0
@@ -39,17 +39,17 @@ class Floods:
         "_pings",
         "_since",
         "_strikes",
-        "answered",
         "data_frames",
+        "sent",
     )
 
     def __init__(self, limits: WireLimits, now: float) -> None:
         self._limits, self._since, self._count = limits, now, 0
         self._last_ping, self._strikes, self._pings = float("-inf"), 0, 0
-        self.answered = False
+        self.sent = False
         """Whether anything was sent since the last ping."""
         self.data_frames = 0
-        """DATA frames of answers that went out in several."""
+        """DATA frames of responses that needed several."""
         self._credit = self._credited = 0
 
     def count(self, now: float) -> None:
@@ -57,7 +57,7 @@ class Floods:
         self._turn(now)
         self._count += 1
         if self._count > self._limits.abuse:
-            raise LinkError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_control_frames")
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_control_frames")
 
     def _turn(self, now: float) -> None:
         """Begin a new period when the last one is over."""
@@ -79,13 +79,13 @@ class Floods:
         self._turn(now)
         self._pings += 1
         if self._pings > self._limits.pings:
-            raise LinkError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
         last, self._last_ping = self._last_ping, now
-        if self.answered:
-            self.answered, self._strikes = False, 0
+        if self.sent:
+            self.sent, self._strikes = False, 0
             return
         allowed = streams or self._limits.ping_without_stream
         if now - last < (self._limits.ping_seconds * SLACK if allowed else WITHOUT_STREAM):
             self._strikes += 1
         if self._strikes > STRIKES:
-            raise LinkError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")
+            raise Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, "too_many_pings")

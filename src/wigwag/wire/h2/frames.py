@@ -1,9 +1,9 @@
 """HTTP/2 frames: nine bytes that say how long, of what kind, with which flags and for which stream, then a payload.
 
 Encoding returns bytes and decoding is one `unpack_from`, so both can be done anywhere without a connection at hand.
-What goes wrong is a `LinkError`, after which nothing on the connection can be trusted (GOAWAY), or a `StreamError`,
-which concerns one stream only (RST_STREAM). The hard case is telling them apart: whatever could leave the header
-compression or the frame boundaries of the two ends out of step is a fault of the connection.
+What goes wrong is an `Http2ConnectionError`, after which nothing on the connection can be trusted (GOAWAY), or a
+`StreamError`, which concerns one stream only (RST_STREAM). The hard case is telling them apart: whatever could leave
+the header compression or the frame boundaries of the two ends out of step is an error of the connection.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SettingId(IntEnum):
     MAX_HEADER_LIST_SIZE = 6
 
 
-class LinkError(Exception):
+class Http2ConnectionError(Exception):
     """The connection must end."""
 
     def __init__(self, code: ErrorCode, reason: str) -> None:
@@ -67,9 +67,15 @@ class LinkError(Exception):
 class StreamError(Exception):
     """One stream must end; its neighbours go on."""
 
-    def __init__(self, stream: int, code: ErrorCode) -> None:
-        super().__init__(code.name)
-        self.stream, self.code = stream, code
+    def __init__(self, stream: int, code: ErrorCode, reason: str = "") -> None:
+        super().__init__(reason or code.name)
+        self.stream, self.code, self.reason = stream, code, reason
+
+
+def need(condition: bool, code: ErrorCode, reason: str) -> None:
+    """Raise unless the connection can go on."""
+    if not condition:
+        raise Http2ConnectionError(code, reason)
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -118,14 +124,14 @@ def unpad(payload: bytes) -> bytes:
     """Return the payload of a PADDED frame without its padding."""
     padding = payload[0] + 1 if payload else 1
     if padding > len(payload):
-        raise LinkError(ErrorCode.PROTOCOL_ERROR, "padding is longer than the frame")
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "padding is longer than the frame")
     return payload[1 : len(payload) - padding + 1]
 
 
 def unprioritise(stream: int, payload: bytes) -> bytes:
     """Return the payload of a HEADERS frame without its priority, which nobody uses any more."""
     if len(payload) < 5:
-        raise LinkError(ErrorCode.FRAME_SIZE_ERROR, "priority is cut off")
+        raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "priority is cut off")
     return payload[5:]
 
 

@@ -1,4 +1,4 @@
-"""What a decoded header block says: the head of a request or of an answer, or trailers, or why it is none of them.
+"""What a decoded header block says: the head of a request or of a response, or trailers, or why it is none of them.
 
 Whether a block is well formed (RFC 9113 §8) depends on nothing but its fields, so it is decided once and remembered
 with the block. Each field was checked when it was a literal; here they only have to fit together. `:authority` becomes
@@ -38,7 +38,7 @@ class Head:
         self.fields = first_values(headers)
         self.method = self.path = self.query = b""
         self.length = -1
-        """The content-length, if it is told."""
+        """The content-length, if there is one."""
 
     def with_value(self, at: int, field: Field) -> Head:
         """Return this head with another value of the header at `at`, the only one of its name."""
@@ -50,7 +50,7 @@ class Head:
         return head
 
 
-def head(fields: list[Field], limits: WireLimits, size: int) -> Head:
+def request_head(fields: list[Field], limits: WireLimits, size: int) -> Head:
     """Return what the fields of one block say; `size` is that of the block."""
     if len(fields) > limits.header_count or _too_large(fields, limits, size):
         return Head(431)
@@ -70,8 +70,8 @@ def head(fields: list[Field], limits: WireLimits, size: int) -> Head:
     return _request(pseudo, special, plain) if pseudo else Head(400, tuple(plain), trailing=True)
 
 
-def answer(fields: list[Field], limits: WireLimits, size: int) -> Head:
-    """Return the head of an answer, whose first header is its `:status`, or trailers."""
+def response_head(fields: list[Field], limits: WireLimits, size: int) -> Head:
+    """Return the head of a response, whose first header is its `:status`, or trailers."""
     if len(fields) > limits.header_count or _too_large(fields, limits, size):
         return Head(431)
     status = fields[0][1] if fields and fields[0][0] == b":status" else b""

@@ -1,15 +1,17 @@
-"""Header blocks coming in: HPACK (RFC 7541), decoded as few times as possible.
+"""HPACK (RFC 7541): header blocks, decoded and encoded as few times as possible.
 
-A block means the same as long as the dynamic table stays the same, so whole decoded blocks are remembered until a block
-changes the table: grpcio repeats three blocks for ever and never gets past the dictionary. grpc-go adds a new
-`grpc-timeout` to the table with most calls, so its blocks differ although they say the same but for that value. They
-are decoded again, a table reference at the cost of one look-up, but their head is copied from one that differs in the
-timeout only: the timeout decides nothing about the rest.
+Coming in, a block means the same as long as the dynamic table stays the same, so whole decoded blocks are remembered
+until a block changes the table: grpcio repeats three blocks for ever and never gets past the dictionary. grpc-go adds a
+new `grpc-timeout` to the table with most calls, so its blocks differ although they say the same but for that value.
+They are decoded again, a table reference at the cost of one look-up, but their head is copied from one that differs in
+the timeout only: the timeout decides nothing about the rest. Going out, the dynamic table is not used, so one encoding
+is right for every connection and is remembered for good: responses repeat a handful of header lists.
 
-The hard cases: a bad field must poison its block but stay in the table, since the other end keeps counting from it; and
-a block of one-byte references to one large entry decodes to megabytes (the HPACK bomb) — references share their entry
+The hard cases: a bad field must poison its block but stay in the table, since the other end keeps counting from it. A
+block of one-byte references to one large entry decodes to megabytes (the HPACK bomb): references share their entry
 here, and the size is checked before anybody joins them. Decoding stops at the limit on fields: what follows is only
-followed as far as it changes the table, and a block that costs too much even so ends the connection.
+followed as far as it changes the table, and a block that costs too much even so ends the connection. A handler that
+puts a line break into a header is refused before anything of it is sent.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ import re
 from collections import deque
 from collections.abc import Callable
 
-from wigwag.wire.h2.frames import ErrorCode, LinkError
-from wigwag.wire.h2.heads import NAMED, OVERHEAD, POISON, Field, Head, head
+from wigwag.wire.h2.frames import END_HEADERS, END_STREAM, HEADERS, ErrorCode, Http2ConnectionError, prefix
+from wigwag.wire.h2.heads import HOP_BY_HOP, NAMED, OVERHEAD, POISON, Field, Head, request_head
 from wigwag.wire.h2.huffman import decode as decode_huffman
 from wigwag.wire.h2.tables import STATIC
+from wigwag.wire.http import Headers
 from wigwag.wire.limits import WireLimits
 
 TABLE: tuple[Field, ...] = (POISON, *STATIC)
@@ -43,11 +46,17 @@ LITERAL = 8
 """…of which one that is written out counts as so many references."""
 MOST_HUFFMAN = 32 * 1024
 """Bytes of Huffman strings in one block: each costs half a microsecond."""
+SENT_NAME = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+")
+SENT_INDEX = {name: index for index, (name, _) in reversed(list(enumerate(STATIC, 1)))}
+SENT_FIELDS = {field: index for index, field in enumerate(STATIC, 1)}
+SENT_REMEMBERED = 512
+SENT_LARGEST = 16_384
+"""Bytes of a block that is remembered, and fits in one frame."""
 
 
-def out_of_step(reason: str) -> LinkError:
+def out_of_step(reason: str) -> Http2ConnectionError:
     """Return the fault after which the two tables can no longer be the same."""
-    return LinkError(ErrorCode.COMPRESSION_ERROR, reason)
+    return Http2ConnectionError(ErrorCode.COMPRESSION_ERROR, reason)
 
 
 def integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
@@ -100,9 +109,9 @@ def bad(value: bytes) -> bool:
     return b"\n" in value or b"\r" in value or b"\0" in value
 
 
-def too_costly(reason: str) -> LinkError:
+def too_costly(reason: str) -> Http2ConnectionError:
     """Return the fault of a block that would take too long to decode."""
-    return LinkError(ErrorCode.ENHANCE_YOUR_CALM, reason)
+    return Http2ConnectionError(ErrorCode.ENHANCE_YOUR_CALM, reason)
 
 
 class HeaderDecoder:
@@ -122,7 +131,7 @@ class HeaderDecoder:
         "_timeout_at",
     )
 
-    def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = head) -> None:
+    def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = request_head) -> None:
         self._limits, self._read = limits, read
         self._known: dict[bytes, Head] = {}
         self._shapes: dict[tuple[int | Field, ...], tuple[Head, int]] = {}
@@ -263,3 +272,59 @@ class HeaderDecoder:
         while self._size > self._capacity:
             self._size -= self._sizes.pop()
             self._table.pop()
+
+
+def encode_integer(value: int, mask: int, high: int) -> bytes:
+    """Return an integer with a prefix as wide as `mask`, below the bits `high` (RFC 7541 §5.1)."""
+    if value < mask:
+        return bytes((high | value,))
+    encoded = [high | mask]
+    value -= mask
+    while value >= 128:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    return bytes((*encoded, value))
+
+
+def encode_field(name: bytes, value: bytes) -> bytes:
+    """Return one field, from the static table or as a literal that is not to be indexed."""
+    if not SENT_NAME.fullmatch(name) or bad(value):
+        raise ValueError(f"a header cannot be sent: {name!r}")
+    if index := SENT_FIELDS.get((name, value)):
+        return encode_integer(index, 127, 128)
+    index = SENT_INDEX.get(name, 0)
+    named = encode_integer(index, 15, 0) if index else b"\0" + encode_integer(len(name), 127, 0) + name
+    return named + encode_integer(len(value), 127, 0) + value
+
+
+def encode_block(status: int, headers: Headers) -> bytes:
+    """Return the block of a response, or of trailers if there is no status."""
+    fields = ((b":status", b"%d" % status), *headers) if status else headers
+    return b"".join(encode_field(name, value) for name, value in fields if name not in HOP_BY_HOP)
+
+
+class HeaderEncoder:
+    """Remembers the blocks of responses, with the part of their HEADERS frame that is before the stream.
+
+    It is shared by all connections of a server: what it holds depends on no connection.
+    """
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, Headers, bool], tuple[bytes, bytes]] = {}
+
+    def encode(self, status: int, headers: Headers, end: bool) -> tuple[bytes, bytes]:
+        """Return the first five bytes of the HEADERS frame, or nothing if one is not enough, and the block."""
+        key = (status, headers, end)
+        return self._known.get(key) or self._learn(key)
+
+    def _learn(self, key: tuple[int, Headers, bool]) -> tuple[bytes, bytes]:
+        encoded = encode_block(key[0], key[1])
+        if len(encoded) > SENT_LARGEST:
+            return b"", encoded
+        if len(self._known) >= SENT_REMEMBERED:
+            self._known.clear()
+        flags = END_HEADERS | END_STREAM if key[2] else END_HEADERS
+        self._known[key] = known = prefix(HEADERS, flags, len(encoded)), encoded
+        return known

@@ -4,7 +4,7 @@
     get       GET ?encoding=json&message=… for methods without side effects; `base64=1`, `compression=gzip`
     stream    POST, content-type: application/connect+proto | +json ─ envelope ─ 200 always, envelope …, end (flag 0x02)
 
-Trailers of a unary answer are headers named `trailer-…`.
+Trailers of a unary response are headers named `trailer-…`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ class ConnectUnary:
 
     def open(self, request: Request, fields: Mapping[bytes, bytes]) -> Call:
         """Return the call in a request."""
-        message, encoding = request.body, fields.get(b"content-encoding")
+        return self._call(request, fields, request.body, fields.get(b"content-encoding"))
+
+    def _call(self, request: Request, fields: Mapping[bytes, bytes], message: bytes, encoding: bytes | None) -> Call:
         if encoding is not None and envelope.is_gzip(encoding) and message:
             message = envelope.decompress(message, self._limit)
         if len(message) > self._limit:
@@ -45,7 +47,7 @@ class ConnectUnary:
         return Call(message, self._json, request, fields, deadline(fields))
 
     def reply(self, call: Call, message: bytes) -> Reply:
-        """Return the answer with a message."""
+        """Return the response with a message."""
         headers = self._headers
         if len(message) >= envelope.WORTH_COMPRESSING and envelope.accepts_gzip(call.fields.get(b"accept-encoding")):
             headers, message = self._gzip_headers, envelope.compress(message)
@@ -54,9 +56,9 @@ class ConnectUnary:
         return Reply(200, headers, message)
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer that there is none."""
+        """Return the response of a call that failed."""
         headers = (*_JSON, *error.metadata, *(_added(call) if call is not None else ()))
-        return Reply(error.code.http_status, headers, msgspec.json.encode(described(error)))
+        return Reply(error.code.http_status, headers, msgspec.json.encode(error_json(error)))
 
 
 class ConnectGet(ConnectUnary):
@@ -75,11 +77,7 @@ class ConnectGet(ConnectUnary):
             raise RpcError(Code.INVALID_ARGUMENT, "the query must say connect=v1")
         if query.get(b"base64") == b"1":
             message = unbase64(message)
-        if envelope.is_gzip(query.get(b"compression")) and message:
-            message = envelope.decompress(message, self._limit)
-        if len(message) > self._limit:
-            raise envelope.too_large(self._limit)
-        return Call(message, self._json, request, fields, deadline(fields))
+        return self._call(request, fields, message, query.get(b"compression"))
 
 
 class ConnectStream:
@@ -98,13 +96,13 @@ class ConnectStream:
         return Call(message, self._json, request, fields, deadline(fields))
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
-        """Return the answer with many messages."""
+        """Return the response with many messages."""
         gzip = envelope.accepts_gzip(call.fields.get(b"connect-accept-encoding"))
         headers = (*(self._gzip_headers if gzip else self._headers), *call.response_headers)
         return Stream(200, headers, chunks(messages, call, partial(envelope.pack, gzip=gzip), _end))
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer that there is none."""
+        """Return the response of a call that failed."""
         headers = (*self._headers, *call.response_headers) if call is not None else self._headers
         return Reply(200, headers, end(error, call.response_trailers if call is not None else ()))
 
@@ -121,16 +119,16 @@ def deadline(fields: Mapping[bytes, bytes]) -> float | None:
     return remaining(int(timeout) / 1000)
 
 
-def described(error: RpcError) -> dict[str, Any]:
+def error_json(error: RpcError) -> dict[str, Any]:
     """Return an error as JSON."""
-    found: dict[str, Any] = {"code": error.code.connect_name}
+    described: dict[str, Any] = {"code": error.code.connect_name}
     if error.message:
-        found["message"] = error.message.encode("utf-8", "replace").decode()
+        described["message"] = error.message.encode("utf-8", "replace").decode()
     if error.details:
-        found["details"] = [
+        described["details"] = [
             {"type": name, "value": b64encode(value).rstrip(b"=").decode()} for name, value in error.details
         ]
-    return found
+    return described
 
 
 def end(error: RpcError | None, trailers: Iterable[tuple[bytes, bytes]]) -> bytes:
@@ -142,7 +140,7 @@ def end(error: RpcError | None, trailers: Iterable[tuple[bytes, bytes]]) -> byte
     metadata: dict[str, list[str]] = {}
     for name, value in (*(error.metadata if error is not None else ()), *trailers):
         metadata.setdefault(name.decode("latin-1"), []).append(value.decode("latin-1"))
-    ending: dict[str, Any] = {} if error is None else {"error": described(error)}
+    ending: dict[str, Any] = {} if error is None else {"error": error_json(error)}
     if metadata:
         ending["metadata"] = metadata
     return envelope.wrap(msgspec.json.encode(ending), END)

@@ -1,15 +1,15 @@
 """The one handler of a port that speaks gRPC, gRPC-Web and Connect: which protocol, which method, and then the call.
 
-    Request ─ path ─▶ Method ─ kind, content type ─▶ speaker ─ open ─▶ Call ─ handler ─▶ reply | stream | failure
+    Request ─ path ─▶ Method ─ kind, content type ─▶ protocol ─ open ─▶ Call ─ handler ─▶ reply | stream | failure
 
-Each protocol is a speaker: an object for one content type that opens a call and says its result. The common case
-touches the headers once; everything odd is told apart afterwards.
+Each protocol is an object for one content type, which opens a call and renders its result. The common case touches the
+headers once; everything else is left to `_Fallback`.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Protocol, TypeVar
 
 from wigwag.wire import http
 from wigwag.wire.limits import WireLimits
@@ -18,6 +18,8 @@ from wigwag.wire.rpcs.connect import ConnectGet, ConnectStream, ConnectUnary
 from wigwag.wire.rpcs.grpc import Grpc
 from wigwag.wire.rpcs.grpcweb import GrpcWeb, GrpcWebText
 from wigwag.wire.rpcs.outcome import explain, in_time
+
+T = TypeVar("T")
 
 
 class RpcProtocol(Protocol):
@@ -28,88 +30,81 @@ class RpcProtocol(Protocol):
 
 
 class UnaryProtocol(RpcProtocol, Protocol):
-    """A protocol with one message in an answer."""
+    """A protocol with one message in a response."""
 
     def reply(self, call: Call, message: bytes) -> http.Reply: ...
 
 
 class StreamProtocol(RpcProtocol, Protocol):
-    """A protocol with many messages in an answer."""
+    """A protocol with many messages in a response."""
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> http.Stream: ...
 
 
 def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | None = None) -> http.Handler:
     """Return the handler of these methods; what no RPC client would ask for goes to `otherwise`."""
-    unary, streams = _unary_speakers(limits.body_bytes), _stream_speakers(limits.body_bytes)
-    odd = _Odd(unary, streams, _get_speakers(limits.body_bytes), otherwise)
+    unary, streams = _unary_protocols(limits.body_bytes), _stream_protocols(limits.body_bytes)
+    fallback = _Fallback(unary, streams, _get_protocols(limits.body_bytes), otherwise)
 
-    def handle(request: http.Request) -> http.Answer | Awaitable[http.Answer]:
+    def handle(request: http.Request) -> http.Response | Awaitable[http.Response]:
         fields = request.fields
         method = methods.get(request.path)
         if method is not None and request.method == b"POST":
             content_type = fields.get(b"content-type", b"")
             if method.unary is not None:
-                speaker = unary.get(content_type)
-                if speaker is not None:
-                    return call_unary(speaker, method.unary, request, fields)
+                protocol = unary.get(content_type)
+                if protocol is not None:
+                    return call_unary(protocol, method.unary, request, fields)
             elif method.stream is not None and content_type in streams:
                 return call_stream(streams[content_type], method.stream, request, fields)
-        return odd.answer(method, request, fields)
+        return fallback.respond(method, request, fields)
 
     return handle
 
 
 def call_unary(
-    speaker: UnaryProtocol, handler: Unary, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Answer | Awaitable[http.Answer]:
-    """Answer at once if the handler does; otherwise return what is to be awaited."""
+    protocol: UnaryProtocol, handler: Unary, request: http.Request, fields: Mapping[bytes, bytes]
+) -> http.Response | Awaitable[http.Response]:
+    """Respond at once if the handler does; otherwise return what is to be awaited."""
     call = None
     try:
-        call = speaker.open(request, fields)
+        call = protocol.open(request, fields)
         result = handler(call)
         if isinstance(result, bytes):
-            return speaker.reply(call, result)
+            return protocol.reply(call, result)
     except Exception as error:  # noqa: BLE001  the border of a request
-        return speaker.failure(explain(error, request.path), call)
-    return _awaited(speaker, result, call)
-
-
-async def _awaited(speaker: UnaryProtocol, result: Awaitable[bytes], call: Call) -> http.Answer:
-    try:
-        return speaker.reply(call, await in_time(result, call))
-    except Exception as error:  # noqa: BLE001  the border of a request
-        return speaker.failure(explain(error, call.request.path), call)
+        return protocol.failure(explain(error, request.path), call)
+    return _awaited(protocol, protocol.reply, result, call)
 
 
 def call_stream(
-    speaker: StreamProtocol, handler: ServerStream, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Answer | Awaitable[http.Answer]:
-    """Answer with the stream that the handler returns."""
+    protocol: StreamProtocol, handler: ServerStream, request: http.Request, fields: Mapping[bytes, bytes]
+) -> http.Response | Awaitable[http.Response]:
+    """Respond with the stream that the handler returns."""
     call = None
     try:
-        call = speaker.open(request, fields)
+        call = protocol.open(request, fields)
         messages = handler(call)
         if not isinstance(messages, Awaitable):
-            return speaker.stream(call, messages)
+            return protocol.stream(call, messages)
     except Exception as error:  # noqa: BLE001  the border of a request
-        return speaker.failure(explain(error, request.path), call)
-    return _awaited_stream(speaker, messages, call)
+        return protocol.failure(explain(error, request.path), call)
+    return _awaited(protocol, protocol.stream, messages, call)
 
 
-async def _awaited_stream(
-    speaker: StreamProtocol, messages: Awaitable[AsyncIterator[bytes]], call: Call
-) -> http.Answer:
+async def _awaited(
+    protocol: RpcProtocol, respond: Callable[[Call, T], http.Response], result: Awaitable[T], call: Call
+) -> http.Response:
     try:
-        return speaker.stream(call, await in_time(messages, call))
+        return respond(call, await in_time(result, call.deadline))
     except Exception as error:  # noqa: BLE001  the border of a request
-        return speaker.failure(explain(error, call.request.path), call)
+        return protocol.failure(explain(error, call.request.path), call)
 
 
 def early(methods: Methods) -> http.Early:
     """Return which calls are handed over before their messages are there: streams both ways, and unknown methods.
 
-    A client of an unknown streaming method may wait for an answer before it says anything; it gets UNIMPLEMENTED.
+    A client of an unknown streaming method may wait for a response before it says anything; it gets UNIMPLEMENTED.
     """
 
     def decide(path: bytes, fields: Mapping[bytes, bytes]) -> bool:
@@ -122,19 +117,19 @@ def early(methods: Methods) -> http.Early:
 
 
 def call_bidi(
-    speaker: Grpc, handler: BidiStream, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Answer | Awaitable[http.Answer]:
-    """Answer with what the handler makes of the messages."""
+    protocol: Grpc, handler: BidiStream, request: http.Request, fields: Mapping[bytes, bytes]
+) -> http.Response | Awaitable[http.Response]:
+    """Respond with what the handler makes of the messages."""
     call = None
     try:
-        call, messages = speaker.open_stream(request, fields)
-        return speaker.stream(call, handler(call, messages))
+        call, messages = protocol.open_stream(request, fields)
+        return protocol.stream(call, handler(call, messages))
     except Exception as error:  # noqa: BLE001  the border of a request
-        return speaker.failure(explain(error, request.path), call)
+        return protocol.failure(explain(error, request.path), call)
 
 
-class _Odd:
-    """Requests that are not an ordinary call of a known method in a content type as we spell it."""
+class _Fallback:
+    """Responds to requests that are not an ordinary call of a known method in a content type as we spell it."""
 
     def __init__(
         self,
@@ -144,56 +139,56 @@ class _Odd:
         otherwise: http.Handler | None,
     ) -> None:
         self._unary, self._streams, self._gets, self._otherwise = unary, streams, gets, otherwise
-        self._both_ways = {name: speaker for name, speaker in streams.items() if type(speaker) is Grpc}
+        self._bidi = {name: protocol for name, protocol in streams.items() if type(protocol) is Grpc}
 
-    def answer(
+    def respond(
         self, method: Method | None, request: http.Request, fields: Mapping[bytes, bytes]
-    ) -> http.Answer | Awaitable[http.Answer]:
+    ) -> http.Response | Awaitable[http.Response]:
         content_type = canonical(fields.get(b"content-type", b""))
         if method is None:
             return self._unknown_path(request, content_type)
         if method.safe and method.unary is not None and request.method == b"GET":
-            speaker = self._gets.get(http.parsed(request.query).get(b"encoding", b""))
-            if speaker is not None:
-                return call_unary(speaker, method.unary, request, fields)
+            protocol = self._gets.get(http.parsed(request.query).get(b"encoding", b""))
+            if protocol is not None:
+                return call_unary(protocol, method.unary, request, fields)
         if request.method != b"POST":
             return http.Reply(405, ((b"allow", b"GET, POST" if method.safe else b"POST"),))
         if method.unary is not None and content_type in self._unary:
             return call_unary(self._unary[content_type], method.unary, request, fields)
         if method.stream is not None and content_type in self._streams:
             return call_stream(self._streams[content_type], method.stream, request, fields)
-        if method.bidi is not None and content_type in self._both_ways and request.version == 2:
-            return call_bidi(self._both_ways[content_type], method.bidi, request, fields)
-        return self._unspoken(method)
+        if method.bidi is not None and content_type in self._bidi and request.version == 2:
+            return call_bidi(self._bidi[content_type], method.bidi, request, fields)
+        return self._unsupported(method)
 
-    def _unspoken(self, method: Method) -> http.Reply:
-        spoken: Iterable[bytes] = self._both_ways
+    def _unsupported(self, method: Method) -> http.Reply:
+        supported: Iterable[bytes] = self._bidi
         if method.bidi is None:
-            spoken = self._unary if method.unary is not None else self._streams
-        return http.Reply(415, ((b"accept-post", b", ".join(spoken)),))
+            supported = self._unary if method.unary is not None else self._streams
+        return http.Reply(415, ((b"accept-post", b", ".join(supported)),))
 
-    def _unknown_path(self, request: http.Request, content_type: bytes) -> http.Answer | Awaitable[http.Answer]:
+    def _unknown_path(self, request: http.Request, content_type: bytes) -> http.Response | Awaitable[http.Response]:
         if self._otherwise is not None and not content_type.startswith((b"application/grpc", b"application/connect+")):
             return self._otherwise(request)
-        speaker: RpcProtocol | None = self._streams.get(content_type) or self._unary.get(content_type)
-        if speaker is None or request.method != b"POST":
+        protocol: RpcProtocol | None = self._streams.get(content_type) or self._unary.get(content_type)
+        if protocol is None or request.method != b"POST":
             return http.Reply(404)
-        reply = _refused(speaker, RpcError(Code.UNIMPLEMENTED, "there is no such method"))
+        reply = _refused(protocol, RpcError(Code.UNIMPLEMENTED, "there is no such method"))
         if reply.status == Code.UNIMPLEMENTED.http_status:
             reply.status = 404
         return reply
 
 
 def refusal(content_type: bytes, error: RpcError) -> http.Reply | None:
-    """Return how a client that sends this content type is told of an error before its call was read, if it is RPC."""
+    """Return the response of an error before the call was read, if the content type is one of RPC."""
     kind = canonical(content_type)
-    speaker: RpcProtocol | None = _stream_speakers(0).get(kind) or _unary_speakers(0).get(kind)
-    return _refused(speaker, error) if speaker is not None else None
+    protocol: RpcProtocol | None = _stream_protocols(0).get(kind) or _unary_protocols(0).get(kind)
+    return _refused(protocol, error) if protocol is not None else None
 
 
-def _refused(speaker: RpcProtocol, error: RpcError) -> http.Reply:
-    """Return the answer to a call that no method was asked about; only gRPC tells it from a failure."""
-    return speaker.refusal(error) if type(speaker) is Grpc else speaker.failure(error, None)
+def _refused(protocol: RpcProtocol, error: RpcError) -> http.Reply:
+    """Return the response to a call that no method was asked about; only in gRPC it differs from a failure."""
+    return protocol.refusal(error) if type(protocol) is Grpc else protocol.failure(error, None)
 
 
 def canonical(content_type: bytes) -> bytes:
@@ -208,19 +203,19 @@ def canonical(content_type: bytes) -> bytes:
 
 
 def _envelopes(limit: int) -> dict[bytes, Grpc]:
-    """Return the speakers that can do both, by content type."""
-    found: dict[bytes, Grpc] = {}
+    """Return the protocols that can do both, by content type."""
+    protocols: dict[bytes, Grpc] = {}
     for name, kind in (
         (b"application/grpc", Grpc),
         (b"application/grpc-web", GrpcWeb),
         (b"application/grpc-web-text", GrpcWebText),
     ):
         for suffix in (b"", b"+proto", b"+json"):
-            found[name + suffix] = kind(name + suffix, suffix == b"+json", limit)
-    return found
+            protocols[name + suffix] = kind(name + suffix, suffix == b"+json", limit)
+    return protocols
 
 
-def _unary_speakers(limit: int) -> dict[bytes, UnaryProtocol]:
+def _unary_protocols(limit: int) -> dict[bytes, UnaryProtocol]:
     json = ConnectUnary(b"application/json", True, limit)
     return {
         **_envelopes(limit),
@@ -230,14 +225,14 @@ def _unary_speakers(limit: int) -> dict[bytes, UnaryProtocol]:
     }
 
 
-def _get_speakers(limit: int) -> dict[bytes, UnaryProtocol]:
+def _get_protocols(limit: int) -> dict[bytes, UnaryProtocol]:
     return {
         b"proto": ConnectGet(b"application/proto", False, limit),
         b"json": ConnectGet(b"application/json", True, limit),
     }
 
 
-def _stream_speakers(limit: int) -> dict[bytes, StreamProtocol]:
+def _stream_protocols(limit: int) -> dict[bytes, StreamProtocol]:
     return {
         **_envelopes(limit),
         b"application/connect+proto": ConnectStream(b"application/connect+proto", False, limit),

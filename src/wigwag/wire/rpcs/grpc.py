@@ -1,7 +1,7 @@
 """gRPC over HTTP/2: an enveloped message each way, and the status in the trailers.
 
     request   content-type: application/grpc[+proto|+json], grpc-timeout, grpc-encoding ─ envelope
-    answer    200, headers ─ envelope … ─ grpc-status, grpc-message
+    response  200, headers ─ envelope … ─ grpc-status, grpc-message
     error     200, headers ─ grpc-status, grpc-message
     refused   200, headers that are trailers at the same time ("trailers only")
 
@@ -17,20 +17,37 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import lru_cache, partial
 
-from wigwag.wire.http import Broadcast, Headers, Reply, Request, Stream
+from wigwag.wire.http import Headers, Reply, Request, RequestBody, Stream
 from wigwag.wire.rpc import Call, Code, RpcError
 from wigwag.wire.rpcs import envelope
-from wigwag.wire.rpcs.incoming import RequestBody
 from wigwag.wire.rpcs.outcome import chunks, remaining
 from wigwag.wire.rpcs.protobuf import blob, integer, text
-from wigwag.wire.server.board import Posted
+from wigwag.wire.server.board import Frame, Posted
 
 OK: Headers = ((b"grpc-status", b"0"),)
 _UNIT = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _DIGITS = 8
+
+
+class Broadcast(Stream):
+    """A stream whose messages are posted for many: who cannot read them that way pulls the chunks, as of any stream."""
+
+    __slots__ = ("ending", "frame", "posted", "seconds")
+
+    def __init__(
+        self,
+        stream: Stream,
+        posted: Posted,
+        frame: Frame,
+        ending: Callable[[RpcError], Headers],
+        seconds: float | None = None,
+    ) -> None:
+        """`ending` gives the trailers of an error, and `seconds` is how long the client waits for the end."""
+        super().__init__(stream.status, stream.headers, stream.chunks, stream.trailers)
+        self.posted, self.frame, self.ending, self.seconds = posted, frame, ending, seconds
 
 
 class Grpc:
@@ -58,13 +75,13 @@ class Grpc:
         return call, envelope.unwrap_stream(pieces, encoding, self._limit)
 
     def reply(self, call: Call, message: bytes) -> Reply:
-        """Return the answer with a message."""
+        """Return the response with a message."""
         if len(message) >= envelope.WORTH_COMPRESSING or call.response_headers or call.response_trailers:
             return Reply(200, self._leading(call), envelope.pack(message, _takes_gzip(call)), _ending(call))
         return Reply(200, self._headers, len(message).to_bytes(5, "big") + message, OK)
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer to a call that failed, or could not be opened. It gets headers first: see above."""
+        """Return the response to a call that failed, or could not be opened. It gets headers first: see above."""
         added = call.response_headers if call is not None else ()
         if error.code is Code.UNAVAILABLE and not added:
             return self.refusal(error, call)
@@ -73,13 +90,13 @@ class Grpc:
         return Reply(200, headers, b"", _status(error.code, error.message) if plain else trailers(error, call))
 
     def refusal(self, error: RpcError, call: Call | None = None) -> Reply:
-        """Return the answer to a call that was not served: trailers only, so that it may be retried."""
+        """Return the response to a call that was not served: trailers only, so that it may be retried."""
         if error.details or error.metadata or (call is not None and call.response_trailers):
             return Reply(200, self._headers + trailers(error, call))
         return Reply(200, _trailers_only(self._headers, error.code, error.message))
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
-        """Return the answer with many messages."""
+        """Return the response with many messages."""
         frame = _compressed if _takes_gzip(call) else _plain
         stream = Stream(200, self._leading(call), chunks(messages, call, frame), partial(_ending, call))
         if isinstance(messages, Posted) and not call.response_trailers:
@@ -142,7 +159,7 @@ def percent_encode(message: str) -> bytes:
     >>> percent_encode("100% sûr")
     b'100%25 s%C3%BBr'
     """
-    return re.sub(rb"[^ -$&-~]", lambda found: b"%%%02X" % found[0][0], _utf8(message))
+    return re.sub(rb"[^ -$&-~]", lambda match: b"%%%02X" % match[0][0], _utf8(message))
 
 
 def _utf8(message: str) -> bytes:

@@ -1,6 +1,6 @@
-"""gRPC-Web: gRPC for those who cannot read HTTP trailers. They come as a last envelope of the body, flag 0x80.
+"""gRPC-Web: gRPC for clients that cannot read HTTP trailers. They come as a last envelope of the body, flag 0x80.
 
-    answer    200, headers ─ envelope … ─ 0x80 length "grpc-status: 0\\r\\n…"
+    response  200, headers ─ envelope … ─ 0x80 length "grpc-status: 0\\r\\n…"
 
 With `-text` in the content type the body is base64, each chunk for itself.
 """
@@ -25,11 +25,11 @@ class GrpcWeb(Grpc):
     """One content type of gRPC-Web, in bytes."""
 
     def reply(self, call: Call, message: bytes) -> Reply:
-        """Return the answer with a message."""
+        """Return the response with a message."""
         return self._whole(super().reply(call, message))
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
-        """Return the answer that there is none."""
+        """Return the response of a call that failed."""
         reply = super().failure(error, call)
         if reply.trailers is None:
             shared = len(self._headers)
@@ -37,7 +37,7 @@ class GrpcWeb(Grpc):
         return self._whole(reply)
 
     def stream(self, call: Call, messages: AsyncIterator[bytes]) -> Stream:
-        """Return the answer with many messages."""
+        """Return the response with many messages."""
         stream = super().stream(call, messages)
         assert stream.trailers is not None
         return Stream(stream.status, stream.headers, self._with_trailers(stream.chunks, stream.trailers))
@@ -92,7 +92,7 @@ def unbase64(body: bytes) -> bytes:
 
 
 def trailer_frame(trailers: Headers) -> bytes:
-    r"""Return the last envelope of an answer.
+    r"""Return the last envelope of a response.
 
     >>> trailer_frame(((b"grpc-status", b"0"),))
     b'\x80\x00\x00\x00\x10grpc-status: 0\r\n'

@@ -32,11 +32,11 @@ def explain(error: Exception, path: bytes) -> RpcError:
     return RpcError(Code.INTERNAL, "internal error")
 
 
-async def in_time(answer: Awaitable[T], call: Call) -> T:
-    """Return what is awaited, if it comes before the deadline."""
+async def in_time(result: Awaitable[T], seconds: float | None) -> T:
+    """Return what is awaited, if it comes within a number of seconds."""
     try:
-        async with asyncio.timeout(call.deadline) as limit:
-            return await answer
+        async with asyncio.timeout(seconds) as limit:
+            return await result
     except TimeoutError:
         if limit.expired():
             raise _late() from None
@@ -67,18 +67,9 @@ async def chunks(
 
 
 def _pull_until(messages: AsyncIterator[bytes], seconds: float) -> Callable[[], Awaitable[bytes]]:
-    end = asyncio.get_running_loop().time() + seconds
-
-    async def pull() -> bytes:
-        try:
-            async with asyncio.timeout_at(end) as limit:
-                return await messages.__anext__()
-        except TimeoutError:
-            if limit.expired():
-                raise _late() from None
-            raise
-
-    return pull
+    now = asyncio.get_running_loop().time
+    end = now() + seconds
+    return lambda: in_time(messages.__anext__(), end - now())
 
 
 async def _close(messages: AsyncIterator[bytes]) -> None:

@@ -1,6 +1,6 @@
 r"""The protobuf wire format, by hand: just enough to read and write messages whose fields we know.
 
-Reading gives the fields in the order they came, with their wire type; nobody looks at unknown ones, groups are skipped.
+Reading gives the fields in the order they came, with their wire type; unknown ones are ignored, groups are skipped.
 Writing is one function per kind of field, and a message is the concatenation of its fields.
 
     >>> text(1, "flag") + boolean(2, True)
@@ -29,13 +29,12 @@ Field: TypeAlias = tuple[int, int, int | bytes]
 """Number, wire type and value: an unsigned integer for VARINT, bytes for the others."""
 
 _DOUBLE = Struct("<d")
-_FLOAT = Struct("<f")
 _ONE = tuple(bytes((byte,)) for byte in range(256))
 _UINT32, _UINT64 = (1 << 32) - 1, (1 << 64) - 1
 
 
 class MalformedError(RpcError, ValueError):
-    """Bytes that are not a message. Raised in a handler, it tells the client so."""
+    """Bytes that are not a message. Raised in a handler, it becomes the error of the call."""
 
     def __init__(self, message: str) -> None:
         super().__init__(Code.INVALID_ARGUMENT, message)
@@ -43,11 +42,11 @@ class MalformedError(RpcError, ValueError):
 
 def fields(data: bytes) -> list[Field]:
     """Return the fields of a message."""
-    found: list[Field] = []
+    read: list[Field] = []
     position, end, left = 0, len(data), iter(range(MOST_FIELDS))
     try:
         while position < end:
-            if len(found) == MOST_FIELDS:
+            if len(read) == MOST_FIELDS:
                 raise MalformedError(f"a message has at most {MOST_FIELDS} fields")
             key = data[position]
             position += 1
@@ -59,30 +58,30 @@ def fields(data: bytes) -> list[Field]:
                 position += 1
                 if size > 0x7F:
                     size, position = read_varint(data, position - 1)
-                found.append((_number(key), BYTES, data[position : position + size]))
+                read.append((_number(key), BYTES, data[position : position + size]))
                 position += size
             elif kind == VARINT:
                 value, position = read_varint(data, position)
-                found.append((_number(key), VARINT, value))
+                read.append((_number(key), VARINT, value))
             else:
-                position = _rare(data, position, key, found, left)
+                position = _rare(data, position, key, read, left)
     except IndexError:
         position = end + 1
     except StopIteration:
         raise MalformedError(f"a message has at most {MOST_FIELDS} fields") from None
     if position > end:
         raise MalformedError("the message is cut short")
-    return found
+    return read
 
 
-def _rare(data: bytes, position: int, key: int, found: list[Field], left: Iterator[int]) -> int:
+def _rare(data: bytes, position: int, key: int, read: list[Field], left: Iterator[int]) -> int:
     kind, number = key & 7, _number(key)
     if kind == GROUP:
         return skip(data, position, key, left=left)
     if kind not in {FIXED64, FIXED32}:
         raise MalformedError(f"wire type {kind} of field {number} means nothing here")
     after = position + (8 if kind == FIXED64 else 4)
-    found.append((number, kind, data[position:after]))
+    read.append((number, kind, data[position:after]))
     return after
 
 
@@ -140,25 +139,6 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
         if shift == 70:
             raise MalformedError("a varint is longer than ten bytes")
-
-
-def signed(value: int) -> int:
-    """Return an int32 or int64 from its unsigned form.
-
-    >>> signed(2**64 - 1)
-    -1
-    """
-    return value - (1 << 64) if value >> 63 else value
-
-
-def read_double(data: bytes) -> float:
-    """Return a double from the bytes of a FIXED64 field."""
-    return float(_DOUBLE.unpack(data)[0])
-
-
-def read_float(data: bytes) -> float:
-    """Return a float from the bytes of a FIXED32 field."""
-    return float(_FLOAT.unpack(data)[0])
 
 
 def read_text(data: bytes) -> str:

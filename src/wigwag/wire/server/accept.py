@@ -4,6 +4,9 @@ asyncio tells a protocol of a TLS connection when its handshake is over. Until t
 that nobody has counted, and a thousand clients that never shake hands take all there are. Here each connection is
 admitted or closed as soon as it is accepted, and counts until its descriptor is closed.
 
+Clients on this machine are exempt from the limit for one address: behind a sidecar of a service mesh, every client is
+one of them.
+
 When there is no descriptor left, the listening socket stays readable: accepting is paused for a second, instead of
 being tried at every turn of the loop. Meanwhile clients wait in the backlog.
 """
@@ -14,20 +17,22 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections import Counter
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wigwag.loglimit import LogLimiter
-from wigwag.wire.server.address import UNIX
-from wigwag.wire.server.admission import ACCEPT, ADDRESS, PORT, Admitted
+from wigwag.wire.peer import UNIX, is_loopback, network_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from wigwag.wire.server.admission import Admission
+    from wigwag.wire.limits import WireLimits
+    from wigwag.wire.server.listen import Listener
 
-    Connect = Callable[[Admitted], asyncio.Protocol]
-
+PORT, ADDRESS, ACCEPT = "port_limit", "address_limit", "accept_error"
+"""Why connections are refused."""
 BACKLOG = 1024
 AT_ONCE = 64
 """Connections accepted in one turn of the loop."""
@@ -40,19 +45,72 @@ _ADVICE = {
 }
 
 
+class Admission:
+    """The connections of a port, in all and from each client. `refused` counts those that were refused, by reason."""
+
+    def __init__(self, limits: WireLimits) -> None:
+        self.most, self._per_address = limits.connections, limits.connections_per_address
+        self.open = 0
+        self.refused: Counter[str] = Counter({PORT: 0, ADDRESS: 0, ACCEPT: 0})
+        self._by_network: Counter[str] = Counter()
+
+    def admit(self, host: str) -> Admitted | str:
+        """Count a connection from a host, or return why it is refused."""
+        network = "" if not self._per_address or is_loopback(host) else network_of(host)
+        if self.open >= self.most:
+            return self.refuse(PORT)
+        if network and self._by_network[network] >= self._per_address:
+            return self.refuse(ADDRESS)
+        self.open += 1
+        if network:
+            self._by_network[network] += 1
+        return Admitted(self, network)
+
+    def refuse(self, reason: str) -> str:
+        """Count a connection that was turned away."""
+        self.refused[reason] += 1
+        return reason
+
+    def release(self, network: str) -> None:
+        """Forget a connection that was admitted."""
+        self.open -= 1
+        if network:
+            self._by_network[network] -= 1
+            if not self._by_network[network]:
+                del self._by_network[network]
+
+
+class Admitted:
+    """A connection that counts until it is released, by whichever end comes first."""
+
+    __slots__ = ("_admission", "_network")
+
+    def __init__(self, admission: Admission, network: str) -> None:
+        self._admission: Admission | None = admission
+        self._network = network
+
+    def release(self) -> None:
+        """Count it no longer."""
+        if self._admission is not None:
+            self._admission.release(self._network)
+            self._admission = None
+
+
 class Acceptor:
-    """Accepts connections on listening sockets, and makes each one's protocol. Close it."""
+    """Accepts the connections of a listener, and makes each one's protocol. Close it."""
 
     def __init__(
         self,
+        listener: Listener,
         sockets: Sequence[socket.socket],
         admission: Admission,
-        connect: Connect,
+        connect: Callable[[Admitted], asyncio.Protocol],
         tasks: asyncio.TaskGroup,
         tls: tuple[ssl.SSLContext, float] | None = None,
     ) -> None:
         """`tls` is a context and how many seconds a handshake may take; tasks of `tasks` wait for handshakes."""
-        self.sockets, self._admission, self._connect, self._group = sockets, admission, connect, tasks
+        self._listener, self._sockets, self._admission = listener, sockets, admission
+        self._connect, self._tasks = connect, tasks
         self._tls = {"ssl": tls[0], "ssl_handshake_timeout": tls[1]} if tls else {}
         self._loop = asyncio.get_running_loop()
         self._limited = LogLimiter(log)
@@ -66,20 +124,31 @@ class Acceptor:
             for each in sockets:
                 each.close()
             raise
+        self._names = [each.getsockname() for each in sockets]
+        self._inode = Path(listener.path).stat().st_ino if listener.kind == "unix" else 0
         for each in sockets:
             self._resume(each)
 
+    def addresses(self) -> list[str]:
+        """Return where it can be reached: `host:port`, or the path."""
+        if self._listener.kind == "unix":
+            return [self._listener.path]
+        return [f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}" for name in self._names]
+
     def close(self) -> None:
-        """Accept nothing more, and give up what has not begun to be served."""
-        for each in self.sockets:
+        """Accept nothing more, give up what has not begun to be served, and remove the socket file if it is ours."""
+        for each in self._sockets:
             if (timer := self._paused.pop(each, None)) is not None:
                 timer.cancel()
             else:
                 self._loop.remove_reader(each.fileno())
             each.close()
-        self.sockets = ()
+        self._sockets = ()
         for task in self._beginning:
             task.cancel()
+        path = Path(self._listener.path)
+        if self._inode and path.exists() and path.stat().st_ino == self._inode:
+            path.unlink()
 
     async def closed(self) -> None:
         """Wait until nothing is left of it."""
@@ -127,7 +196,7 @@ class Acceptor:
             )
             return
         accepted.setblocking(False)
-        task = self._group.create_task(self._connected(accepted, admitted))
+        task = self._tasks.create_task(self._connected(accepted, admitted))
         self._beginning.add(task)
         task.add_done_callback(partial(self._began, accepted, admitted))
 

@@ -1,12 +1,12 @@
-"""One client's connection: requests from a machine to the handler, and answers back.
+"""One client's connection: requests from a machine to the handler, and responses back.
 
-Everything that one `data_received` produces leaves in one write. Answers that need no waiting are made right there;
+Everything that one `data_received` produces leaves in one write. Responses that need no waiting are made right there;
 only streams and awaitables get a task, which belongs to the server's task group. A stream is pulled when its exchange
 is writable and the transport is not full, and at no other time: a slow client costs one chunk of memory per stream.
 What is posted for many streams is not even pulled: a reader takes it from the board under the same condition.
 
 The hard case is a client that sends more than its share. What it sent is parsed in small pieces, and after each piece
-and each answer the time is looked at; when it is up, the rest stays in `_unread`, reading pauses, and `Turns` calls
+and each response the clock is read; when it is up, the rest stays in `_unread`, reading pauses, and `Turns` calls
 `work` when it is this connection's turn again.
 """
 
@@ -14,27 +14,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine
 from functools import partial
-from ssl import SSLObject
-from typing import Any, cast
+from typing import cast
 
-from wigwag.wire.h1.render import Renderer
+from wigwag.wire.h1.response import Renderer
 from wigwag.wire.h1.server import Http1
-from wigwag.wire.h2.blocks import HeaderEncoder
 from wigwag.wire.h2.frames import PREFACE
+from wigwag.wire.h2.hpack import HeaderEncoder
 from wigwag.wire.h2.server import Http2
-from wigwag.wire.http import Answer, Broadcast, Early, Handler, Peer, Reply, Request, Stream
+from wigwag.wire.http import Early, Handler, Reply, Request, Response, Stream, error_reply
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.rpcs.refuse import refusal
-from wigwag.wire.server.admission import Admission, Admitted
+from wigwag.wire.peer import Peer
+from wigwag.wire.rpcs.grpc import Broadcast
+from wigwag.wire.server.accept import Admission, Admitted
 from wigwag.wire.server.exchange import Exchange, Machine
-from wigwag.wire.server.pipe import Pipe
 from wigwag.wire.server.reader import GATHERED_BYTES, BoardReader
 from wigwag.wire.server.retained import Retained
 from wigwag.wire.server.shared import SharedResources
 from wigwag.wire.server.turns import MARK, NOTABLE, SLICE, TimeShare
-from wigwag.wire.tls import identity
+from wigwag.wire.server.writer import ConnectionWriter
 
 PIECE = 8 * 1024
 """Bytes that are parsed at a time: at most a few hundred frames or requests."""
@@ -44,18 +43,9 @@ class Host:
     """What the connections of a server share."""
 
     __slots__ = (
-        "admission",
-        "connections",
-        "early",
-        "empty",
-        "encoder",
-        "handler",
-        "limits",
-        "loop",
-        "renderer",
-        "shared",
+        "admission", "connections", "early", "empty", "encoder", "handler", "limits", "loop", "renderer", "shared",
         "tasks",
-    )
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -75,13 +65,15 @@ class Host:
         self.empty.set()
 
 
-class Connection(Pipe):
+class Connection(asyncio.Protocol):
     """One connection of either protocol."""
 
     def __init__(self, host: Host, admitted: Admitted | None = None) -> None:
         """`admitted` is released when the connection is closed."""
-        super().__init__(host.loop, host.limits)
         self._host, self._admitted = host, admitted
+        self.loop, self._began = host.loop, host.loop.time()
+        self.machine: Machine | None = None
+        self.writer: ConnectionWriter
         self._turns, self._clock = host.shared.turns, host.shared.turns.clock
         self._most_retained = host.limits.retained_bytes
         self.share, self.buffered = TimeShare(), 0
@@ -90,22 +82,23 @@ class Connection(Pipe):
         self._unread, self._at = b"", 0
         """What was read and is not parsed, and where that begins."""
         self._tasks: set[asyncio.Task[None] | BoardReader] = set()
+        self._room: list[tuple[Exchange, asyncio.Future[None]]] = []
         self._behind: dict[BoardReader, None] = {}
+        """Streams that wait for room: those that are pulled, and those of boards."""
 
     # the transport's calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin; whether there is room was decided when the connection was accepted."""
-        super().connection_made(transport)
         host = self._host
+        self.writer = ConnectionWriter(cast("asyncio.Transport", transport), host.loop, host.limits, self._drained)
         host.connections.add(self)
         host.empty.clear()
-        self.transport.set_write_buffer_limits(high=host.limits.write_buffer)
-        secure = cast("SSLObject | None", transport.get_extra_info("ssl_object"))
-        self._peer = peer_of(transport, secure)
+        self._peer = Peer.of(transport)
+        secure = transport.get_extra_info("ssl_object")
         if secure and secure.selected_alpn_protocol() == "h2":
             self._begin(b"")
-            self.flush()
+            self.writer.flush()
 
     def data_received(self, data: bytes) -> None:
         """Serve what arrived, with one write; or the first of it, if it is more than this client's share."""
@@ -115,7 +108,7 @@ class Connection(Pipe):
             if (machine := self._begin(data)) is None:
                 self._sniffed = data
                 return
-        if self.lingers:
+        if self.writer.lingers:
             return
         turns = self._turns
         if turns.crowded or self._unread or len(data) > PIECE:
@@ -124,11 +117,11 @@ class Connection(Pipe):
             if until:
                 turns.done(self, until, self.work(until))
             else:
-                self.hold(True)
+                self.writer.hold(True)
             return
         began = self._clock()  # nearly always
         machine.receive(data, began)
-        more = bool(machine.ready) and self._answer_ready(machine, began + SLICE)
+        more = bool(machine.ready) and self._respond_ready(machine, began + SLICE)
         self.settle(machine)
         used = self._clock() - began
         turns.spent += used
@@ -136,34 +129,36 @@ class Connection(Pipe):
             turns.note(self, used, more)
 
     def eof_received(self) -> bool:
-        """Note that the client has said everything; it may still be waiting for answers."""
-        self.ended = True
-        if self.machine is None or self.lingers:
+        """Note that the client has said everything; it may still be waiting for responses."""
+        machine, writer = self.machine, self.writer
+        writer.ended = True
+        if machine is None or writer.lingers:
             return False
         if not self._unread:
-            self.machine.half_closed()
-            self.settle(self.machine)
-        return not self.machine.closing and not self.transport.get_extra_info("ssl_object")
+            machine.half_closed()
+            self.settle(machine)
+        return not machine.closing and not writer.transport.get_extra_info("ssl_object")
 
     def pause_writing(self) -> None:
         """Stop pulling and reading, and count what waits."""
-        super().pause_writing()
+        self.writer.pause()
         self._note()
 
     def resume_writing(self) -> None:
         """Go on, with what waited for room first."""
-        super().resume_writing()
+        self.writer.resume()
+        self.wake()
         self._serve()
 
-    def drained(self) -> None:
-        """Go on with large answers when it is this connection's turn."""
+    def _drained(self) -> None:
+        """Go on with large responses when it is this connection's turn."""
         if self.machine is not None:
-            self.machine.widened = True
+            self.machine.output.widened = True
             self._turns.later(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel whatever was being done for this client."""
-        self.lingers = self.lingers or self.loop.time()
+        self.writer.lost()
         self._unread = b""
         for task in list(self._tasks):
             task.cancel()
@@ -180,68 +175,70 @@ class Connection(Pipe):
     # the scheduler's call
 
     def work(self, until: float) -> bool:
-        """Parse and answer until that time; return whether more could be done now."""
-        machine = self.machine
-        if machine is None or self.lingers:
+        """Parse and respond until that time; return whether more could be done now."""
+        machine, writer = self.machine, self.writer
+        if machine is None or writer.lingers:
             self._unread = b""
             return False
-        if machine.choked():
-            machine.pump()
-        more = self._answer_ready(machine, until)
+        if machine.output.choked():
+            machine.output.pump()
+        more = self._respond_ready(machine, until)
         unread, size = self._unread, len(self._unread)
-        while self._at < size and not (more or self._full or machine.crowded()):
+        while self._at < size and not (more or writer.full or machine.crowded()):
             piece = unread[self._at : self._at + PIECE]
             self._at += len(piece)
             machine.receive(piece, self.loop.time())
-            more = self._answer_ready(machine, until) or (self._at < size and self._clock() >= until)
+            more = self._respond_ready(machine, until) or (self._at < size and self._clock() >= until)
         if self._at >= size and size:
             self._unread, self._at = b"", 0
-            if self.ended:
+            if writer.ended:
                 machine.half_closed()
         self.settle(machine)
-        if self.lingers:
+        if writer.lingers:
             self._unread, self._at, more = b"", 0, False
-        if self._backlogged or self._unread:
-            self.hold(bool(self._unread))
+        writer.hold(bool(self._unread))
         return more
 
-    def _answer_ready(self, machine: Machine, until: float) -> bool:
-        """Answer what is ready; return whether the time was up before that."""
-        if machine.retained.size > self._most_retained:
+    def _respond_ready(self, machine: Machine, until: float) -> bool:
+        """Respond to what is ready; return whether the time was up before that."""
+        retained, writer = machine.output.retained, self.writer
+        if retained.size > self._most_retained:
             return False
-        ready, clock, made = machine.ready, self._clock, 0
-        while ready and not self._full:
+        ready, clock, written = machine.ready, self._clock, 0
+        while ready and not writer.full:
             exchange = ready.popleft()
             if not exchange.gone:
-                made += self._answer(exchange)
-                if made > PIECE and machine.retained.size > self._most_retained:
+                written += self._respond(exchange)
+                if written > PIECE and retained.size > self._most_retained:
                     return False
             if ready:
-                if made > self._write_buffer:
-                    made = 0
-                    self.flush()  # see whether the transport takes it
+                if written > self._host.limits.write_buffer:
+                    written = 0
+                    writer.flush()  # see whether the transport takes it
                 if clock() >= until:
                     return True
         return False
 
     def settle(self, machine: Machine) -> None:
         """Send what there is to send, and let those go on who waited for that."""
-        for exchange in machine.cancelled:
-            if exchange.task:
-                exchange.task.cancel()
-        machine.cancelled.clear()
-        if machine.widened:
-            machine.widened = False
+        if machine.cancelled:
+            for exchange in machine.cancelled:
+                if exchange.task:
+                    exchange.task.cancel()
+            machine.cancelled.clear()
+        output = machine.output
+        if output.widened:
+            output.widened = False
             self.wake()
-        self.flush()
-        if machine.retained.size:
+        self.writer.flush()
+        if output.retained.size:
             self._note()
 
     def _note(self) -> None:
         """Count what waits for this client, and see that it is not too much for the process."""
         machine, shared = self.machine, self._host.shared
-        waits = machine is not None and machine.retained.size > 0
-        shared.note(self, self.transport.get_write_buffer_size(), waits=waits)
+        waits = machine is not None and machine.output.retained.size > 0
+        shared.note(self, self.writer.transport.get_write_buffer_size(), waits=waits)
         shared.enforce(self.loop.time())
 
     def _serve(self) -> None:
@@ -249,7 +246,7 @@ class Connection(Pipe):
         machine = self.machine
         if machine is None:
             return
-        if not (machine.ready or self._unread or machine.choked()):
+        if not (machine.ready or self._unread or machine.output.choked()):
             self.settle(machine)
             return
         until = self._turns.admit(self)
@@ -262,11 +259,11 @@ class Connection(Pipe):
 
     def keeps(self) -> int:
         """Return the bytes that closing this connection would free."""
-        return self.buffered + (self.machine.retained.exclusive() if self.machine else 0)
+        return self.buffered + (self.machine.output.retained.exclusive() if self.machine else 0)
 
     def waited(self) -> float:
         """Return since when the client has taken too little."""
-        return self._progress.since
+        return self.writer.progress.since
 
     def cut(self, reason: str) -> None:
         """Close the connection, and free what waits."""
@@ -276,37 +273,39 @@ class Connection(Pipe):
         if machine is not None:
             machine.cut(reason)
             self.settle(machine)
-        if self._full or machine is None:
-            self.transport.abort()
+        if self.writer.full or machine is None:
+            self.writer.transport.abort()
         self._host.shared.note(self, 0, waits=False)
 
     # the server's calls
 
-    def look(self, now: float) -> None:
+    def expire(self, now: float) -> None:
         """Give up what has taken too long."""
-        limits = self._host.limits
-        if self.transport.get_write_buffer_size() or self in self._host.shared.connections:
+        limits, writer = self._host.limits, self.writer
+        transport = writer.transport
+        if transport.get_write_buffer_size() or self in self._host.shared.connections:
             self._note()
-        lingered = self.lingers and now > self.lingers and not self.transport.get_write_buffer_size()
-        if lingered or self.stuck(now) > limits.write_seconds:
-            self.transport.abort()
-        elif self.lingers:
+        lingered = writer.lingers and now > writer.lingers and not transport.get_write_buffer_size()
+        if lingered or writer.stuck(now) > limits.write_seconds:
+            transport.abort()
+        elif writer.lingers:
             return
         elif self.machine:
             self.machine.expire(now)
             self._serve()
-        elif now - self.began > limits.header_seconds:
-            self.transport.close()
+        elif now - self._began > limits.header_seconds:
+            transport.close()
 
     def drain(self) -> None:
-        """Take no new requests, and close when the present ones are answered."""
-        if self.machine is None:
-            self.transport.close()
-        elif not self.lingers:
-            self.machine.drain()
-            if self.machine.closing and not self.machine.out:
-                self.lingers = self.loop.time()
-                self.transport.close()  # idle, and nothing to read why: no reason to linger
+        """Take no new requests, and close when the present ones are responded to."""
+        machine, writer = self.machine, self.writer
+        if machine is None:
+            writer.transport.close()
+        elif not writer.lingers:
+            machine.drain()
+            if machine.closing and not machine.out:
+                writer.lingers = self.loop.time()
+                writer.transport.close()  # idle, and nothing to read why: no reason to linger
             else:
                 self._serve()
 
@@ -316,11 +315,15 @@ class Connection(Pipe):
         for task in working:
             task.cancel()
         if not working:
-            self.transport.abort()
+            self.writer.transport.abort()
         elif self.machine:
             self._serve()
 
-    # requests and answers
+    def abort(self) -> None:
+        """Close at once."""
+        self.writer.transport.abort()
+
+    # requests and responses
 
     def _begin(self, data: bytes) -> Machine | None:
         """Choose the protocol by its first bytes, if there are enough of them."""
@@ -329,49 +332,50 @@ class Connection(Pipe):
         if data.startswith(PREFACE[: len(data)]) and len(data) < len(PREFACE) and data:
             return None
         if not data or data.startswith(PREFACE):
-            self.machine = Http2(host.limits, host.encoder, self._peer, host.loop.time(), retained, host.early)
+            machine: Machine = Http2(host.limits, host.encoder, self._peer, host.loop.time(), retained, host.early)
         else:
-            self.machine = cast("Machine", Http1(host.limits, host.renderer, self._peer, host.loop.time(), retained))
-        self.machine.room = host.limits.write_buffer
+            machine = Http1(host.limits, host.renderer, self._peer, host.loop.time(), retained)
+        machine.output.room = host.limits.write_buffer
+        self.machine = self.writer.machine = machine
         self._sniffed = b""
-        return self.machine
+        return machine
 
-    def _answer(self, exchange: Exchange) -> int:
-        """Answer a request, or begin to; return the size of the answer if it was made."""
+    def _respond(self, exchange: Exchange) -> int:
+        """Respond to a request, or begin to; return the size of the response if it was made."""
         try:
-            answer = self._host.handler(exchange.request)
-            if type(answer) is Reply:
-                exchange.reply(answer)
-                return len(answer.body)
-            if type(answer) is Broadcast:
-                self._read(exchange, answer)
+            response = self._host.handler(exchange.request)
+            if type(response) is Reply:
+                exchange.reply(response)
+                return len(response.body)
+            if type(response) is Broadcast:
+                self._read(exchange, response)
                 return 0
         except Exception as error:  # noqa: BLE001 — around a request
             self._failed(exchange, error)
             return 0
-        task = self._host.tasks.create_task(self._work(exchange, cast("Stream | Awaitable[Answer]", answer)))
+        task = self._host.tasks.create_task(self._work(exchange, cast("Stream | Awaitable[Response]", response)))
         exchange.task = task
         self._tasks.add(task)
-        task.add_done_callback(partial(self._worked, answer))
+        task.add_done_callback(partial(self._worked, response))
         return 0
 
-    def _worked(self, answer: object, task: asyncio.Task[None]) -> None:
+    def _worked(self, response: object, task: asyncio.Task[None]) -> None:
         """Forget a task; if it was cancelled before it began, what it was to wait for never began either."""
         self._tasks.discard(task)
-        if isinstance(answer, Coroutine):
-            answer.close()
+        if isinstance(response, Coroutine):
+            response.close()
 
     def _failed(self, exchange: Exchange, error: Exception) -> None:
-        """Answer for a handler that could not."""
+        """Respond for a handler that could not."""
         request = exchange.request
         self._log("handler failed: %r %r", request, error)
-        exchange.reply(refusal(500, request.headers))
+        exchange.reply(error_reply(500, request.headers))
 
-    async def _work(self, exchange: Exchange, answer: Stream | Awaitable[Answer]) -> None:
-        """Answer with what has to be waited for."""
+    async def _work(self, exchange: Exchange, response: Stream | Awaitable[Response]) -> None:
+        """Respond with what has to be waited for."""
         began = False
         try:
-            ready = answer if isinstance(answer, Stream) else await answer
+            ready = response if isinstance(response, Stream) else await response
             if isinstance(ready, Reply):
                 exchange.reply(ready)
             elif type(ready) is Broadcast:
@@ -394,22 +398,35 @@ class Connection(Pipe):
     def _log(self, message: str, request: Request, error: Exception) -> None:
         self._host.shared.log.log(logging.ERROR, self.loop.time(), message, request.method, request.path, error=error)
 
-    # boards
+    # room for streams
 
-    def _read(self, exchange: Exchange, answer: Broadcast) -> None:
-        """Answer with what is posted, from now on."""
-        if exchange.begin(answer.status, answer.headers):
-            exchange.task = reader = BoardReader(self, exchange, answer)
-            self._tasks.add(reader)
-            reader.begin(answer)
+    def has_room(self, exchange: Exchange) -> bool:
+        """Whether what the exchange sends next could leave, and not too much waits for this client already."""
+        machine = self.machine
+        return (
+            not self.writer.full
+            and exchange.writable()
+            and machine is not None
+            and machine.output.retained.size <= self._most_retained
+        )
 
-    def tell_later(self, reader: BoardReader) -> None:
-        """Tell a reader again when there may be room."""
-        self._behind[reader] = None
+    async def _writable(self, exchange: Exchange) -> None:
+        """Wait until what the exchange sends next could leave."""
+        while not self.has_room(exchange):
+            room = self.loop.create_future()
+            self._room.append((exchange, room))
+            await room
 
     def wake(self) -> None:
-        """Let whoever waits for room look again."""
-        super().wake()
+        """Let streams go on that wait for room and have it now."""
+        waiting, self._room = self._room, []
+        for exchange, room in waiting:
+            if room.done():
+                continue
+            if self.has_room(exchange):
+                room.set_result(None)
+            else:
+                self._room.append((exchange, room))
         if self._behind:
             behind, self._behind = self._behind, {}
             for reader in behind:
@@ -418,9 +435,22 @@ class Connection(Pipe):
     def written(self, size: int) -> None:
         """Something was sent: see that it leaves, now or with what others send."""
         if size > GATHERED_BYTES:
-            self.flush()
+            self.writer.flush()
         else:
-            self.flush_soon()
+            self.writer.flush_soon()
+
+    # boards
+
+    def _read(self, exchange: Exchange, response: Broadcast) -> None:
+        """Respond with what is posted, from now on."""
+        if exchange.begin(response.status, response.headers):
+            exchange.task = reader = BoardReader(self, exchange, response)
+            self._tasks.add(reader)
+            reader.begin(response)
+
+    def tell_later(self, reader: BoardReader) -> None:
+        """Tell a reader again when there may be room."""
+        self._behind[reader] = None
 
     def done(self, reader: BoardReader) -> None:
         """Forget a reader."""
@@ -430,27 +460,17 @@ class Connection(Pipe):
     # streams that are pulled
 
     async def _stream(self, exchange: Exchange, stream: Stream) -> None:
+        """Take chunks, each when the one before is on its way."""
         chunks = stream.chunks
         try:
             if exchange.begin(stream.status, stream.headers):
-                await self._pull(exchange, chunks)
+                self.writer.flush()
+                await self._writable(exchange)
+                async for chunk in chunks:
+                    exchange.send(chunk)
+                    self.written(len(chunk))
+                    await self._writable(exchange)
                 exchange.end(stream.trailers() if stream.trailers else ())
         finally:
             if close := getattr(chunks, "aclose", None):
                 await close()
-
-    async def _pull(self, exchange: Exchange, chunks: AsyncIterator[bytes]) -> None:
-        """Take chunks, each when the one before is on its way."""
-        self.flush()
-        await self.writable(exchange)
-        async for chunk in chunks:
-            exchange.send(chunk)
-            self.written(len(chunk))
-            await self.writable(exchange)
-
-
-def peer_of(transport: asyncio.BaseTransport, secure: SSLObject | None) -> Peer:
-    """Return who is at the other end."""
-    name: Any = transport.get_extra_info("peername")
-    address = f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "unix"
-    return Peer(address, "https", identity(secure)) if secure else Peer(address)

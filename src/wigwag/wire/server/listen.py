@@ -12,14 +12,11 @@ import os
 import socket
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from wigwag.wire.tls import Tls
-
-if TYPE_CHECKING:
-    from wigwag.wire.server.accept import Acceptor
 
 
 class Listener(Struct, frozen=True, kw_only=True):
@@ -43,46 +40,20 @@ class Listener(Struct, frozen=True, kw_only=True):
     """A socket that is bound already, instead of a host and a port."""
 
 
-class Listening:
-    """A listener at work."""
-
-    def __init__(self, listener: Listener, acceptor: Acceptor) -> None:
-        self.listener, self._acceptor = listener, acceptor
-        self._names = [each.getsockname() for each in acceptor.sockets]
-        self._inode = inode(listener.path) if listener.kind == "unix" else 0
-
-    def addresses(self) -> list[str]:
-        """Return where it can be reached: `host:port`, or the path."""
-        if self.listener.kind == "unix":
-            return [self.listener.path]
-        return [f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}" for name in self._names]
-
-    def close(self) -> None:
-        """Accept nothing more; remove the socket file, if it is still ours."""
-        self._acceptor.close()
-        path = Path(self.listener.path)
-        if self._inode and path.exists() and path.stat().st_ino == self._inode:
-            path.unlink()
-
-    async def closed(self) -> None:
-        """Wait until nothing is left of it."""
-        await self._acceptor.closed()
-
-
 async def bind(listener: Listener) -> list[socket.socket]:
     """Return the bound sockets of a listener; a host may have several addresses, and every interface has two."""
     if listener.bound is not None:
         return [listener.bound]
     if listener.kind == "unix":
         return [unix_socket(listener)]
-    found = await asyncio.get_running_loop().getaddrinfo(
+    addresses = await asyncio.get_running_loop().getaddrinfo(
         listener.host or None, listener.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
     bound: list[socket.socket] = []
     try:
-        for family, _, _, _, address in dict.fromkeys(found):
-            if (made := _tcp_socket(listener, family, address, alone=len(found) == 1)) is not None:
-                bound.append(made)
+        for family, _, _, _, address in dict.fromkeys(addresses):
+            if (sock := _tcp_socket(listener, family, address, alone=len(addresses) == 1)) is not None:
+                bound.append(sock)
     except OSError:
         for each in bound:
             each.close()
@@ -95,47 +66,42 @@ async def bind(listener: Listener) -> list[socket.socket]:
 def _tcp_socket(listener: Listener, family: int, address: Any, *, alone: bool) -> socket.socket | None:
     """Return a bound socket; None if this machine has no such address but may have others."""
     try:
-        made = socket.socket(family, socket.SOCK_STREAM)
+        sock = socket.socket(family, socket.SOCK_STREAM)
     except OSError:
         if alone:
             raise
         return None
     try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if listener.reuse:
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        made.bind(address)
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
     except OSError as error:
-        made.close()
+        sock.close()
         if error.errno == errno.EADDRNOTAVAIL and not alone:
             return None
         raise OSError(error.errno, f"error while attempting to bind on address {address}: {error.strerror}") from None
-    return made
-
-
-def inode(path: str) -> int:
-    """Return which file a path is at the moment."""
-    return Path(path).stat().st_ino
+    return sock
 
 
 def unix_socket(listener: Listener) -> socket.socket:
     """Return a bound unix socket; raise if another server has it."""
     remove_stale(Path(listener.path))
-    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         mask = os.umask(0o177)
         try:
-            made.bind(listener.path)
+            sock.bind(listener.path)
         finally:
             os.umask(mask)
         Path(listener.path).chmod(listener.mode)
     except OSError:
-        made.close()
+        sock.close()
         raise
-    made.setblocking(False)
-    return made
+    sock.setblocking(False)
+    return sock
 
 
 def remove_stale(path: Path) -> None:

@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-from wigwag.wire.http import Broadcast, Headers
+from wigwag.wire.http import Headers
 from wigwag.wire.rpc import Code, RpcError
+from wigwag.wire.rpcs.grpc import Broadcast
 from wigwag.wire.server.board import Board
 from wigwag.wire.server.exchange import Exchange
 

@@ -1,7 +1,8 @@
-"""Bytes that wait for clients to take them, counted: each object once, however many streams wait with it.
+"""What waits for slow clients: how many bytes, and whether a client takes them at all.
 
 A document that is sent to a thousand streams is one object, and what waits is a reference to it. So a connection
-counts each object once for all of its streams, and the process counts it once for all of its connections.
+counts each object once for all of its streams, and the process counts it once for all of its connections. Whether a
+client makes progress is judged by amount: a byte now and then is none.
 """
 
 from __future__ import annotations
@@ -43,3 +44,18 @@ class Retained:
         """Return the bytes that would be free if this connection were closed."""
         others = self._parent._objects if self._parent is not None else {}
         return sum(size for key, (_, size) in self._objects.items() if others.get(key, (1, 0))[0] == 1)
+
+
+class Progress:
+    """What a client had taken when it last made progress, and when that was."""
+
+    __slots__ = ("_mark", "since")
+
+    def __init__(self) -> None:
+        self._mark, self.since = -1, 0.0
+
+    def stalled(self, taken: int, now: float, least: int) -> float:
+        """Return for how long less than `least` bytes were taken; `taken` is how much was so far."""
+        if self._mark < 0 or taken < self._mark or taken - self._mark >= max(1, least):
+            self._mark, self.since = taken, now
+        return now - self.since

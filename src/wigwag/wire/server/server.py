@@ -2,7 +2,7 @@
 
     async with serve(handler, [Listener(port=8013)]) as server: …
 
-Every task belongs to the group that `serve` opens, so nothing outlives the `async with`. One task looks at all
+Every task belongs to the group that `serve` opens, so nothing outlives the `async with`. One task checks all
 connections once a second and ends what has taken too long; no request has a timer of its own.
 
 Draining is three steps: accept nothing more and say so (GOAWAY, `connection: close`), wait for what is under way, then
@@ -20,7 +20,7 @@ from wigwag.wire.http import Early, Handler
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.accept import Acceptor
 from wigwag.wire.server.connection import Connection, Host
-from wigwag.wire.server.listen import Listener, Listening, bind
+from wigwag.wire.server.listen import Listener, bind
 from wigwag.wire.server.shared import SharedResources
 from wigwag.wire.tls import Certificates
 
@@ -28,8 +28,8 @@ __all__ = ["Listener", "Server", "serve"]
 DEFAULTS = WireLimits()
 CUT = 1.0
 """How long what is cancelled may take to say so."""
-LOOKED_AT = 500
-"""Connections that are looked at in one turn of the loop."""
+EXPIRED_AT_ONCE = 500
+"""Connections that are checked in one turn of the loop."""
 
 
 class Server:
@@ -37,12 +37,12 @@ class Server:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._listening: list[Listening] = []
+        self._acceptors: list[Acceptor] = []
 
     @property
     def addresses(self) -> list[str]:
         """Where it can be reached, in the order of its listeners: `host:port`, or the path of a unix socket."""
-        return [address for each in self._listening for address in each.addresses()]
+        return [address for each in self._acceptors for address in each.addresses()]
 
     @property
     def connections(self) -> int:
@@ -61,7 +61,7 @@ class Server:
 
     def connected(self) -> list[int]:
         """Return the descriptors of all connections. A forked child has copies of them, and must let go of these."""
-        sockets = (each.transport.get_extra_info("socket") for each in list(self._host.connections))
+        sockets = (each.writer.transport.get_extra_info("socket") for each in list(self._host.connections))
         return [each.fileno() for each in sockets if each.fileno() >= 0]
 
     async def open(self, listeners: Sequence[Listener]) -> None:
@@ -70,13 +70,14 @@ class Server:
         for listener in listeners:
             tls = (Certificates(listener.tls).front, host.limits.header_seconds) if listener.tls else None
             sockets = await bind(listener)
-            acceptor = Acceptor(sockets, host.admission, partial(Connection, host), host.tasks, tls)
-            self._listening.append(Listening(listener, acceptor))
+            self._acceptors.append(
+                Acceptor(listener, sockets, host.admission, partial(Connection, host), host.tasks, tls)
+            )
 
     async def drain(self, grace: float = 5.0) -> None:
         """Stop accepting, let what is under way finish for `grace` seconds, then cut it off."""
-        for listening in self._listening:
-            listening.close()
+        for acceptor in self._acceptors:
+            acceptor.close()
         for connection in list(self._host.connections):
             connection.drain()
         await self._emptied(grace)
@@ -84,9 +85,13 @@ class Server:
             connection.stop()
         await self._emptied(CUT)
         for connection in list(self._host.connections):
-            connection.transport.abort()
+            connection.abort()
         await self._host.empty.wait()
-        await self._closed()
+        with suppress(TimeoutError):  # a client that is still shaking hands is not worth waiting for
+            async with asyncio.timeout(CUT):
+                for acceptor in self._acceptors:
+                    await acceptor.closed()
+        self._acceptors.clear()
 
     async def _emptied(self, seconds: float) -> None:
         """Wait for the last connection to close, but not for ever."""
@@ -94,23 +99,15 @@ class Server:
             async with asyncio.timeout(seconds):
                 await self._host.empty.wait()
 
-    async def _closed(self) -> None:
-        """Wait for the listeners; a client that is still shaking hands is not worth waiting for."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CUT):
-                for listening in self._listening:
-                    await listening.closed()
-        self._listening.clear()
-
-    async def look(self) -> None:
+    async def expire(self) -> None:
         """Look at every connection for ever, often enough for the shortest limit."""
         limits, host = self._host.limits, self._host
         shortest = min(limits.header_seconds, limits.body_seconds, limits.idle_seconds, limits.write_seconds)
         while True:
             await asyncio.sleep(min(1.0, shortest / 2))
             for at, connection in enumerate(list(host.connections), 1):
-                connection.look(host.loop.time())
-                if not at % LOOKED_AT:
+                connection.expire(host.loop.time())
+                if not at % EXPIRED_AT_ONCE:
                     await asyncio.sleep(0)
             host.shared.log.summarise(host.loop.time())
 
@@ -125,15 +122,15 @@ async def serve(
 ) -> AsyncIterator[Server]:
     """Serve until the block ends; what is then still under way is cut off, unless it was drained before.
 
-    `early` tells which requests are handed over before their bodies are there. Servers of one process should have the
+    `early` decides which requests are handed over before their bodies are there. Servers of one process should have the
     same `shared`: their clients compete for the same time and memory.
     """
     async with asyncio.TaskGroup() as tasks:
         server = Server(Host(handler, limits, tasks, early, shared))
-        looking = tasks.create_task(server.look())
+        expiring = tasks.create_task(server.expire())
         try:
             await server.open(listeners)
             yield server
         finally:
             await server.drain(grace=0.0)
-            looking.cancel()
+            expiring.cancel()

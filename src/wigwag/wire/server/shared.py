@@ -1,7 +1,7 @@
-"""What all servers of a process share: whose turn it is, and how much waits for slow clients.
+"""What all servers of a process share: the scheduler, and a bound on what waits for slow clients.
 
 The bound on what waits is kept by closing the connection that keeps most from being freed, and among equals the one
-that has been waited for longest. It is looked for only when the bound is exceeded.
+that has been waited for longest. It is searched for only when the bound is exceeded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SlowConnection(Protocol):
     """A connection for which something may wait."""
 
     buffered: int
-    """Bytes in its transport, when last looked at."""
+    """Bytes in its transport, when last checked."""
 
     def keeps(self) -> int:
         """Return the bytes that closing it would free."""
@@ -44,7 +44,7 @@ class SharedResources:
     def __init__(self, most: int = RETAINED_BYTES, clock: Callable[[], float] = monotonic) -> None:
         self._most, self.turns, self.retained = most, Turns(clock), Retained()
         self.buffered = 0
-        """Bytes in all transports, when last looked at."""
+        """Bytes in all transports, when last checked."""
         self.connections: dict[SlowConnection, None] = {}
         """Those for which something waits, or did a moment ago."""
         self.log = LogLimiter(logging.getLogger("wigwag.wire"))

@@ -8,7 +8,7 @@ is left waits in a queue, and each connection in it gets one slice at a time (ro
 a connection has used, the higher its level, and a lower level comes first: so one request of a quiet client waits for a
 turn of the loop, and not for the backlog of those who flood.
 
-While nothing is queued, which is nearly always, the price is two looks at the clock for each read. The time that was
+While nothing is queued, which is nearly always, it costs two readings of the clock for each read. The time that was
 used is added up, and reset by a callback of the loop, but only once it is worth one (`MARK`).
 """
 

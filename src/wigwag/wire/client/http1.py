@@ -1,6 +1,6 @@
 """One connection of the client: to a server or a proxy, by TCP or a unix socket, with TLS or without.
 
-Every wait has an end; whoever closes does not wait for the other side. Errors come out in the client's own words.
+Every wait has an end; whoever closes does not wait for the other side. Errors are those of `errors`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wigwag.errors import UsageError
 from wigwag.wire.client.addresses import Resolve, anywhere, dial
 from wigwag.wire.client.errors import ForbiddenError, SlowError, UnreachableError, broken, unreachable, untrusted
-from wigwag.wire.h1.client import Answer, ClientRequest, ResponseLimits, render
+from wigwag.wire.h1.client import ClientRequest, ResponseLimits, ResponseParser, render
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 READ = 1 << 16
 
 
-class Http1Link:
+class Http1Connection:
     """A connection that is open."""
 
     __slots__ = ("_reader", "_waiting", "_writer", "host", "ip")
@@ -59,7 +59,7 @@ class Http1Link:
             self._waiting.reschedule(asyncio.get_running_loop().time())
 
     def usable(self) -> bool:
-        """Tell whether it seems to be open still."""
+        """Return whether it seems to be open still."""
         return not (self._reader.at_eof() or self._reader.exception() or self._writer.is_closing())
 
     async def secure(self, context: ssl.SSLContext, name: str) -> None:
@@ -80,7 +80,7 @@ class Dialer:
 
     async def open(
         self, url: Url, proxy: Url | None, allowed: Callable[[str], bool], limits: ResponseLimits
-    ) -> Http1Link:
+    ) -> Http1Connection:
         """Connect, by a proxy or not, and agree on TLS. `allowed` judges the addresses of the URL's host."""
         end = asyncio.get_running_loop().time() + limits.connect
         async with within(end, url.endpoint, "does not let us connect"):
@@ -96,19 +96,21 @@ class Dialer:
             except OSError as error:
                 raise unreachable(url.endpoint, error) from error
 
-    async def _by_path(self, url: Url, context: ssl.SSLContext | None) -> Http1Link:
+    async def _by_path(self, url: Url, context: ssl.SSLContext | None) -> Http1Connection:
         name = url.host if context else None
         streams = await asyncio.open_unix_connection(self._path, ssl=context, server_hostname=name)
-        return Http1Link(url.endpoint, "", *streams)
+        return Http1Connection(url.endpoint, "", *streams)
 
     async def _direct(
         self, url: Url, context: ssl.SSLContext | None, allowed: Callable[[str], bool], limits: ResponseLimits
-    ) -> Http1Link:
+    ) -> Http1Connection:
         addresses = await self._addresses(url)
         judge(url, addresses, allowed)
-        made, ip = await dial(addresses, limits.connect)
+        sock, ip = await dial(addresses, limits.connect)
         name = url.host if context else None
-        return Http1Link(url.endpoint, ip, *await asyncio.open_connection(sock=made, ssl=context, server_hostname=name))
+        return Http1Connection(
+            url.endpoint, ip, *await asyncio.open_connection(sock=sock, ssl=context, server_hostname=name)
+        )
 
     async def _by_proxy(
         self,
@@ -117,25 +119,25 @@ class Dialer:
         context: ssl.SSLContext | None,
         allowed: Callable[[str], bool],
         limits: ResponseLimits,
-    ) -> Http1Link:
+    ) -> Http1Connection:
         """A proxy resolves names by itself. What we can resolve ourselves is judged all the same."""
         if allowed is not anywhere:
             with suppress(OSError):  # a name that only the proxy knows
                 judge(url, await self._addresses(url), allowed)
         try:
-            made, _ = await dial(await self._addresses(proxy), limits.connect)
+            sock, _ = await dial(await self._addresses(proxy), limits.connect)
         except OSError as error:
             raise unreachable(f"proxy {proxy.endpoint}", error) from error
-        link = Http1Link(url.endpoint, "", *await asyncio.open_connection(sock=made))
+        connection = Http1Connection(url.endpoint, "", *await asyncio.open_connection(sock=sock))
         if context is None:
-            return link
+            return connection
         try:
-            await tunnel(link, url, proxy, limits)
-            await link.secure(context, url.host)
+            await tunnel(connection, url, proxy, limits)
+            await connection.secure(context, url.host)
         except BaseException:
-            link.close()
+            connection.close()
             raise
-        return link
+        return connection
 
     async def _addresses(self, url: Url) -> Sequence[Address]:
         try:
@@ -151,19 +153,19 @@ def judge(url: Url, addresses: Sequence[Address], allowed: Callable[[str], bool]
             raise ForbiddenError(url.endpoint, f"leads to {address.ip}, where this request must not go")
 
 
-async def tunnel(link: Http1Link, url: Url, proxy: Url, limits: ResponseLimits) -> None:
+async def tunnel(connection: Http1Connection, url: Url, proxy: Url, limits: ResponseLimits) -> None:
     """Have a proxy connect us through."""
     host, end = f"proxy {proxy.endpoint}", asyncio.get_running_loop().time() + limits.connect
-    await link.send(_connect(url, proxy), end)
-    answer = Answer(host, limits, head_only=True)
-    while not answer.done:
-        data = await link.receive(end, "does not answer our CONNECT")
+    await connection.send(_connect(url, proxy), end)
+    response = ResponseParser(host, limits, head_only=True)
+    while not response.done:
+        data = await connection.receive(end, "does not response our CONNECT")
         if data:
-            answer.feed(data)
+            response.feed(data)
         else:
-            answer.end()
-    if not 200 <= answer.status < 300:
-        reason = f"answered {answer.status} to CONNECT {url.endpoint}; check its rules, and its credentials"
+            response.end()
+    if not 200 <= response.status < 300:
+        reason = f"answered {response.status} to CONNECT {url.endpoint}; check its rules, and its credentials"
         raise UnreachableError(host, reason)
 
 
@@ -173,11 +175,11 @@ def _connect(url: Url, proxy: Url) -> bytes:
     return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
-def rendered(call: ClientRequest, proxy: Url | None, *, keep: bool) -> bytes:
+def rendered(request: ClientRequest, proxy: Url | None, *, keep: bool) -> bytes:
     """Return a request's bytes as they go by a proxy, or by none: in a tunnel there is none."""
-    if proxy is None or call.url.scheme == "https":
-        return render(call, keep=keep)
-    return render(call, proxied=(("Proxy-Authorization", proxy.basic),) if proxy.basic else (), keep=keep)
+    if proxy is None or request.url.scheme == "https":
+        return render(request, keep=keep)
+    return render(request, proxied=(("Proxy-Authorization", proxy.basic),) if proxy.basic else (), keep=keep)
 
 
 @asynccontextmanager

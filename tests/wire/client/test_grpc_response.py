@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wigwag.wire.client.decode import PIECE
-from wigwag.wire.client.grpc_answer import TRICKLE_SECONDS, ResponseReader
-from wigwag.wire.h2.client_streams import GRANT, Broken
+from wigwag.wire.client.grpc_response import TRICKLE_SECONDS, ResponseReader
+from wigwag.wire.h2.client import Broken
+from wigwag.wire.h2.streams import GRANT
 from wigwag.wire.http import Headers
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs.envelope import wrap
@@ -98,7 +99,7 @@ def test_a_message_stays_compressed_until_it_is_read() -> None:
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()
-    assert reception.hungry()
+    assert reception.wants_more()
     assert len(taken(reception)) == 1 << 20
     assert len(reception.messages) == 49
 
@@ -247,7 +248,7 @@ def test_an_answer_that_ends_within_a_message_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("broken", "code"),
     [
-        (Broken("gone", 0, link=True), Code.UNAVAILABLE),
+        (Broken("gone", 0, connection=True), Code.UNAVAILABLE),
         (Broken("refused", 7), Code.UNAVAILABLE),
         (Broken("cancelled", 8), Code.CANCELLED),
         (Broken("calm", 11), Code.RESOURCE_EXHAUSTED),
@@ -298,11 +299,11 @@ def test_silence_between_messages_is_no_trickle() -> None:
 
 def test_it_is_hungry_until_what_nobody_read_is_as_much_as_was_granted() -> None:
     reception = begun(limit=GRANT)
-    assert reception.hungry()
+    assert reception.wants_more()
     reception.on_data(wrap(bytes(GRANT - 5)))
-    assert not reception.hungry()
+    assert not reception.wants_more()
     taken(reception)
-    assert reception.hungry()
+    assert reception.wants_more()
 
 
 def test_every_news_wakes_who_waits() -> None:

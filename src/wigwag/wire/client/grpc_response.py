@@ -1,12 +1,11 @@
-"""What becomes of one gRPC answer: messages out of pieces of bytes, and how it ended. No I/O.
+"""A gRPC response without I/O: messages out of pieces of bytes, and how it ended.
 
     head ─▶ is it gRPC at all? ─▶ pieces ─▶ prefix, size allowed? ─▶ message … ─▶ trailers ─▶ grpc-status
 
 The size is judged by the prefix, before the message is there, so one that is too large costs what was granted ahead and
 no more. A compressed message waits as it came: a thousand times its size is needed when it is read, not before, and for
-one at a time. The status is in the trailers, or in the head if there is nothing else. The hard cases are answers that
-are not gRPC (a proxy's error page) and answers that never end (a message that trickles in): both become an `RpcError`
-that says so.
+one at a time. The status is in the trailers, or in the head if there is nothing else. The hard cases are responses that
+are not gRPC (a proxy's error page) or never end (a message that trickles in): both become an `RpcError` that says so.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
 from wigwag.wire.client.decode import PIECE, Inflate
-from wigwag.wire.h2.client_control import readable
-from wigwag.wire.h2.client_streams import GRANT
+from wigwag.wire.h2.client import readable
 from wigwag.wire.h2.frames import ErrorCode as Http2Code
+from wigwag.wire.h2.streams import GRANT
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs import envelope
 from wigwag.wire.rpcs.envelope import COMPRESSED, PREFIX
@@ -26,13 +25,13 @@ from wigwag.wire.rpcs.envelope import COMPRESSED, PREFIX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from wigwag.wire.h2.client_streams import Broken
+    from wigwag.wire.h2.client import Broken
     from wigwag.wire.http import Headers
 
 Fields: TypeAlias = dict[bytes, bytes]
 
 TRICKLE_SECONDS = 60.0
-"""How long one message may take to arrive, looked at whenever the server answers a ping."""
+"""How long one message may take to arrive, checked whenever the server answers a ping."""
 MOST_SAID = 500
 _OF_HTTP = {
     400: Code.INTERNAL,
@@ -58,7 +57,7 @@ class GzipMessage(bytes):
 
 
 class ResponseReader:
-    """One answer as it comes: a `Receiver`."""
+    """One response as it comes: a `Receiver`."""
 
     __slots__ = (
         "_began",
@@ -109,7 +108,7 @@ class ResponseReader:
     # what the connection calls
 
     def on_head(self, status: int, headers: Headers) -> bool:
-        """See whether the answer is gRPC."""
+        """See whether the response is gRPC."""
         self._head = dict(reversed(headers))
         kind, encoding = self._head.get(b"content-type", b""), self._head.get(b"grpc-encoding", b"identity")
         self._gzip = encoding == b"gzip"
@@ -119,7 +118,7 @@ class ResponseReader:
             self.fail(_not_grpc(status, kind))
         elif not self._gzip and encoding != b"identity":
             self.fail(
-                RpcError(Code.INTERNAL, f"the answer is compressed with {_text(encoding)!r}, which we never took")
+                RpcError(Code.INTERNAL, f"the response is compressed with {_text(encoding)!r}, which we never took")
             )
         return not self.over
 
@@ -141,7 +140,7 @@ class ResponseReader:
         fields = dict(reversed(trailers)) if trailers else self._head
         error = _status(fields)
         if error is None and self._buffer:
-            error = RpcError(Code.INTERNAL, "the answer ended in the middle of a message")
+            error = RpcError(Code.INTERNAL, "the response ended in the middle of a message")
         if error is not None:
             self.fail(error)
         elif not self.over:
@@ -150,18 +149,18 @@ class ResponseReader:
 
     def on_broken(self, broken: Broken) -> None:
         """Find a status for what has none."""
-        code = Code.UNAVAILABLE if broken.link else _OF_RESET.get(broken.code, Code.INTERNAL)  # type: ignore[call-overload]
+        code = Code.UNAVAILABLE if broken.connection else _OF_RESET.get(broken.code, Code.INTERNAL)  # type: ignore[call-overload]
         self.fail(RpcError(code, broken.reason))
 
     def on_alive(self) -> None:
-        """Note a sign of life, and look whether a message trickles."""
+        """Note a sign of life, and check whether a message takes too long."""
         self.alive = True
         if self._buffer and self._now() - self._began > TRICKLE_SECONDS:
             came = f"after {TRICKLE_SECONDS:g} s a message is still not whole; {len(self._buffer)} bytes of it came"
             self.fail(RpcError(Code.DEADLINE_EXCEEDED, came))
         self.wake()
 
-    def hungry(self) -> bool:
+    def wants_more(self) -> bool:
         """Return whether somebody reads."""
         return self._unread < GRANT
 
@@ -191,7 +190,7 @@ class ResponseReader:
         self._unread += len(message) + PREFIX
 
     def _unzipped(self, data: bytes) -> Iterator[bytes]:
-        """Decompress a message. If that is not possible the answer ends with it, whatever else has come."""
+        """Decompress a message. If that is not possible the response ends with it, whatever else has come."""
         try:
             yield from inflated(data, self._limit)
         except RpcError as error:
@@ -222,23 +221,23 @@ def inflated(data: bytes, limit: int) -> Iterator[bytes]:
 
 
 def _not_grpc(status: int, kind: bytes) -> RpcError:
-    """Say what the answer is instead."""
+    """Say what the response is instead."""
     what = f"HTTP {status} ({_text(kind) or 'no content-type'})"
     code = _OF_HTTP.get(status, Code.UNKNOWN)
-    return RpcError(code, f"the answer is not gRPC but {what}; is there a proxy, or another server, at this address?")
+    return RpcError(code, f"the response is not gRPC but {what}; is there a proxy, or another server, at this address?")
 
 
 def _status(fields: Fields) -> RpcError | None:
-    """Return the error that trailers tell of, None if it is none."""
-    told = fields.get(b"grpc-status")
-    if told is None:
-        return RpcError(Code.UNKNOWN, "the answer ended without a grpc-status")
-    number = int(told) if told.isdigit() and len(told) < 3 else -1
+    """Return the error in trailers; None: the call succeeded."""
+    status = fields.get(b"grpc-status")
+    if status is None:
+        return RpcError(Code.UNKNOWN, "the response ended without a grpc-status")
+    number = int(status) if status.isdigit() and len(status) < 3 else -1
     if number == Code.OK:
         return None
     code = Code(number) if number in Code.__members__.values() else Code.UNKNOWN
     message = readable(unquote(_text(fields.get(b"grpc-message", b"")), errors="replace"), MOST_SAID)
-    return RpcError(code, message or f"the server gave no reason (grpc-status {_text(told)})")
+    return RpcError(code, message or f"the server gave no reason (grpc-status {_text(status)})")
 
 
 def _text(value: bytes) -> str:
