@@ -1,4 +1,4 @@
-"""Every command that README.md and docs/*.md tell people to type is run, or is in one table with the reason why not."""
+"""Every command that README.md and docs tell people to type is run, or is in one table with the reason why not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.documents import ROOT, Block, Place, Session, blocks, contents, is_se
 from wigwag import dflag
 from wigwag.version import __version__
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN = {
     r"^\./scripts/run$": "it makes an environment of its own; what it starts then is `wigwag start`, which is run",
     r"^\./scripts/test$": "it runs these tests",
@@ -42,12 +42,16 @@ EXIT_CODES = {r"wigwag diff": 1}
 NEEDED = [name for name in ("curl", "grpcurl", "git") if shutil.which(name) is None]
 
 
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
 def reason(command: str, table: dict[str, str]) -> str | None:
     return next((why for pattern, why in table.items() if re.search(pattern, command)), None)
 
 
 def flags_of_agent() -> str:
-    return contents((ROOT / "docs/agent.md").read_text(), "yaml")[0]
+    return contents((ROOT / "docs/guides/agent.md").read_text(), "yaml")[0]
 
 
 def in_set(name: str) -> str:
@@ -153,11 +157,11 @@ AGENT = "wigwag start -f file:flags.yaml"
 USUAL = Page(AGENT, usual)
 SPECIAL = {
     "README.md": Page("wigwag start", readme, installed),
-    "agent.md": Page(AGENT, agent),
-    "dflag.md": Page(also=flags_page),
-    "proxy.md": Page("wigwag proxy start --file-root .", proxy),
-    "snapshots.md": Page(AGENT, snapshots, two_snapshots),
-    "tenancy.md": Page(AGENT, tenancy),
+    "docs/guides/agent.md": Page(AGENT, agent),
+    "docs/guides/dflag.md": Page(also=flags_page),
+    "docs/guides/proxy.md": Page("wigwag proxy start --file-root .", proxy),
+    "docs/guides/snapshots.md": Page(AGENT, snapshots, two_snapshots),
+    "docs/guides/tenancy.md": Page(AGENT, tenancy),
 }
 """What pages need that is not usual."""
 
@@ -178,9 +182,9 @@ def runnable(block: Block) -> Block:
 
 @pytest.mark.skipif(bool(NEEDED), reason=f"THE COMMANDS OF THE DOCUMENTS WERE NOT TRIED: no {' and no '.join(NEEDED)}")
 @pytest.mark.timeout(240)  # a page starts up to fifteen servers
-@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path.read_text())], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [path for path in PAGES if blocks(path.read_text())], ids=relative)
 def test_every_command_of_a_page_works(path: Path, place: Place) -> None:
-    text, page = path.read_text(), SPECIAL.get(path.name, USUAL)
+    text, page = path.read_text(), SPECIAL.get(relative(path), USUAL)
     page.files(place, text)
     unready = re.compile("|".join(NOT_READY))
     with (

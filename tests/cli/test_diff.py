@@ -20,7 +20,7 @@ from tests.agent.process import AgentProcess, write
 from tests.sources.grpc_server import SyncServer
 from wigwag.cli.main import main
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "snapshots.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "guides" / "snapshots.md"
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 GOLDEN = {**FLAG, "targeting": {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}}
 USERS = [{"targetingKey": "fay", "tier": "gold"}, {"targetingKey": "bo"}]

@@ -1,4 +1,4 @@
-"""The recipe that opens docs/dflag.md, as a server runs it: the lifespan, the service, and the mounted page."""
+"""The recipe that opens docs/guides/dflag.md, as a server runs it: the lifespan, the service, and the mounted page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.dflag.kubelet import Volume
 from tests.dflag.page.test_asgi import http
 from tests.pipeline.fakes import run
 
-DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "dflag.md"
+DOCUMENT = Path(__file__).parent.parent.parent / "docs" / "guides" / "dflag.md"
 
 
 def recipe(directory: Path) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Each is a targeting rule with a context that fits into the largest request body of the agent by default. Before work was
 accounted for, the worst of them took minutes or gigabytes. `CASES` is read by tests, which count steps, and can be
-timed: none may take longer than the evaluation time that docs/operations.md states.
+timed: none may take longer than the evaluation time that docs/guides/operations.md states.
 """
 
 from __future__ import annotations

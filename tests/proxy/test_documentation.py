@@ -1,4 +1,4 @@
-"""What docs/proxy.md tells people to type does what it says, and its table has every option."""
+"""What docs/guides/proxy.md tells people to type does what it says, and its table has every option."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.test_documents import ROOT, blocks
 from wigwag.options import long_name
 from wigwag.proxy.options import ProxyOptions
 
-TEXT = (ROOT / "docs/proxy.md").read_text()
+TEXT = (ROOT / "docs/guides/proxy.md").read_text()
 MISSING = [name for name in ("curl", "grpcurl") if shutil.which(name) is None]
 
 
@@ -27,7 +27,7 @@ def test_every_option_is_in_the_table() -> None:
 
 
 @pytest.mark.skipif(
-    bool(MISSING), reason=f"THE COMMANDS OF docs/proxy.md WERE NOT TRIED: no {' and no '.join(MISSING)}"
+    bool(MISSING), reason=f"THE COMMANDS OF docs/guides/proxy.md WERE NOT TRIED: no {' and no '.join(MISSING)}"
 )
 def test_its_commands_do_what_they_say(tmp_path: Path) -> None:
     flags = blocks(TEXT, "json")[0]

@@ -31,7 +31,7 @@ FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVari
 ON = {**FLAG, "defaultVariant": "on"}
 RESOLVE = "/flagd.evaluation.v1.Service/ResolveBoolean"
 TIMEOUT = 40.0
-PAGE = Path(__file__).parent.parent.parent / "docs" / "consul.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "guides" / "consul.md"
 
 
 def host(consul: Consul) -> str:

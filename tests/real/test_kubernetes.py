@@ -26,7 +26,7 @@ from wigwag.sources.kinds import parse_sources
 GROUP = "core.openfeature.dev"
 V1BETA1 = f"{GROUP}/v1beta1"
 VERBS = ["get", "list", "watch"]
-PAGE = Path(__file__).parent.parent.parent / "docs" / "kubernetes.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "guides" / "kubernetes.md"
 NewPlane = Callable[..., ControlPlane]
 
 

@@ -155,7 +155,7 @@ def test_a_token_that_expires_ends_its_streams_and_an_agent_goes_on_with_the_nex
 
 def manifests(namespace: Namespace, team: Namespace) -> list[Any]:
     """Return the manifests of the page, for namespaces of the test; cluster-wide objects are named after them."""
-    text = "---\n".join(blocks((ROOT / "docs/proxy.md").read_text(), "yaml"))
+    text = "---\n".join(blocks((ROOT / "docs/guides/proxy.md").read_text(), "yaml"))
     text = re.sub(r"namespace: flags\b", f"namespace: {namespace.name}", text)
     text = re.sub(r"namespace: shop\b", f"namespace: {team.name}", text)
     text = re.sub(r"flags-proxy-review(er)", f"{namespace.name}-review\\1", text)

@@ -18,7 +18,7 @@ from wigwag.errors import UsageError
 from wigwag.sources.kinds import BUILT_IN
 from wigwag.sources.plugins import GROUP, load_from
 
-DOCS = Path(__file__).parent.parent.parent / "docs" / "sources.md"
+DOCS = Path(__file__).parent.parent.parent / "docs" / "guides" / "sources.md"
 
 BOTH = "memory = wigwag_memory:KIND\nmemorys = wigwag_memory:KIND"
 TAKEN = frozenset({"file", "http"})

@@ -17,7 +17,7 @@ from wigwag.sources.kinds import parse_sources
 from wigwag.sources.source import Source, SourceSettings
 from wigwag.wire.client.shown import HARMLESS
 
-DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "sources.md").read_text()
+DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "guides" / "sources.md").read_text()
 OAUTH = {"clientID": "me", "clientSecret": "hush-hush", "tokenUrl": "https://login.example/token"}
 FULL_OAUTH = OAUTH | {"folder": "/etc/oauth", "reloadDelayS": 30}
 
@@ -368,7 +368,7 @@ class TestRefusals:
 
 
 class TestDocumentation:
-    """docs/sources.md tells what is true."""
+    """docs/guides/sources.md tells what is true."""
 
     @pytest.mark.parametrize("example", re.findall(r"```json\n(.*?)```", DOCUMENT, re.DOTALL))
     def test_an_example_is_read_without_a_remark(self, example: str) -> None:

@@ -32,7 +32,7 @@ def seconds(value: Any) -> float:
 
 
 def review_seconds(value: Any) -> float:
-    """Read how often open streams are reviewed: often enough for what docs/proxy.md promises, and not all the time.
+    """Read how often open streams are reviewed: as often as docs/guides/proxy.md promises, and not all the time.
 
     >>> review_seconds("2m")
     120.0

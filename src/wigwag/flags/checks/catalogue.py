@@ -1,7 +1,7 @@
 """Every kind of finding: its severity, what it means, and what the agent does about it.
 
 `lint`, `check-config`, the agent and `load(strict=True)` take severities from here, so they agree on what an error is.
-The table in docs/findings.md is written by `table()`; a test compares them.
+The table in docs/reference/findings.md is written by `table()`; a test compares them.
 
 An error makes the document, the flag or the rule fail for some contexts. So the agent never lets an error replace a
 definition that works:
