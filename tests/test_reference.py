@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from contextlib import closing
+from dataclasses import fields
 from http.client import HTTPConnection
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from tests.agent.process import TIMEOUT, AgentProcess
 from tests.documents import ROOT
 from tests.proxy.process import ProxyProcess
 from tools.reference import PAGES, PORTS, REFERENCE, rendered
+from wigwag.agent.options import AgentOptions
+from wigwag.proxy.options import ProxyOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,9 +67,15 @@ def test_the_services_that_are_listed_are_those_of_the_port(port: Port, servers:
     assert set(answer.stdout.split()) == set(port.services)
 
 
-def test_every_command_and_option_has_a_heading_or_a_row() -> None:
-    """Every option of the agent is there with its variable, which people search for."""
-    text = rendered("cli.md")
-    assert re.search(r"^\| `-f`, `--uri URI` \| \| `FLAGD_URI` \|", text, re.MULTILINE)
-    assert re.search(r"^\| `--stale-after DURATION` \| `0` \| `FLAGD_STALE_AFTER` \|", text, re.MULTILINE)
-    assert re.findall(r"^## wigwag (.+)$", text, re.MULTILINE)[:2] == ["start", "check-config"]
+def test_every_option_of_the_agent_is_in_a_table_with_its_variable() -> None:
+    rows = dict(
+        re.findall(r"^\| (?:`-\w`, )?`--([a-z-]+).*?` \| .*?\| `(FLAGD_\w+)` \|", rendered("cli.md"), re.MULTILINE)
+    )
+    options = {field.name.replace("_", "-"): f"FLAGD_{field.name.upper()}" for field in fields(AgentOptions)}
+    assert options.items() <= rows.items()
+
+
+def test_every_option_of_the_proxy_is_in_a_table() -> None:
+    section = rendered("cli.md").partition("## wigwag proxy\n")[2].partition("\n## ")[0]
+    options = {field.name.replace("_", "-") for field in fields(ProxyOptions)} - {"action"}
+    assert options == set(re.findall(r"^\| (?:`-\w`, )?`--([a-z-]+)", section, re.MULTILINE))
