@@ -64,7 +64,10 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_strict_build_has_no_complaints(checkout: Path) -> None:
     done = build(checkout)
     assert (done.returncode, re.findall("^WARNING.*", done.stderr, re.MULTILINE)) == (0, [])
-    assert "<h1" in (checkout / "site" / "guides" / "agent.html").read_text()
+    pages = {path.stem: path.read_text() for path in (checkout / "site" / "guides").glob("*.html")}
+    assert "<h1" in pages["agent"]
+    assert "is in examples/server_kube." in pages["dflag"], "a link out of docs leads nowhere in the site"
+    assert '"$TOKEN" | sha256sum' in pages["tenancy"].replace("&quot;", '"'), "the bar of a table is shown as it is"
 
 
 @pytest.mark.parametrize("link", ["nowhere.md", "agent.md#nowhere"])

@@ -148,11 +148,11 @@ def _groups(options: Sequence[Declared], prefix: str) -> Iterator[str]:
 
 
 def _option(each: Declared, prefix: str) -> tuple[str, ...]:
-    value = each.placeholder or "|".join(each.setting.choices or ())
-    names = code(each.setting.short, f"{each.long} {value}".strip())
+    names = code(each.setting.short, f"{each.long} {each.placeholder}".strip())
     default = {"socket_mode": "0660", "config": "~/.agent.yaml"}.get(each.name) or default_text(each)
     ours = hasattr(AgentOptions, each.name) and bool(prefix) and not FLAGD.fullmatch(long_name(each.name))
-    meaning = each.setting.help + (" *(not in flagd)*" if ours else "")
+    choices = "; " + " or ".join(map(code, each.setting.choices)) if each.setting.choices else ""
+    meaning = each.setting.help + choices + (" *(not in flagd)*" if ours else "")
     variable = (code(prefix + each.name.upper()),) if prefix else ()
     return names, code(default), *variable, meaning
 
@@ -402,7 +402,7 @@ What is served on which port. Every port speaks HTTP/1.1 and HTTP/2, also withou
 Connect, a method is `POST /SERVICE/METHOD`; over gRPC it is the same path.
 
 Debug pages are for requests [from this machine](../guides/operations.md#debug-pages) unless `--debug-endpoints` is set.
-An unknown path is 404, on ports with gRPC services `unimplemented`.
+An unknown path is 404; on the evaluation and sync ports, its body has the code `unimplemented`.
 """
 
 

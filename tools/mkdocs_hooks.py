@@ -1,7 +1,8 @@
-"""What `mkdocs.yml` calls while it builds the site.
+"""What `mkdocs.yml` calls while it builds the site: pages are written for code hosts, and two things differ here.
 
 Pages may link to files outside `docs`, such as an example. On a code host such a link leads somewhere; in the site it
-would not, so there the text of the link is left without the link.
+would not, so there only the text of the link is left. And in the code of a table, code hosts want a backslash before a
+bar, which the site would show.
 """
 
 from __future__ import annotations
@@ -16,8 +17,18 @@ _LINK = re.compile(r"\[([^\]]+)\]\((\.\.?/[^)#\s]+)(?:#[^)]*)?\)")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return a page without links that leave `docs`."""
-    return without_outside_links(markdown, DOCS / page.file.src_uri)
+    """Return a page as the site wants it."""
+    return with_plain_bars(without_outside_links(markdown, DOCS / page.file.src_uri))
+
+
+def with_plain_bars(markdown: str) -> str:
+    r"""Remove the backslash before bars in the code of tables.
+
+    >>> with_plain_bars(r"| `a \| b` | c \| d |")
+    '| `a | b` | c \\| d |'
+    """
+    rows = re.compile(r"^\|.*$", re.MULTILINE)
+    return rows.sub(lambda row: re.sub("`[^`]+`", lambda code: code[0].replace(r"\|", "|"), row[0]), markdown)
 
 
 def without_outside_links(markdown: str, path: Path) -> str:
