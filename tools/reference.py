@@ -12,6 +12,7 @@ import inspect
 import logging
 import pkgutil
 import re
+import sys
 import tempfile
 from importlib import import_module
 from importlib.resources import files
@@ -308,8 +309,14 @@ def _errors(error: type[WigwagError], depth: int) -> Iterator[tuple[str, ...]]:
     indent = "&emsp;" * depth
     yield f"{indent}`{error.__name__}`", f"`{error.__module__}`", value, str(error.exit_code), meaning + also
     for child in sorted(error.__subclasses__(), key=lambda each: (each.__module__ != "wigwag.errors", each.__name__)):
-        if child.__module__.startswith("wigwag.") and not child.__name__.startswith("_"):
+        if not child.__name__.startswith("_") and _is_current(child):
             yield from _errors(child, depth + 1)
+
+
+def _is_current(error: type[WigwagError]) -> bool:
+    """Tell whether a class is one of ours: not of a test, nor of a module that was imported twice."""
+    module = sys.modules.get(error.__module__)
+    return error.__module__.startswith("wigwag.") and getattr(module, error.__name__, None) is error
 
 
 # Endpoints ----------------------------------------------------------------------------------------------------------
