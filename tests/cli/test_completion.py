@@ -96,7 +96,7 @@ def test_the_script_for_fish_has_every_option_with_its_help_and_values() -> None
     lines = [fish_words(line) for line in fish(commands()).splitlines() if line.startswith("complete")]
     rest = {tuple(line[5:]) for line in lines if line[3:4] == ["-n"] and line[4].endswith(" start")}
     assert ("-s", "p", "-l", "port", "-x", "-d", "evaluation: gRPC, gRPC-Web and Connect") in rest
-    assert ("-s", "z", "-l", "log-format", "-x", "-a", "console json", "-d", "how to log") in rest
+    assert ("-s", "z", "-l", "log-format", "-x", "-a", "console json", "-d", "the format of the log") in rest
     offered = {line[line.index("-l") + 1] for line in rest}
     (start,) = (each for each in commands() if each.name == "start")
     assert offered == {name[2:] for each in start.options for name in spellings(each) if name.startswith("--")}
@@ -112,6 +112,6 @@ def test_the_script_for_zsh_has_every_option_with_its_help_and_values() -> None:
     for command in commands():
         section = text.partition(f"\n    {command.name})\n")[2].partition("      ;;\n")[0]
         assert all(re.search(rf"'\*{name}=?\[", section) for option in command.options for name in spellings(option))
-    assert "'*--log-format=[how to log]:log format:(console json)'" in text
+    assert "'*--log-format=[the format of the log]:log format:(console json)'" in text
     assert "'*--server-cert-path=[" in text
     assert "]:server cert path:_files'" in text

@@ -48,18 +48,18 @@ class AgentOptions:
     client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
     context_value: dict[str, str] = option(
         {},
-        "an attribute laid over every evaluation context",
+        "an attribute to add to every evaluation context",
         short="-X",
         metavar="KEY=VALUE",
         group="evaluation context",
     )
     context_from_header: dict[str, str] = option(
-        {}, "an attribute taken from a request header", short="-H", metavar="HEADER=KEY"
+        {}, "an attribute to take from a request header", short="-H", metavar="HEADER=KEY"
     )
-    context_from_pod: bool = option(False, "what is known about this pod, as `pod`: name, namespace, node, labels, …")
+    context_from_pod: bool = option(False, "add facts about this pod to contexts, as `pod`: name, namespace, labels, …")
     pod_info: str = option("/etc/podinfo", "where the downward API is mounted, for --context-from-pod", metavar="DIR")
     context_from_consul: tuple[str, ...] = option(
-        (), "how a service of Consul is doing, as `consul.SERVICE`; may be repeated", metavar="SERVICE"
+        (), "add the health of a Consul service to contexts, as `consul.SERVICE`; may be repeated", metavar="SERVICE"
     )
     cors_origin: tuple[str, ...] = option(
         (),
@@ -70,7 +70,7 @@ class AgentOptions:
     )
     require_selector: bool = option(False, "refuse requests that do not select flags")
     auth_tokens: str = option(
-        "", "a file of rules: which token or client certificate may use which selectors", metavar="FILE"
+        "", "a file of access rules: which token or client certificate may use which selectors", metavar="FILE"
     )
     rate_limit: int = option(0, "requests per second of one client; 0 for no limit", metavar="N", convert=natural)
     rate_burst: int = option(
@@ -84,7 +84,7 @@ class AgentOptions:
     )
     max_connections_per_address: int = option(
         0,
-        "of them, from one address that is not this machine; 0 for half",
+        "connections to one port from one address, except loopback; 0 for half of all",
         metavar="N",
         convert=natural,
     )
@@ -95,18 +95,18 @@ class AgentOptions:
     fractional: Fractional = option("v2", "the hashing version of `fractional`", choices=("v2", "v3"))
     stale_after: float = option(
         0.0,
-        "call flags STALE whose source was not heard of for this long; 0 for never",
+        "mark flags STALE if their source has been silent for this long; 0 for never",
         metavar="DURATION",
         convert=duration,
     )
     readiness: str = option(
         "served",
-        "when /readyz says so: once every required source has answered or its last good flags are `served`,"
-        " or only while none is stale (`fresh`)",
+        "when /readyz is 200: once every required source has answered or its last good flags are served (`served`),"
+        " or only while no required source is stale (`fresh`)",
         choices=("served", "fresh"),
     )
-    response_metadata: bool = option(False, "tell the snapshot's id and age with every evaluation")
-    state_dir: str = option("", "keep the last good flags here, and start with them", metavar="DIR")
+    response_metadata: bool = option(False, "add the snapshot's id and age to the metadata of evaluations")
+    state_dir: str = option("", "save the last good flags in this directory, and start with them", metavar="DIR")
     stream_deadline: float = option(
         0.0,
         "end event and sync streams after this long; 0 for never",
@@ -116,7 +116,7 @@ class AgentOptions:
     )
     disable_sync_metadata: bool = option(False, "do not serve GetMetadata on the sync port")
     max_request_body: int = option(
-        1_000_000, "bytes in a request; 0 for no limit", short="-B", metavar="BYTES", convert=natural
+        1_000_000, "bytes in the body of a request; 0 for 2 GiB", short="-B", metavar="BYTES", convert=natural
     )
     max_request_header: int = option(
         1_000_000, "bytes in a request's headers; 0 for 1 MiB", short="-R", metavar="BYTES"
@@ -124,32 +124,36 @@ class AgentOptions:
     keep_alive_min_time: float = option(
         30.0, "the shortest interval of a client's keep-alive pings", metavar="DURATION", convert=duration
     )
-    keep_alive_permit_without_stream: bool = option(True, "allow such pings without a request under way")
+    keep_alive_permit_without_stream: bool = option(True, "allow keep-alive pings without a request under way")
     ofrep_sse_enabled: bool = option(True, "tell OFREP clients about changes by server-sent events")
     ofrep_sse_inactivity_delay: int = option(
         120, "seconds after which an inactive client refetches", metavar="SECONDS", convert=positive
     )
-    ofrep_sse_public_url: str = option("", "where clients reach the event stream, if not here", metavar="URL")
+    ofrep_sse_public_url: str = option(
+        "", "the origin at which clients reach the event stream, if it is another one", metavar="URL"
+    )
     snapshots: int = option(
         10,
-        "how many snapshots to keep, the current one among them",
+        "how many snapshots to keep, including the current one",
         metavar="N",
         convert=positive,
         group="diagnostics and configuration",
     )
     debug_endpoints: bool = option(False, "serve /debug on the management port to other machines, too")
-    log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
-    debug: bool = option(False, "log more", short="-x")
+    log_format: str = option("console", "the format of the log", short="-z", choices=("console", "json"))
+    debug: bool = option(False, "log at debug level", short="-x")
     config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
     metrics_exporter: str = option(
         "",
-        "otel to push metrics, too, and not only serve them on the management port",
+        "otel: push metrics, in addition to serving them on the management port",
         short="-t",
         metavar="NAME",
         group="telemetry",
     )
-    otel_collector_uri: str = option("", "push traces there, and metrics if so told", short="-o", metavar="URI")
-    otel_cert_path: str = option("", "certificate to show to the collector, in PEM", short="-D", metavar="PATH")
+    otel_collector_uri: str = option(
+        "", "the collector to push traces to, and with --metrics-exporter otel also metrics", short="-o", metavar="URI"
+    )
+    otel_cert_path: str = option("", "client certificate for the collector, in PEM", short="-D", metavar="PATH")
     otel_key_path: str = option("", "its private key", short="-K", metavar="PATH")
     otel_ca_path: str = option("", "the authority of the collector's certificate", short="-A", metavar="PATH")
     otel_reload_interval: float = option(

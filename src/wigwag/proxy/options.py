@@ -75,7 +75,7 @@ class ProxyOptions:
     client_ca_path: str = option("", "ask clients for certificates signed by this authority", metavar="PATH")
     auth: str = option(
         "none",
-        "whom to let subscribe: everybody, or whose token Kubernetes lets `get` the FeatureFlag",
+        "who may subscribe: everybody, or accounts that Kubernetes allows to `get` the FeatureFlag",
         choices=("none", "kubernetes"),
         group="subscribers and targets",
     )
@@ -86,7 +86,7 @@ class ProxyOptions:
     )
     auth_review: float = option(
         240.0,
-        "with --auth=kubernetes: the longest time between two reviews of an open stream's token and right, 1 to 300",
+        "with --auth=kubernetes: the longest time between two reviews of an open stream, 1 to 300",
         metavar="SECONDS",
         convert=review_seconds,
     )
@@ -97,12 +97,12 @@ class ProxyOptions:
     )
     file_root: str = option("", "the directory that file: targets must be in; without it, any file", metavar="DIR")
     linger: float = option(
-        5.0, "how long to go on watching a target that nobody subscribes to", metavar="SECONDS", convert=seconds
+        5.0, "how long to keep watching a target without subscribers", metavar="SECONDS", convert=seconds
     )
     max_targets: int = option(5_000, "targets at once", metavar="N", convert=positive)
     max_subscribers: int = option(20_000, "open streams at once", metavar="N", convert=positive)
     max_connections_per_address: int = option(
-        0, "connections from one address that is not this machine; 0 for half of all", metavar="N", convert=natural
+        0, "connections from one address, except loopback; 0 for half of all", metavar="N", convert=natural
     )
     max_document: int = option(16 << 20, "bytes in a document", metavar="BYTES", convert=positive)
     keep_alive_min_time: float = option(
@@ -112,12 +112,12 @@ class ProxyOptions:
         convert=duration,
         group="connections",
     )
-    keep_alive_permit_without_stream: bool = option(True, "allow such pings without a request under way")
+    keep_alive_permit_without_stream: bool = option(True, "allow keep-alive pings without a request under way")
     debug_endpoints: bool = option(
         False, "serve /debug on the management port to other machines, too", group="diagnostics and configuration"
     )
-    log_format: str = option("console", "how to log", short="-z", choices=("console", "json"))
-    debug: bool = option(False, "log more", short="-x")
+    log_format: str = option("console", "the format of the log", short="-z", choices=("console", "json"))
+    debug: bool = option(False, "log at debug level", short="-x")
     config: str = option("", "a config file with these names as keys (YAML, JSON or TOML)", metavar="FILE")
 
     @property
