@@ -148,6 +148,16 @@ class Session:
             self._default = self._stack.enter_context(self.serve(self._server))
         return self._default
 
+    def published(self) -> int:
+        """Return how many lines of log the server of the document has written, if it was started."""
+        return len(self._default.lines) if self._default else 0
+
+    def wait_for_snapshot(self, after: int) -> None:
+        """Wait until the server of the document has published a snapshot, after so many lines of log."""
+        running = self.default()
+        assert running is not None
+        running.wait_for_log(lambda line: line["msg"] == "snapshot published", after)
+
     def serve(self, command: str) -> AgentProcess:
         """Return a server, not started yet."""
         ready = "proxy" not in command and not self._unready.search(command)

@@ -25,6 +25,9 @@ NOT_RUN = {
     r"^\./scripts/run$": "it makes an environment of its own; what it starts then is `wigwag start`, which is run",
     r"^\./scripts/test$": "it runs these tests",
     r"^pip install \.$": "it needs an index to build from; `uv tool install .` makes the same, and is run",
+    r"^pip install openfeature-provider-flagd$": "the tests have it installed, in the version that uv.lock pins",
+    r"^docker build": "it needs Docker and a registry",
+    r"^kubectl": "it needs a cluster; tests/real/test_tutorial.py does the same at an API server",
     r"^consul kv put": "it needs Consul; tests/real/test_consul.py runs against one",
     r"^\.venv/bin/python -m tests\.simulation": "it takes minutes; tests/simulation runs a part of the seeds",
     r"^scripts/bench soak": "it takes minutes; tests/agent/test_soak.py runs a short one",
@@ -37,8 +40,10 @@ NOT_READY = {
     r"unix:/run/flags": "nobody serves on that socket",
 }
 """Servers that are started, and stopped, but never have flags: their sources do not exist here. Also why."""
-EXIT_CODES = {r"wigwag diff": 1}
-"""Commands that end with another code than 0; here, because there are differences."""
+EXIT_CODES = {r"wigwag diff": 1, r"wigwag lint typo": 1}
+"""Commands that end with another code than 0; here, because there are differences, or errors."""
+EDITS = re.compile(r"^(sed -i|mv) .*flags\.yaml$", re.MULTILINE)
+"""Commands after which the agent of a page publishes a snapshot; what follows waits for it."""
 NEEDED = [name for name in ("curl", "grpcurl", "git") if shutil.which(name) is None]
 
 
@@ -126,6 +131,21 @@ def readme(place: Place, text: str) -> None:
     place.environment["PATH"] += f":{ROOT / '.cache/uv/bin'}"
 
 
+def tutorial(place: Place, text: str) -> None:
+    first, second = contents(text, "yaml")
+    place.write(flags_yaml=first, next_yaml=second)
+
+
+@contextmanager
+def openfeature_client(session: Session, place: Place) -> Iterator[dict[str, str]]:
+    """The client of the tutorial, with the port of the agent of the page."""
+    running = session.default()
+    assert running is not None
+    (script,) = contents((ROOT / "docs/tutorial/first-ten-minutes.md").read_text(), "py")
+    place.write(client_py=script.replace("8013", str(running.port("evaluation"))))
+    yield {}
+
+
 @contextmanager
 def installed(session: Session, place: Place) -> Iterator[dict[str, str]]:
     """What the page has installed is wigwag."""
@@ -157,6 +177,7 @@ AGENT = "wigwag start -f file:flags.yaml"
 USUAL = Page(AGENT, usual)
 SPECIAL = {
     "README.md": Page("wigwag start", readme, installed),
+    "docs/tutorial/first-ten-minutes.md": Page(AGENT, tutorial, openfeature_client),
     "docs/guides/agent.md": Page(AGENT, agent),
     "docs/guides/dflag.md": Page(also=flags_page),
     "docs/guides/proxy.md": Page("wigwag proxy start --file-root .", proxy),
@@ -194,9 +215,14 @@ def test_every_command_of_a_page_works(path: Path, place: Place) -> None:
         for block in map(runnable, blocks(text)):
             for name, address in addresses.items():
                 block = block._replace(text=block.text.replace(name, address))
+            published = session.published()
             printed = session.run(block)
+            if EDITS.search(block.text):
+                session.wait_for_snapshot(published)
             if block.language == "console":
-                assert "".join(printed) == "".join(expected for _, expected in block.session())
+                assert "".join(printed).rstrip("\n") == "".join(expected for _, expected in block.session()).rstrip(
+                    "\n"
+                )
 
 
 def every_command() -> list[str]:
@@ -214,9 +240,10 @@ def test_what_never_has_flags_is_a_server_in_a_page(pattern: str) -> None:
 
 
 def test_pages_have_commands_and_their_languages_are_known() -> None:
-    """A block that is marked otherwise (`shell`, `$`) would be run by nobody."""
+    """A block that is marked otherwise (`shell`, `$`), or indented, would be run by nobody."""
     assert len(every_command()) >= 60
+    assert [path for path in PAGES if re.search(r"^ +```", path.read_text(), re.MULTILINE)] == []
     languages = {
         language for path in PAGES for language in re.findall(r"^```([^\s`]+)", path.read_text(), re.MULTILINE)
     }
-    assert languages <= {"sh", "console", "python", "py", "yaml", "json", "hcl", "html", "toml"}
+    assert languages <= {"sh", "console", "python", "py", "yaml", "json", "hcl", "html", "toml", "dockerfile"}

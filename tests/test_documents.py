@@ -10,16 +10,13 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from tests.agent.process import AgentProcess
-from wigwag.agent.options import AgentOptions
 from wigwag.cli.main import COMMANDS
 from wigwag.flags.checks import catalogue
-from wigwag.options import _KEY
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -150,20 +147,12 @@ def test_the_summary_of_the_compatibility_tables_adds_up() -> None:
     assert len(summary) == 5
     for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
         name = section.splitlines()[0]
-        counts = Counter(re.findall(r"^\|.*?\| (works|differs|not yet) \|", section, re.MULTILINE))
+        rows = re.findall(r"^\| (.*?) \| (works|differs|not yet) \|", section, re.MULTILINE)
+        assert len({behaviour for behaviour, _ in rows}) == len(rows), "a row is there twice"
+        counts = Counter(state for _, state in rows)
         if name in summary:
             assert [*(counts[state] for state in STATES), sum(counts.values())] == summary.pop(name)
     assert summary == {}
-
-
-def test_every_option_of_the_agent_is_in_its_table_with_its_variable() -> None:
-    text = (ROOT / "docs/guides/agent.md").read_text()
-    rows = dict(re.findall(r"^\| `--([a-z-]+)` \| (.+) \|$", text, re.MULTILINE))
-    options = {field.name.replace("_", "-"): field for field in fields(AgentOptions)}
-    assert rows.keys() == options.keys()
-    for name, field in options.items():
-        short, variable, *_ = [cell.strip(" `") for cell in rows[name].split("|")]
-        assert (short, variable) == (field.metadata[_KEY].short, f"FLAGD_{field.name.upper()}")
 
 
 def test_the_glossary_names_each_term_once_in_order_and_modules_that_are_there() -> None:

@@ -87,7 +87,7 @@ def test_the_sdist_has_what_is_needed_to_test_it_and_to_read_about_it(built: Pat
         names = {name.removeprefix(f"{top}/") for name in archive.getnames()}
     folders = {"src", "tests", "bench", "docs", "examples", "scripts", "tools", "changelog.d", ".github"}
     documents = {"README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"}
-    settings = {"pyproject.toml", "uv.lock", ".gitignore", ".pre-commit-config.yaml"}
+    settings = {"pyproject.toml", "uv.lock", ".gitignore", ".pre-commit-config.yaml", "mkdocs.yml"}
     assert {name.partition("/")[0] for name in names} == folders | documents | settings | {"PKG-INFO"}
     for folder in folders - {"tests"}:  # where the JavaScript clients' packages are installed
         assert files(ROOT / folder, ROOT) <= names

@@ -1,8 +1,7 @@
-"""What docs/guides/proxy.md tells people to type does what it says, and its table has every option."""
+"""What docs/guides/proxy.md tells people to type does what it says."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import shutil
@@ -14,16 +13,9 @@ import pytest
 from tests.agent.process import AgentProcess
 from tests.proxy.process import ProxyProcess
 from tests.test_documents import ROOT, blocks
-from wigwag.options import long_name
-from wigwag.proxy.options import ProxyOptions
 
 TEXT = (ROOT / "docs/guides/proxy.md").read_text()
 MISSING = [name for name in ("curl", "grpcurl") if shutil.which(name) is None]
-
-
-def test_every_option_is_in_the_table() -> None:
-    documented = set(re.findall(r"`--([a-z-]+)`", TEXT))
-    assert {long_name(field.name) for field in dataclasses.fields(ProxyOptions)} - {"action"} <= documented
 
 
 @pytest.mark.skipif(

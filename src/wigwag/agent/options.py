@@ -95,7 +95,7 @@ class AgentOptions:
     )
     max_connections_per_address: int = option(
         0,
-        "connections per port from one remote address; 0 for half of --max-connections",
+        "connections per port from one address, except loopback; 0 for half of --max-connections",
         metavar="N",
         convert=natural,
     )
@@ -127,7 +127,7 @@ class AgentOptions:
     )
     disable_sync_metadata: bool = option(False, "do not serve GetMetadata on the sync port")
     max_request_body: int = option(
-        1_000_000, "largest request body in bytes; 0 for no limit", short="-B", metavar="BYTES", convert=natural
+        1_000_000, "largest request body in bytes; 0 for 2 GiB", short="-B", metavar="BYTES", convert=natural
     )
     max_request_header: int = option(
         1_000_000, "largest request headers in bytes; 0 for 1 MiB", short="-R", metavar="BYTES"

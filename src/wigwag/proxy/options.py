@@ -102,7 +102,7 @@ class ProxyOptions:
     max_targets: int = option(5_000, "how many targets to watch at most", metavar="N", convert=positive)
     max_subscribers: int = option(20_000, "how many open streams to allow", metavar="N", convert=positive)
     max_connections_per_address: int = option(
-        0, "connections from one remote address; 0 for half of all", metavar="N", convert=natural
+        0, "connections from one address, except loopback; 0 for half of all", metavar="N", convert=natural
     )
     max_document: int = option(16 << 20, "largest document in bytes", metavar="BYTES", convert=positive)
     keep_alive_min_time: float = option(
