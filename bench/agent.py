@@ -38,7 +38,7 @@ ROOT = Path(__file__).parent.parent
 PORTS = "-p {port} -m {management} -g {sync} -r {ofrep}"
 OURS = f"{sys.executable} -m wigwag start -f file:{{flags}} {PORTS} --bind 127.0.0.1"
 TARGETS = {"gRPC": 20, "Connect": 20, "OFREP": 20, "OFREP bulk of 100": 150}
-RSS_IDLE, RSS_LOADED, READY_MS, CHANGE_MS, STREAM_US = 40, 50, 400, 20, 25
+RSS_IDLE, RSS_LOADED, READY_MS, CHANGE_MS, STREAM_US = 40, 50, 400, 20, 8
 CONTEXT: dict[str, Any] = {"targetingKey": "user-1", "tier": "gold", "email": "fay@example.com", "age": 42}
 CHANGING = {**CONTEXT, "targetingKey": "user-{{.RequestNumber}}", "email": "u{{.RequestNumber}}@example.com"}
 """As ghz's templates write it."""

@@ -255,7 +255,7 @@ class Lab:
 
     def value(self, key: str) -> Any:
         """Return what a flag is in the snapshot of now."""
-        return self.agent.feed.current().flags.resolve(key).value
+        return self.agent.snapshots.value.flags.resolve(key).value
 
     def at_once(self, key: str) -> None:
         """See that evaluations wait for nothing: whatever is asked, the handler returns an answer and no promise."""

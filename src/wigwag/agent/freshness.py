@@ -86,5 +86,5 @@ class Freshness:
         return pause
 
     async def _listen(self) -> None:
-        async for _ in self._pipeline.turns:
+        async for _ in self._pipeline.status_changes:
             self._news.set()

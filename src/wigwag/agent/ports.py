@@ -19,22 +19,24 @@ from wigwag.serve.management.outcomes import rpc_labels
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.resolve import Resolver
-from wigwag.serve.sync import Sync, selection
+from wigwag.serve.selections import Selections, selection
 from wigwag.sources.source import DEMO
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpcs.dispatch import early, rpc_handler
 from wigwag.wire.server.listen import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from wigwag.agent.freshness import Freshness
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.report import AgentReport
     from wigwag.agent.tenancy import Tenancy
+    from wigwag.pipeline.broadcast import Broadcast
     from wigwag.serve.face.capacity import Capacity
-    from wigwag.serve.feed import Feed
+    from wigwag.serve.management.history import SnapshotHistory
     from wigwag.serve.management.metrics import Metrics
+    from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
     from wigwag.wire.tls import Tls
@@ -49,7 +51,8 @@ class Parts(Struct, frozen=True):
     """What the services of an agent share."""
 
     sources: Sequence[Source]
-    feed: Feed
+    snapshots: Broadcast[Snapshot]
+    history: SnapshotHistory
     metrics: Metrics
     freshness: Freshness
     report: AgentReport
@@ -57,7 +60,9 @@ class Parts(Struct, frozen=True):
     telemetry: Telemetry
     capacity: Capacity
     started: Callable[[], bool]
-    """Tells whether all ports are open."""
+    """Whether all ports are open."""
+    over: Callable[[], Awaitable[object]]
+    """Returns when the agent stops."""
 
     def ready(self) -> bool:
         """Tell what /readyz tells."""
@@ -66,20 +71,20 @@ class Parts(Struct, frozen=True):
 
 def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     """Return all ports of the agent."""
-    feed, metrics, report, tenancy, telemetry = parts.feed, parts.metrics, parts.report, parts.tenancy, parts.telemetry
+    metrics, report, tenancy, telemetry = parts.metrics, parts.report, parts.tenancy, parts.telemetry
+    current = parts.snapshots.current
     resolver = Resolver(telemetry.recorder, parts.freshness, metadata=options.response_metadata)
-    changes = ChangeStreams(feed, options.stream_deadline)
+    changes = ChangeStreams(parts.snapshots, options.stream_deadline)
     enrichment = Enrichment(options.context_value, options.context_from_header)
     limits, at = _limits(options), listeners(options, parts.sources, read_tls(options))
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
-    evaluation = Evaluation(feed.current, enrichment, resolver, changes).methods()
+    evaluation = Evaluation(current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
     documents = reflecting(tenancy.calls(_sync(options, parts).methods(), selection))
-    health = reflecting(tenancy.health(HealthService(feed.over).methods()))
-    ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
-    debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
+    health = reflecting(tenancy.health(HealthService(parts.over).methods()))
+    ofrep = tenancy.ofrep(Ofrep(current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
+    debug = Debug(current, report.sources, enrichment, parts.history, everybody=options.debug_endpoints)
     management = Management(parts.ready, metrics.registry, debug).handler()
-    origins = options.cors_origin
     # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
@@ -92,7 +97,7 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "--socket-path",
             with_cors(
                 metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels),
-                origins,
+                options.cors_origin,
             ),
             at["evaluation"],
             outer,
@@ -120,16 +125,16 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
             "OFREP",
             "--ofrep-port",
             "",
-            with_cors(metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route), origins),
+            with_cors(metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route), options.cors_origin),
             at["OFREP"],
             outer,
         ),
     ]
 
 
-def _sync(options: AgentOptions, parts: Parts) -> Sync:
-    return Sync(
-        parts.feed,
+def _sync(options: AgentOptions, parts: Parts) -> Selections:
+    return Selections(
+        parts.snapshots,
         parts.metrics,
         dict(options.context_value),
         metadata=not options.disable_sync_metadata,

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from wigwag.observe import Registry
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
-    from wigwag.serve.feed import Feed
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
 
@@ -39,7 +38,6 @@ class AgentReport:
     def __init__(
         self,
         pipeline: Pipeline[Source, Value, Snapshot],
-        feed: Feed,
         now: Callable[[], float],
         freshness: Freshness,
         *,
@@ -48,12 +46,16 @@ class AgentReport:
         settled: Callable[[], None] = lambda: None,
     ) -> None:
         """`only_fresh`: not ready while a required source is stale. `settled` is called after the first snapshot."""
-        self._pipeline, self._feed, self._now = pipeline, feed, now
+        self._pipeline, self._now = pipeline, now
         self._freshness, self._required, self._only_fresh = freshness, required, only_fresh
         self._told: dict[Source, tuple[str, str | None]] = {}
         self._ready = self._stopping = self._logged_ready = False
         self._waiting: list[str] = []
         self._settled = settled
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._pipeline.published.value
 
     def stopping(self) -> None:
         """From now on, not ready."""
@@ -65,14 +67,14 @@ class AgentReport:
         Once that is so, it stays so, unless being ready takes fresh flags.
         """
         statuses = [status for status in self._pipeline.statuses() if status.spec in self._required]
-        answered = self._feed.published and all(status.confirmed is not None for status in statuses)
+        answered = self._pipeline.published.serial > 0 and all(status.confirmed is not None for status in statuses)
         self._ready = self._ready or answered
         stale = self._only_fresh and not self._required.isdisjoint(self._freshness.stale)
         return self._ready and not stale and not self._stopping
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the state of each source as plain JSON."""
-        snapshot = self._feed.current()
+        snapshot = self._snapshot
         problems = snapshot.keep("", "problems", lambda: _problems(snapshot))
         return [
             _told(status, self._now())
@@ -88,11 +90,9 @@ class AgentReport:
             Gauge("wigwag_source_age_seconds", "Age of what a source said last.", self._ages, _SOURCE),
             Gauge("wigwag_source_stale", "Whether the flags of a source are stale.", self._stale, _SOURCE),
             Gauge("wigwag_source_restarts", "How often a source was started again.", self._restarts, _SOURCE),
-            Gauge(
-                "wigwag_snapshot_info", "The published snapshot.", lambda: [((self._feed.current().id,), 1)], ("id",)
-            ),
-            Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._feed.current().number)]),
-            Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._feed.current().flags))]),
+            Gauge("wigwag_snapshot_info", "The published snapshot.", lambda: [((self._snapshot.id,), 1)], ("id",)),
+            Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._snapshot.number)]),
+            Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._snapshot.flags))]),
             Gauge("wigwag_flags_quarantined", "Flags that could not be loaded.", self._quarantined, _SOURCE),
             Gauge("wigwag_findings", "What is wrong with the documents.", self._findings, (*_SOURCE, "severity")),
         )
@@ -112,7 +112,7 @@ class AgentReport:
         return ((_labels(status), float(status.restarts)) for status in self._pipeline.statuses())
 
     def _quarantined(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        layers = dict(self._feed.current().layers())
+        layers = dict(self._snapshot.layers())
         for status in self._pipeline.statuses():
             layer = layers.get(status.spec)
             if layer is not None:
@@ -120,7 +120,7 @@ class AgentReport:
 
     def _findings(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Count what was found; `log_snapshots` looks for it, soon after a snapshot is published."""
-        layers = dict(self._feed.current().layers())
+        layers = dict(self._snapshot.layers())
         for status in self._pipeline.statuses():
             layer = layers.get(status.spec)
             if layer is not None and layer.findings is not None:
@@ -146,7 +146,7 @@ class AgentReport:
 
     async def log_sources(self) -> None:
         """Log each source when its state or its error changes."""
-        async for _ in self._pipeline.turns:
+        async for _ in self._pipeline.status_changes:
             for status in self._pipeline.statuses():
                 news = status.state, status.error if status.state == "failing" else None
                 if self._told.get(status.spec) != news:
@@ -157,7 +157,7 @@ class AgentReport:
     async def log_snapshots(self) -> None:
         """Log each snapshot, and what is wrong with it."""
         known: set[str] = set()
-        async for snapshot in self._pipeline.topic:
+        async for snapshot in self._pipeline.published:
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}

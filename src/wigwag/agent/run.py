@@ -21,16 +21,17 @@ from wigwag.agent.telemetry import telemetry
 from wigwag.agent.tenancy import Tenancy
 from wigwag.kube.hub import Hub
 from wigwag.observe import set_up_logging
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.serve.face.capacity import connection_metrics, divide, needed, raise_open_files
 from wigwag.serve.face.ports import PortOpener, protection
 from wigwag.serve.face.process import run_until_told, settle
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.management.vitals import vitals
 from wigwag.serve.snapshot import Snapshot
+from wigwag.serve.streams import stopping
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import prepare
 from wigwag.sources.source import DEMO
@@ -96,6 +97,9 @@ class Agent:
         # What is there already need not wait for a source that is new.
         grace = 0.0 if restored else SOURCE_GRACE_SECONDS
         required = frozenset(source for source in self.sources if source.required)
+        self.snapshots = Broadcast(Snapshot(library.load({"flags": {}}), extent="none"))
+        self.history = SnapshotHistory(options.snapshots)
+        self.history.follow(self.snapshots)
         self.metrics = Metrics()
         self.metrics.registry.add(*vitals())
         self.telemetry = telemetry(options, self.metrics)
@@ -114,15 +118,11 @@ class Agent:
             key=content,
             policy=policy,
             restored=restored,
+            published=self.snapshots,
         )
-        self.feed = Feed(
-            Snapshot(library.load({"flags": {}}), extent="none"), history=SnapshotHistory(options.snapshots)
-        )
-        self.pipeline.topic.listen(self.feed.advance)
         self.freshness = Freshness(self.pipeline, policy.clock, options.stale_after)
         self.report = AgentReport(
             self.pipeline,
-            self.feed,
             policy.clock.now,
             self.freshness,
             required=required,
@@ -168,7 +168,8 @@ class Agent:
             opens = self._deps.serve or partial(serve, shared=self.shared)
             parts = Parts(
                 self.sources,
-                self.feed,
+                self.snapshots,
+                self.history,
                 self.metrics,
                 self.freshness,
                 self.report,
@@ -176,6 +177,7 @@ class Agent:
                 self.telemetry,
                 self.capacity,
                 self.started.is_set,
+                stop.wait,
             )
             opened = ports(self._options, parts)
             for port in opened:
@@ -187,7 +189,7 @@ class Agent:
             await stop.wait()
             log.info("stopping")
             self.report.stopping()
-            self.feed.close()
+            self.snapshots.end(stopping())
             end = self._clock.now() + GRACE_SECONDS
             await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in self.servers.values()))
             await self.telemetry.finish(max(end - self._clock.now(), LEAST_GRACE_SECONDS))

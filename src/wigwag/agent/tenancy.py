@@ -122,7 +122,7 @@ class Tenancy:
                 tasks.create_task(self._log(self._pipeline))
 
     async def _adopt(self, pipeline: Pipeline[AccessFile, Value, LoadedRules], access: AccessControl) -> None:
-        async for loaded in pipeline.topic:
+        async for loaded in pipeline.published:
             access.adopt(loaded.rules)
             known = {"tokens": len(loaded.rules.tokens), "certificates": len(loaded.rules.certificates)}
             log.info("access rules loaded", extra={"fields": known})
@@ -130,7 +130,7 @@ class Tenancy:
     async def _log(self, pipeline: Pipeline[AccessFile, Value, LoadedRules]) -> None:
         """Log each file when its state or its error changes."""
         told: dict[AccessFile, tuple[str, str | None]] = {}
-        async for _ in pipeline.turns:
+        async for _ in pipeline.status_changes:
             for status in pipeline.statuses():
                 news = status.state, status.error if status.state == "failing" else None
                 if status.state == "failing" and told.get(status.spec) != news:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.pipeline.aggregate import Aggregate
 from wigwag.pipeline.backoff import Retry
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.clock import sleep_until
-from wigwag.pipeline.publish import Topic
 from wigwag.pipeline.spec import S, V, describe
 from wigwag.pipeline.status import Report
 from wigwag.pipeline.watch import Watches, WatchPolicy
@@ -48,7 +49,7 @@ class Pipeline(Generic[S, V, P]):
     ...     pipeline = Pipeline([Wanted("a"), Wanted("b")], watch, dict)
     ...     async with asyncio.TaskGroup() as group:
     ...         running = group.create_task(pipeline.run())
-    ...         async for picture in pipeline.topic:
+    ...         async for picture in pipeline.published:
     ...             running.cancel()
     ...             return picture
     >>> from wigwag.pipeline.spec import Wanted
@@ -63,7 +64,7 @@ class Pipeline(Generic[S, V, P]):
         assemble: Callable[[Mapping[S, V]], P],
         derive: Callable[[P], Awaitable[Iterable[Wanted[S]]]] | None = None,
         key: Callable[[P], object] = lambda picture: picture,
-        topic: Topic[P] | None = None,
+        published: Broadcast[P] | None = None,
         policy: WatchPolicy | None = None,
         restored: Mapping[S, Restored[V]] | None = None,
     ) -> None:
@@ -83,18 +84,17 @@ class Pipeline(Generic[S, V, P]):
         self._complete, self._retry = False, Retry(self._policy.backoff, self._policy.random)
         self._error: str | None = None
         self._alarm: Timer | None = None
-        self.topic = topic or Topic[P]()
-        self.turns = Topic[None]()
-        """Rings when a watch changes its state or its error; what they are now, `statuses` tells."""
+        self.published = Broadcast[P]() if published is None else published
+        self.status_changes = Broadcast[None]()
+        """Notifies when a watch changes its state or its error; `statuses` returns what they are now."""
 
     async def run(self) -> None:
         """Watch and publish until cancelled. All tasks are children of this call."""
         try:
             async with asyncio.TaskGroup() as group:
                 ages = {spec: found.age for spec, found in self._restored.items()}
-                self._watches = Watches(
-                    group, self._watcher, self._aggregate.put, lambda: self.turns.set(None), self._policy, ages
-                )
+                changed = partial(self.status_changes.publish, None)
+                self._watches = Watches(group, self._watcher, self._aggregate.put, changed, self._policy, ages)
                 self._adopt()
                 for spec, found in self._restored.items():
                     self._aggregate.put(spec, found.value)
@@ -129,7 +129,7 @@ class Pipeline(Generic[S, V, P]):
         await self._permission()
         try:
             values, picture = await self._picture()
-            news = not self.topic.serial or self._key(picture) != self._key(self.topic.value)  # type: ignore[arg-type]
+            news = not self.published.serial or self._key(picture) != self._key(self.published.value)
         except Exception as error:  # noqa: BLE001 - a face's own functions; the last good picture stays
             self._fail(describe(error))
             return
@@ -139,7 +139,7 @@ class Pipeline(Generic[S, V, P]):
             return
         self._complete = True
         if news:
-            self.topic.set(picture)
+            self.published.publish(picture)
 
     async def _permission(self) -> None:
         """Wait until the limiter allows a turn. What it forbids is put off and taken together with what follows."""

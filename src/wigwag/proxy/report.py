@@ -72,7 +72,7 @@ class ProxyReport:
         """Log each target when its state or its error changes, and when it is watched no longer."""
         limited = LogLimiter(log, MOST_LOGGED)
         told: dict[Source, tuple[str, str | None]] = {}
-        async for _ in self._targets.pipeline.turns:
+        async for _ in self._targets.pipeline.status_changes:
             news = {status.spec: _news(status) for status in self._targets.pipeline.statuses()}
             for source, (state, error) in news.items():
                 if told.get(source) == (state, error):

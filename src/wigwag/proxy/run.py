@@ -14,6 +14,7 @@ from wigwag.observe import Registry, set_up_logging
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.authorize import authorizer
 from wigwag.proxy.permissions import Permissions
+from wigwag.proxy.relay import Relay
 from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.selectors import Selectors
 from wigwag.proxy.targets import Targets
@@ -24,7 +25,6 @@ from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
 from wigwag.serve.management.vitals import vitals
 from wigwag.serve.reflection import reflecting
-from wigwag.serve.relay import Relay
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents
 from wigwag.version import __version__
@@ -96,7 +96,7 @@ class Proxy:
         self._permissions = None if review is None else self._reviewed(review, deps.policy)
         self._relay = Relay(
             lru_cache(options.max_targets)(Selectors.of(options).read),  # a thousand pods name the same few
-            self.targets.join,
+            self.targets,
             self._permissions,
             lambda reason: self.targets.refusals.add((reason,)),
         )

@@ -1,6 +1,6 @@
-"""The targets that somebody subscribes to: one watch each, and one board for each way to write its documents.
+"""The targets that clients subscribe to: one watch each, and one broadcast for each encoding of its documents.
 
-    join ─▶ Target ─▶ wanted ─▶ Pipeline ─▶ picture ─▶ Target ─▶ Boards ─▶ streams
+    join ─▶ SyncTarget ─▶ wanted ─▶ Pipeline ─▶ documents ─▶ SyncTarget ─▶ Broadcasts ─▶ streams
                                                                     leave ─▶ (linger) ─▶ no longer wanted
 
 A target is watched from its first subscriber on, and for a while after its last one: a client that reconnects must not
@@ -18,13 +18,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.observe import Counter
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.parse import parsed
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.proxy.documents import check
-from wigwag.serve.feed import stopping
+from wigwag.serve.streams import stopping
 from wigwag.wire.rpc import Code, RpcError
-from wigwag.wire.server.board import Board
+from wigwag.wire.server.broadcast import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,9 +34,10 @@ if TYPE_CHECKING:
     from wigwag.pipeline.watch import WatchPolicy
     from wigwag.proxy.documents import RelayedDocument
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.serve.relay import Encode
+    from wigwag.serve.sync import Encode
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
+    from wigwag.wire.server.broadcast import BroadcastStream
 
     Picture = Mapping[Source, RelayedDocument]
 
@@ -43,33 +45,33 @@ if TYPE_CHECKING:
 class SyncTarget:
     """One source, and everybody who wants its documents."""
 
-    __slots__ = ("_boards", "document", "source", "subscribers")
+    __slots__ = ("_broadcasts", "document", "source", "subscribers")
 
     def __init__(self, source: Source) -> None:
         self.source, self.subscribers = source, 0
         self.document: RelayedDocument | None = None
-        self._boards: dict[Encode, Board] = {}
+        self._broadcasts: dict[Encode, Broadcast[Message]] = {}
 
-    def board(self, encode: Encode) -> Board:
-        """Return where documents are posted that are written so."""
-        board = self._boards.get(encode)
-        if board is None:
-            board = self._boards[encode] = Board()
+    def broadcast(self, encode: Encode) -> Broadcast[Message]:
+        """Return the broadcast of the documents in an encoding."""
+        broadcast = self._broadcasts.get(encode)
+        if broadcast is None:
+            broadcast = self._broadcasts[encode] = Broadcast()
             if self.document is not None:
-                board.post(partial(encode, self.document.text))
-        return board
+                broadcast.publish(_message(encode, self.document))
+        return broadcast
 
-    def post(self, document: RelayedDocument) -> None:
-        """Tell everybody of a document, if it is another one."""
+    def publish(self, document: RelayedDocument) -> None:
+        """Send a document to all streams, if it is another one."""
         before, self.document = self.document, document
         if before is not document and (before is None or before.text != document.text):
-            for encode, board in self._boards.items():
-                board.post(partial(encode, document.text))
+            for encode, broadcast in self._broadcasts.items():
+                broadcast.publish(_message(encode, document))
 
     def end(self, error: RpcError) -> None:
         """End all streams."""
-        for board in self._boards.values():
-            board.end(error)
+        for broadcast in self._broadcasts.values():
+            broadcast.end(error)
 
 
 class Targets:
@@ -98,8 +100,8 @@ class Targets:
         """Return what is known of a source, if anybody subscribes to it, or did just now."""
         return self._targets.get(source)
 
-    def join(self, source: Source, encode: Encode) -> tuple[Board, Callable[[], None]]:
-        """Subscribe: return the board to read, and what to call at the end."""
+    def join(self, source: Source, encode: Encode, stream: BroadcastStream) -> Broadcast[Message]:
+        """Subscribe a stream: return the broadcast that it reads."""
         if self._closed:
             raise stopping()
         if self.subscribers >= self._most_subscribers:
@@ -109,7 +111,8 @@ class Targets:
             timer.cancel()
         target.subscribers += 1
         self.subscribers += 1
-        return target.board(encode), partial(self._leave, target)
+        stream.on_close(partial(self._leave, target))
+        return target.broadcast(encode)
 
     def close(self) -> None:
         """Let nobody in any more, and end all streams."""
@@ -136,11 +139,11 @@ class Targets:
             self.pipeline.want([Wanted(source, required=False) for source in self._targets])
 
     async def _hand_out(self) -> None:
-        async for picture in self.pipeline.topic:
+        async for picture in self.pipeline.published:
             for source, document in picture.items():
                 target = self._targets.get(source)
                 if target is not None:
-                    target.post(document)
+                    target.publish(document)
 
     def _opened(self, source: Source) -> SyncTarget:
         if len(self._targets) >= self._most:
@@ -167,6 +170,10 @@ class Targets:
     def _refuse(self, reason: str, message: str) -> RpcError:
         self.refusals.add((reason,))
         return RpcError(Code.RESOURCE_EXHAUSTED, message)
+
+
+def _message(encode: Encode, document: RelayedDocument) -> Message:
+    return Message(partial(encode, document.text, None))
 
 
 def _passed_through(values: Mapping[Source, RelayedDocument]) -> Picture:

@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from wigwag.errors import SelectorError
+from wigwag.wire.rpc import Code, RpcError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.http import Request
     from wigwag.wire.rpc import Call
 
@@ -44,3 +49,11 @@ def selector_of(source: Call | Request) -> str:
     """Return the selector that the header names; empty for all flags."""
     value = source.header(SELECTOR)
     return value.decode("utf-8", "replace") if value else ""
+
+
+def select(snapshot: Snapshot, call: Call, selector: str | None = None) -> FlagSet:
+    """Return the flags that a call selects by its header, or by the selector given."""
+    try:
+        return snapshot.select(selector_of(call) if selector is None else selector)
+    except SelectorError as error:
+        raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error

@@ -13,12 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wigwag.errors import SelectorError
 from wigwag.flags.model import DEFAULT, DISABLED, ERROR
 from wigwag.serve import messages
-from wigwag.serve.context import selector_of
-from wigwag.serve.feed import NOT_YET
+from wigwag.serve.context import select, selector_of
 from wigwag.serve.messages import AnyFlag
+from wigwag.serve.streams import NOT_YET
 from wigwag.wire.rpc import Code, Method, RpcError
 
 if TYPE_CHECKING:
@@ -155,14 +154,6 @@ def _entry(key: str, kind: FlagType | None, found: Resolution, *, old: bool, jso
         reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
         return messages.all_entry(key, AnyFlag(reason, "", kind, _ZEROS[kind], metadata), json=json)
     return messages.all_entry(key, AnyFlag(found.reason, found.variant, kind, found.value, metadata), json=json)
-
-
-def select(snapshot: Snapshot, call: Call, selector: str | None = None) -> FlagSet:
-    """Return the flags that a call selects by its header, or by what else it says."""
-    try:
-        return snapshot.select(selector_of(call) if selector is None else selector)
-    except SelectorError as error:
-        raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error
 
 
 def failure(found: Resolution) -> RpcError:

@@ -13,14 +13,13 @@ import msgspec
 
 from wigwag.flags.store import diff
 from wigwag.serve import messages
-from wigwag.serve.context import selector_of
-from wigwag.serve.evaluation import select
-from wigwag.serve.feed import stopping
+from wigwag.serve.context import select, selector_of
+from wigwag.serve.streams import steps, stopping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wigwag.serve.feed import Feed
+    from wigwag.pipeline.broadcast import Broadcast
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.rpc import Call, ServerStream
 
@@ -31,24 +30,26 @@ HEARTBEAT_SECONDS = 30.0
 class ChangeStreams:
     """Streams of changes to the published flags."""
 
-    def __init__(self, feed: Feed, deadline: float = 0.0, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
-        self._feed, self._deadline, self._keep_alive = feed, deadline, keep_alive
+    def __init__(
+        self, snapshots: Broadcast[Snapshot], deadline: float = 0.0, keep_alive: float = KEEP_ALIVE_SECONDS
+    ) -> None:
+        self._snapshots, self._deadline, self._keep_alive = snapshots, deadline, keep_alive
 
     def event_stream(self, *, bounded: bool) -> ServerStream:
         """Return the handler of `EventStream`; `bounded` by the stream deadline."""
 
         def handler(call: Call) -> AsyncIterator[bytes]:
             messages.read_nothing(call.body, call.json)
-            select(self._feed.current(), call)
+            select(self._snapshots.value, call)
             return self._events(selector_of(call), call.json, self._deadline if bounded else 0.0)
 
         return handler
 
     async def _events(self, selector: str, json: bool, deadline: float) -> AsyncIterator[bytes]:
         """Yield ready at once, then each change, something every 20 seconds, and a farewell; then fail."""
-        async with aclosing(self._feed.steps(self._feed.current(), self._keep_alive, deadline)) as steps:
+        async with aclosing(steps(self._snapshots, self._snapshots.value, self._keep_alive, deadline)) as stream:
             yield messages.event("provider_ready", {}, json=json)
-            async for previous, snapshot in steps:
+            async for previous, snapshot in stream:
                 if snapshot is None:
                     yield messages.event("provider_shutdown", {}, json=json)
                     raise stopping()
@@ -67,9 +68,9 @@ class ChangeStreams:
         `last` is the id of the last event of a client that comes back: it is told at once if it missed a change. Ids
         are digests of the selection, so they hold across restarts and agents.
         """
-        async with aclosing(self._feed.steps(self._feed.current(), HEARTBEAT_SECONDS)) as steps:
-            yield _welcome(self._feed.current(), selector, last)
-            async for previous, snapshot in steps:
+        async with aclosing(steps(self._snapshots, self._snapshots.value, HEARTBEAT_SECONDS)) as stream:
+            yield _welcome(self._snapshots.value, selector, last)
+            async for previous, snapshot in stream:
                 if snapshot is None:
                     return
                 if snapshot is previous:

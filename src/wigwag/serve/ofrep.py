@@ -19,7 +19,7 @@ from wigwag.errors import SelectorError
 from wigwag.flags.document import without_surrogates
 from wigwag.jsontext import decode_request
 from wigwag.serve.context import Enrichment, selector_of
-from wigwag.serve.feed import NOT_YET
+from wigwag.serve.streams import NOT_YET
 from wigwag.wire.http import Reply, Stream, parsed
 
 if TYPE_CHECKING:

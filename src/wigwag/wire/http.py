@@ -18,7 +18,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from wigwag.wire.rpc import RpcError
     from wigwag.wire.rpcs.incoming import RequestBody
-    from wigwag.wire.server.board import Frame, Posted
+    from wigwag.wire.server.broadcast import BroadcastStream, Frame
     from wigwag.wire.server.identity import Identity
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -107,22 +107,22 @@ class Stream:
         self.status, self.headers, self.chunks, self.trailers = status, headers, chunks, trailers
 
 
-class Broadcast(Stream):
-    """A stream whose messages are posted for many: who cannot read them that way pulls the chunks, as of any stream."""
+class BroadcastAnswer(Stream):
+    """A stream of a broadcast. A connection that cannot send it so pulls the chunks, as of any stream."""
 
-    __slots__ = ("ending", "frame", "posted", "seconds")
+    __slots__ = ("ending", "frame", "messages", "seconds")
 
     def __init__(
         self,
         stream: Stream,
-        posted: Posted,
+        messages: BroadcastStream,
         frame: Frame,
         ending: Callable[[RpcError], Headers],
         seconds: float | None = None,
     ) -> None:
         """`ending` gives the trailers of an error, and `seconds` is how long the client waits for the end."""
         super().__init__(stream.status, stream.headers, stream.chunks, stream.trailers)
-        self.posted, self.frame, self.ending, self.seconds = posted, frame, ending, seconds
+        self.messages, self.frame, self.ending, self.seconds = messages, frame, ending, seconds
 
 
 Answer: TypeAlias = Reply | Stream

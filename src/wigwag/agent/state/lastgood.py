@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from wigwag.agent.state.keeper import Keeper, KeptFlags
     from wigwag.flags.flagset import FlagSet
     from wigwag.observe import Registry
+    from wigwag.pipeline.broadcast import Broadcast
     from wigwag.pipeline.clock import Clock
-    from wigwag.pipeline.publish import Topic
     from wigwag.pipeline.run import Pipeline
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
@@ -119,8 +119,8 @@ class LastGood:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.run())
             group.create_task(self._confirm(note))
-            group.create_task(_each(pipeline.turns, note))
-            await _each(pipeline.topic, note)
+            group.create_task(_each(pipeline.status_changes, note))
+            await _each(pipeline.published, note)
 
     async def _confirm(self, note: Callable[[], None]) -> None:
         while True:
@@ -150,8 +150,8 @@ class LastGood:
         )
 
 
-async def _each(topic: Topic[Any], note: Callable[[], None]) -> None:
-    async for _ in topic:
+async def _each(broadcast: Broadcast[Any], note: Callable[[], None]) -> None:
+    async for _ in broadcast:
         note()
 
 

@@ -44,13 +44,13 @@ async def follow(
     """Pass on each picture, once it is prepared, and each turn for the better or worse, until cancelled."""
 
     async def pictures() -> None:
-        async for picture in flow.topic:
+        async for picture in flow.published:
             turn(flow.statuses())
             await prepare(picture)
             take(picture)
 
     async def turns() -> None:
-        async for _ in flow.turns:
+        async for _ in flow.status_changes:
             turn(flow.statuses())
 
     async with asyncio.TaskGroup() as group:

@@ -1,6 +1,6 @@
 """One watch for all who want the same: the first subscriber opens it, and it closes when the last one has left.
 
-    watch_kube ──▶ Topic[WatchLevel] ──▶ each subscriber, at its own speed
+    watch_kube ──▶ Broadcast[WatchLevel] ──▶ each subscriber, at its own speed
 
 A subscriber gets the objects as they are at once, and later what changed last; it may miss what came in between. So a
 `WatchLevel` holds the value, its edition and the state of the watch together: a late or slow subscriber ends with the
@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from wigwag.pipeline.publish import Topic
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 
@@ -51,7 +51,7 @@ class WatchLevel(Generic[T]):
 @dataclass(slots=True)
 class _Shared(Generic[T]):
     task: asyncio.Task[None] | None = None
-    topic: Topic[WatchLevel[T]] = field(default_factory=Topic)
+    levels: Broadcast[WatchLevel[T]] = field(default_factory=Broadcast)
     readers: int = 0
     closing: Timer | None = None
 
@@ -80,7 +80,7 @@ class SharedWatches:
         shared = self._join(key)
         edition = 0
         try:
-            async for level in shared.topic:
+            async for level in shared.levels:
                 if level.error is not None:
                     raise level.error
                 news = level.edition != edition
@@ -128,10 +128,10 @@ class SharedWatches:
             async with closing(self._follow(*key)) as items:
                 async for item in items:
                     level = level.after(item)
-                    shared.topic.set(level)
+                    shared.levels.publish(level)
         except Exception as caught:  # noqa: BLE001 - it may fail in any way: its readers are told
             error = caught
         finally:
             if self._shared.get(key) is shared:
                 del self._shared[key]
-            shared.topic.set(replace(level, error=error))
+            shared.levels.publish(replace(level, error=error))

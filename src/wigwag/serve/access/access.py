@@ -32,6 +32,7 @@ from wigwag.serve.access.tokens import PresentedCredential, bearer
 from wigwag.serve.context import SELECTOR, selector_of
 from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code, Method, RpcError
+from wigwag.wire.server.broadcast import BroadcastStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -78,7 +79,7 @@ class AccessControl:
 
     def __init__(self, policy: AccessPolicy, refusals: Refusals, now: Callable[[], float] = monotonic) -> None:
         self._policy, self._refusals, self._now = policy, refusals, now
-        self._held: dict[RevocableStream, tuple[Principal, str]] = {}
+        self._held: dict[RevocableStream | BroadcastStream, tuple[Principal, str]] = {}
         self.rules: Rules | None = None
 
     def adopt(self, rules: Rules) -> None:
@@ -133,6 +134,9 @@ class AccessControl:
             self._room(visitor)
             messages = handler(call)
             assert isinstance(messages, AsyncIterator)  # what is behind this door begins at once
+            if isinstance(messages, BroadcastStream) and self._holds:
+                messages.guard(lambda stream: stream.on_close(self._enlist(stream, visitor, selector)))
+                return messages
             return self._hold(messages, visitor, selector) if self._holds else messages
 
         return stream
@@ -203,21 +207,33 @@ class AccessControl:
 
     async def _hold(self, messages: AsyncIterator[bytes], visitor: Principal, selector: str) -> AsyncIterator[bytes]:
         """Yield what a stream yields for as long as its visitor may have it."""
-        slots, held = self._policy.slots, RevocableStream(messages)
+        stream = RevocableStream(messages)
+        release = self._enlist(stream, visitor, selector)
+        try:
+            async for message in stream:
+                yield message
+        finally:
+            release()
+            await stream.aclose()
+
+    def _enlist(
+        self, stream: RevocableStream | BroadcastStream, visitor: Principal, selector: str
+    ) -> Callable[[], None]:
+        """Count a stream that begins, and end it when its right ends; return what to call when it is closed."""
+        slots = self._policy.slots
         error = self._objection(visitor, selector)  # other rules may have come since it was let in
         if error is not None:
             raise error
         if slots is not None and not slots.take(visitor.name):
             raise self._refuse("streams", visitor.name, _too_many(slots.most))
-        self._held[held] = visitor, selector
-        try:
-            async for message in held:
-                yield message
-        finally:
-            del self._held[held]
+        self._held[stream] = visitor, selector
+
+        def release() -> None:
+            del self._held[stream]
             if slots is not None:
                 slots.give_back(visitor.name)
-            await held.aclose()
+
+        return release
 
     def _objection(self, visitor: Principal, selector: str) -> RpcError | None:
         """Return why the rules of now do not allow what was allowed."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wigwag.flags.diff.delta import Pairs
     from wigwag.flags.flag import DocumentDefaults, Flag
     from wigwag.flags.model import Finding
+    from wigwag.pipeline.broadcast import Broadcast
 
 SHORTEST = 6
 """Characters of an id that are enough, if no other id begins with them."""
@@ -102,6 +103,15 @@ class SnapshotHistory:
         self.most, self._free = most, free
         self._entries: deque[HistoryEntry] = deque()
         self._current: Snapshot | None = None
+
+    def follow(self, snapshots: Broadcast[Snapshot]) -> None:
+        """Add each snapshot that is published from now on, before later subscribers see it."""
+
+        def add() -> None:
+            if snapshots.error is None:
+                self.add(snapshots.value)
+
+        snapshots.subscribe(add)
 
     def add(self, snapshot: Snapshot) -> None:
         """Remember a snapshot that has just become the current one."""

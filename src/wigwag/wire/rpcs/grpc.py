@@ -20,13 +20,13 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from functools import lru_cache, partial
 
-from wigwag.wire.http import Broadcast, Headers, Reply, Request, Stream
+from wigwag.wire.http import BroadcastAnswer, Headers, Reply, Request, Stream
 from wigwag.wire.rpc import Call, Code, RpcError
 from wigwag.wire.rpcs import envelope
 from wigwag.wire.rpcs.incoming import RequestBody
 from wigwag.wire.rpcs.outcome import chunks, remaining
 from wigwag.wire.rpcs.protobuf import blob, integer, text
-from wigwag.wire.server.board import Posted
+from wigwag.wire.server.broadcast import BroadcastStream
 
 OK: Headers = ((b"grpc-status", b"0"),)
 _UNIT = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -82,8 +82,8 @@ class Grpc:
         """Return the answer with many messages."""
         frame = _compressed if _takes_gzip(call) else _plain
         stream = Stream(200, self._leading(call), chunks(messages, call, frame), partial(_ending, call))
-        if isinstance(messages, Posted) and not call.response_trailers:
-            return Broadcast(stream, messages, frame, _trailers_of, call.deadline)
+        if isinstance(messages, BroadcastStream) and not call.response_trailers:
+            return BroadcastAnswer(stream, messages, frame, _trailers_of, call.deadline)
         return stream
 
     def _leading(self, call: Call) -> Headers:

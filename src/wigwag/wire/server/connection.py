@@ -24,14 +24,14 @@ from wigwag.wire.h1.server import Http1
 from wigwag.wire.h2.blocks import HeaderEncoder
 from wigwag.wire.h2.frames import PREFACE
 from wigwag.wire.h2.server import Http2
-from wigwag.wire.http import Answer, Broadcast, Early, Handler, Peer, Reply, Request, Stream
+from wigwag.wire.http import Answer, BroadcastAnswer, Early, Handler, Peer, Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpcs.refuse import refusal
 from wigwag.wire.server.admission import Admission, Admitted
 from wigwag.wire.server.exchange import Exchange, Machine
 from wigwag.wire.server.pipe import Pipe
-from wigwag.wire.server.reader import GATHERED_BYTES, BoardReader
 from wigwag.wire.server.retained import Retained
+from wigwag.wire.server.sender import GATHERED_BYTES, BroadcastSender
 from wigwag.wire.server.shared import SharedResources
 from wigwag.wire.server.turns import MARK, NOTABLE, SLICE, TimeShare
 from wigwag.wire.tls import identity
@@ -89,8 +89,8 @@ class Connection(Pipe):
         self._sniffed = b""
         self._unread, self._at = b"", 0
         """What was read and is not parsed, and where that begins."""
-        self._tasks: set[asyncio.Task[None] | BoardReader] = set()
-        self._behind: dict[BoardReader, None] = {}
+        self._tasks: set[asyncio.Task[None] | BroadcastSender] = set()
+        self._behind: dict[BroadcastSender, None] = {}
 
     # the transport's calls
 
@@ -343,8 +343,8 @@ class Connection(Pipe):
             if type(answer) is Reply:
                 exchange.reply(answer)
                 return len(answer.body)
-            if type(answer) is Broadcast:
-                self._read(exchange, answer)
+            if type(answer) is BroadcastAnswer:
+                self._send(exchange, answer)
                 return 0
         except Exception as error:  # noqa: BLE001 — around a request
             self._failed(exchange, error)
@@ -374,8 +374,8 @@ class Connection(Pipe):
             ready = answer if isinstance(answer, Stream) else await answer
             if isinstance(ready, Reply):
                 exchange.reply(ready)
-            elif type(ready) is Broadcast:
-                self._read(exchange, ready)
+            elif type(ready) is BroadcastAnswer:
+                self._send(exchange, ready)
             else:
                 began = True
                 await self._stream(exchange, ready)
@@ -394,26 +394,26 @@ class Connection(Pipe):
     def _log(self, message: str, request: Request, error: Exception) -> None:
         self._host.shared.log.log(logging.ERROR, self.loop.time(), message, request.method, request.path, error=error)
 
-    # boards
+    # broadcasts
 
-    def _read(self, exchange: Exchange, answer: Broadcast) -> None:
-        """Answer with what is posted, from now on."""
+    def _send(self, exchange: Exchange, answer: BroadcastAnswer) -> None:
+        """Answer with what is published, from now on."""
         if exchange.begin(answer.status, answer.headers):
-            exchange.task = reader = BoardReader(self, exchange, answer)
-            self._tasks.add(reader)
-            reader.begin(answer)
+            exchange.task = sender = BroadcastSender(self, exchange, answer)
+            self._tasks.add(sender)
+            sender.begin(answer.seconds)
 
-    def tell_later(self, reader: BoardReader) -> None:
-        """Tell a reader again when there may be room."""
-        self._behind[reader] = None
+    def notify_later(self, sender: BroadcastSender) -> None:
+        """Notify a sender again when there may be room."""
+        self._behind[sender] = None
 
     def wake(self) -> None:
         """Let whoever waits for room look again."""
         super().wake()
         if self._behind:
             behind, self._behind = self._behind, {}
-            for reader in behind:
-                reader.told()
+            for sender in behind:
+                sender.notify()
 
     def written(self, size: int) -> None:
         """Something was sent: see that it leaves, now or with what others send."""
@@ -422,10 +422,10 @@ class Connection(Pipe):
         else:
             self.flush_soon()
 
-    def done(self, reader: BoardReader) -> None:
-        """Forget a reader."""
-        self._tasks.discard(reader)
-        self._behind.pop(reader, None)
+    def done(self, sender: BroadcastSender) -> None:
+        """Forget a sender."""
+        self._tasks.discard(sender)
+        self._behind.pop(sender, None)
 
     # streams that are pulled
 
