@@ -280,8 +280,8 @@ async def laboratory(
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(lab.agent.run(stop))
-        await lab.agent.started.wait()
-        lab.addresses = lab.agent.addresses
+        await lab.agent.lifecycle.started.wait()
+        lab.addresses = lab.agent.lifecycle.addresses
         assert tuple(lab.addresses) == _PORTS
         try:
             yield lab

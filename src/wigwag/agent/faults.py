@@ -120,7 +120,8 @@ def _access(options: AgentOptions) -> str:
 async def _place(name: str, listener: Listener, remark: Remark) -> str:
     """A place in use is only remarked on: it may be the very agent whose options are looked at that is there."""
     socket = _SOCKETS.get(name, "")
-    port = Port(name, _option(_PORTS[name]), _option(socket), lambda _: Reply(503), listener, WireLimits())
+    option, socket_option = _option(_PORTS[name]), _option(socket)
+    port = Port(name, option, lambda _: Reply(503), listener, WireLimits(), socket_option=socket_option)
     try:
         await _taken(listener)
     except (OSError, UnicodeError) as error:

@@ -11,7 +11,7 @@ from wigwag.serve.access.cors import with_cors
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.face.ports import Port, management_tls, read_tls
+from wigwag.serve.face.ports import Port, management_port, management_tls, read_tls
 from wigwag.serve.management.debug import Debug
 from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
@@ -26,14 +26,14 @@ from wigwag.wire.rpcs.dispatch import early, rpc_handler
 from wigwag.wire.server.listen import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from wigwag.agent.freshness import Freshness
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.report import AgentReport
     from wigwag.agent.tenancy import Tenancy
     from wigwag.pipeline.broadcast import Broadcast
-    from wigwag.serve.face.capacity import Capacity
+    from wigwag.serve.face.lifecycle import Lifecycle
     from wigwag.serve.management.history import SnapshotHistory
     from wigwag.serve.management.metrics import Metrics
     from wigwag.serve.snapshot import Snapshot
@@ -58,15 +58,11 @@ class Parts(Struct, frozen=True):
     report: AgentReport
     tenancy: Tenancy
     telemetry: Telemetry
-    capacity: Capacity
-    started: Callable[[], bool]
-    """Whether all ports are open."""
-    over: Callable[[], Awaitable[object]]
-    """Returns when the agent stops."""
+    lifecycle: Lifecycle
 
     def ready(self) -> bool:
-        """Tell what /readyz tells."""
-        return self.started() and self.report.ready() and self.tenancy.ready()
+        """What /readyz answers."""
+        return self.lifecycle.serving() and self.report.ready() and self.tenancy.ready()
 
 
 def ports(options: AgentOptions, parts: Parts) -> list[Port]:
@@ -81,54 +77,40 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     evaluation = Evaluation(current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
     documents = reflecting(tenancy.calls(_sync(options, parts).methods(), selection))
-    health = reflecting(tenancy.health(HealthService(parts.over).methods()))
+    health = reflecting(tenancy.health(HealthService(parts.lifecycle.stopped.wait).methods()))
     ofrep = tenancy.ofrep(Ofrep(current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(current, report.sources, enrichment, parts.history, everybody=options.debug_endpoints)
     management = Management(parts.ready, metrics.registry, debug).handler()
     # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
-    capacity = parts.capacity
+    capacity, auth = parts.lifecycle.capacity, "tokens" if options.auth_tokens else ""
     inner, outer, enforced = capacity.limits(outer, management=True), capacity.limits(outer), capacity.limits(enforced)
+    observed = metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels)
+    observed_ofrep = metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route)
     return [
         Port(
             "evaluation",
             "--port",
-            "--socket-path",
-            with_cors(
-                metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels),
-                options.cors_origin,
-            ),
+            with_cors(observed, options.cors_origin),
             at["evaluation"],
             outer,
             early(methods),
+            "--socket-path",
+            auth,
         ),
-        Port(
-            "management",
-            "--management-port",
-            "",
-            rpc_handler(health, limits, management),
-            at["management"],
-            inner,
-            early(health),
-        ),
+        management_port(health, management, at["management"], limits, inner),
         Port(
             "sync",
             "--sync-port",
-            "--sync-socket-path",
             rpc_handler(documents, limits),
             at["sync"],
             enforced,
             early(documents),
+            "--sync-socket-path",
+            auth,
         ),
-        Port(
-            "OFREP",
-            "--ofrep-port",
-            "",
-            with_cors(metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route), options.cors_origin),
-            at["OFREP"],
-            outer,
-        ),
+        Port("OFREP", "--ofrep-port", with_cors(observed_ofrep, options.cors_origin), at["OFREP"], outer, auth=auth),
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.flags.checks.findings import layer_problems
 from wigwag.observe import Gauge
+from wigwag.serve.management.statuses import status_fields, status_gauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -48,18 +49,13 @@ class AgentReport:
         """`only_fresh`: not ready while a required source is stale. `settled` is called after the first snapshot."""
         self._pipeline, self._now = pipeline, now
         self._freshness, self._required, self._only_fresh = freshness, required, only_fresh
-        self._told: dict[Source, tuple[str, str | None]] = {}
-        self._ready = self._stopping = self._logged_ready = False
+        self._ready = self._logged_ready = False
         self._waiting: list[str] = []
         self._settled = settled
 
     @property
     def _snapshot(self) -> Snapshot:
         return self._pipeline.published.value
-
-    def stopping(self) -> None:
-        """From now on, not ready."""
-        self._stopping = True
 
     def ready(self) -> bool:
         """Tell whether every required source has answered once, or its flags from before are served.
@@ -70,26 +66,31 @@ class AgentReport:
         answered = self._pipeline.published.serial > 0 and all(status.confirmed is not None for status in statuses)
         self._ready = self._ready or answered
         stale = self._only_fresh and not self._required.isdisjoint(self._freshness.stale)
-        return self._ready and not stale and not self._stopping
+        return self._ready and not stale
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the state of each source as plain JSON."""
         snapshot = self._snapshot
         problems = snapshot.keep("", "problems", lambda: _problems(snapshot))
         return [
-            _told(status, self._now())
-            | {"stale": status.spec in self._freshness.stale, "required": status.spec in self._required}
-            | {"problems": [problem.to_dict() for problem in problems.get(status.spec, ())]}
+            {
+                "source": status.spec.name,
+                "selector": status.spec.settings.selector,
+                "priority": status.spec.position,
+                "restored": status.restored,
+                "stale": status.spec in self._freshness.stale,
+                "required": status.spec in self._required,
+                "problems": [problem.to_dict() for problem in problems.get(status.spec, ())],
+            }
+            | status_fields(status, self._now())
             for status in self._pipeline.statuses()
         ]
 
     def register(self, registry: Registry) -> None:
         """Write it all out as metrics, too."""
         registry.add(
-            Gauge("wigwag_source_up", "Whether a source is live.", self._up, _SOURCE),
-            Gauge("wigwag_source_age_seconds", "Age of what a source said last.", self._ages, _SOURCE),
+            *status_gauges("wigwag_source", "source", _SOURCE, self._labelled, self._now),
             Gauge("wigwag_source_stale", "Whether the flags of a source are stale.", self._stale, _SOURCE),
-            Gauge("wigwag_source_restarts", "How often a source was started again.", self._restarts, _SOURCE),
             Gauge("wigwag_snapshot_info", "The published snapshot.", lambda: [((self._snapshot.id,), 1)], ("id",)),
             Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._snapshot.number)]),
             Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._snapshot.flags))]),
@@ -97,19 +98,12 @@ class AgentReport:
             Gauge("wigwag_findings", "What is wrong with the documents.", self._findings, (*_SOURCE, "severity")),
         )
 
-    def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return ((_labels(status), float(status.state == "live")) for status in self._pipeline.statuses())
+    def _labelled(self) -> Iterator[tuple[tuple[str, ...], Status[Source]]]:
+        return ((_labels(status), status) for status in self._pipeline.statuses())
 
     def _stale(self) -> Iterator[tuple[tuple[str, ...], float]]:
         statuses = self._pipeline.statuses()
         return ((_labels(status), float(status.spec in self._freshness.stale)) for status in statuses)
-
-    def _ages(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        ages = ((_labels(status), status.age(self._now())) for status in self._pipeline.statuses())
-        return ((labels, age) for labels, age in ages if age is not None)
-
-    def _restarts(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return ((_labels(status), float(status.restarts)) for status in self._pipeline.statuses())
 
     def _quarantined(self) -> Iterator[tuple[tuple[str, ...], float]]:
         layers = dict(self._snapshot.layers())
@@ -144,14 +138,9 @@ class AgentReport:
             log.warning("not ready: waiting for the first flags of %s", ", ".join(waiting))
         self._waiting = waiting
 
-    async def log_sources(self) -> None:
-        """Log each source when its state or its error changes."""
+    async def log_readiness(self) -> None:
+        """Log when the agent is ready, and before that what it waits for."""
         async for _ in self._pipeline.status_changes:
-            for status in self._pipeline.statuses():
-                news = status.state, status.error if status.state == "failing" else None
-                if self._told.get(status.spec) != news:
-                    self._told[status.spec] = news
-                    _log_status(status)
             self._log_readiness()
 
     async def log_snapshots(self) -> None:
@@ -197,26 +186,3 @@ def _problems(snapshot: Snapshot) -> dict[Hashable, tuple[Finding, ...]]:
 
 def _labels(status: Status[Source]) -> tuple[str, str]:
     return status.spec.name, str(status.spec.position)
-
-
-def _log_status(status: Status[Source]) -> None:
-    if status.state == "failing":
-        log.warning("source %s: %s", status.spec.name, status.error)
-    else:
-        log.info("source %s: %s", status.spec.name, status.state)
-
-
-def _told(status: Status[Source], now: float) -> dict[str, Any]:
-    return {
-        "source": status.spec.name,
-        "provider": status.spec.provider,
-        "selector": status.spec.settings.selector,
-        "priority": status.spec.position,
-        "state": status.state,
-        "ageSeconds": status.age(now),
-        "updates": status.values,
-        "restored": status.restored,
-        "restarts": status.restarts,
-        "error": status.error if status.state == "failing" else None,
-        "lastError": status.error,
-    }

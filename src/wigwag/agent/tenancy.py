@@ -21,6 +21,7 @@ from wigwag.observe import Gauge
 from wigwag.pipeline.parse import parsed
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
+from wigwag.pipeline.statuslog import log_statuses
 from wigwag.serve.context import selector_of
 from wigwag.serve.ofrep import named, wanted
 
@@ -119,23 +120,13 @@ class Tenancy:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._pipeline.run())
                 tasks.create_task(self._adopt(self._pipeline, self.access))
-                tasks.create_task(self._log(self._pipeline))
+                tasks.create_task(log_statuses(self._pipeline, _log_failure))
 
     async def _adopt(self, pipeline: Pipeline[AccessFile, Value, LoadedRules], access: AccessControl) -> None:
         async for loaded in pipeline.published:
             access.adopt(loaded.rules)
             known = {"tokens": len(loaded.rules.tokens), "certificates": len(loaded.rules.certificates)}
             log.info("access rules loaded", extra={"fields": known})
-
-    async def _log(self, pipeline: Pipeline[AccessFile, Value, LoadedRules]) -> None:
-        """Log each file when its state or its error changes."""
-        told: dict[AccessFile, tuple[str, str | None]] = {}
-        async for _ in pipeline.status_changes:
-            for status in pipeline.statuses():
-                news = status.state, status.error if status.state == "failing" else None
-                if status.state == "failing" and told.get(status.spec) != news:
-                    log.warning("%s: %s; what was read before stays in force", status.spec, status.error)
-                told[status.spec] = news
 
     def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """What can be read is not yet in force: rules may contradict each other, and then none of the files is."""
@@ -144,6 +135,11 @@ class Tenancy:
             whole = report.error is None and self.ready()
             for status in report.statuses:
                 yield (status.spec.path,), float(whole and status.state == "live")
+
+
+def _log_failure(level: int, file: AccessFile, text: str) -> None:
+    if level == logging.WARNING:
+        log.warning("%s: %s; what was read before stays in force", file, text)
 
 
 def policy_of(options: AgentOptions) -> AccessPolicy | None:

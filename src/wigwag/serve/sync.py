@@ -41,7 +41,7 @@ class DocumentSource(Protocol[T]):
         """Return what a call asks for; `RpcError` if there is no such thing."""
         ...
 
-    def admit(self, call: Call, target: T) -> Guard | None | Awaitable[Guard]:
+    def admit(self, call: Call, target: T) -> Guard | Awaitable[Guard] | None:
         """Return what to call when a stream of this target begins, if anything; `RpcError` if the call is refused."""
         ...
 
