@@ -69,15 +69,15 @@ async def reach(
             prepare([] if facts else [source], remark)
         except UsageError as error:
             return CheckResult(source, "skipped", error=str(error).removeprefix(f"source {source.name}: "))
-        for told in too_strict([] if facts else [source], options.stale_after):
-            remark(told)
-        found = await _first(source, hub, patience)
+        for warning in too_strict([] if facts else [source], options.stale_after):
+            remark(warning)
+        answer = await _first(source, hub, patience)
         seconds = clock.now() - began
-        if isinstance(found, Document | Merged):
-            return _judged(source, found, options, seconds)
-        if isinstance(found, Facts):
+        if isinstance(answer, Document | Merged):
+            return _judged(source, answer, options, seconds)
+        if isinstance(answer, Facts):
             return CheckResult(source, "ok", None, seconds=seconds)
-        return CheckResult(source, "failing", None if facts else 0, seconds=seconds, error=found)
+        return CheckResult(source, "failing", None if facts else 0, seconds=seconds, error=answer)
 
     hub = Hub(clock)
     async with asyncio.TaskGroup() as group:

@@ -44,12 +44,12 @@ async def faults(options: AgentOptions, sources: Sequence[Source], remark: Remar
     """Return what would keep the agent from starting, or from letting people in; remark on what may."""
     policy_of(options)
     listed_by(options.cors_origin)
-    found = [*_clashes(options), *dict.fromkeys(_telemetry(options, remark))]
-    found += [fault for look in (_tls, _state, _access) if (fault := look(options))]
+    problems = [*_clashes(options), *dict.fromkeys(_telemetry(options, remark))]
+    problems += [fault for look in (_tls, _state, _access) if (fault := look(options))]
     for name, listener in listeners(options, sources, None).items():
         if fault := await _place(name, listener, remark):
-            found.append(fault)
-    return found
+            problems.append(fault)
+    return problems
 
 
 def _clashes(options: AgentOptions) -> Iterator[str]:

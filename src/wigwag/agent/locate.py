@@ -69,10 +69,10 @@ class References(NamedTuple):
 
 def agent_sources(options: AgentOptions, remark: Callable[[str], object] = log.warning) -> tuple[Source, ...]:
     """Return the sources of an agent. One that has to be located is told where the downward API is mounted."""
-    found = parse_sources(options.uri, options.sources, remark)
+    sources = parse_sources(options.uri, options.sources, remark)
     return tuple(
         replace(each, settings=replace(each.settings, address=options.pod_info)) if each.provider == SELF else each
-        for each in found
+        for each in sources
     )
 
 
@@ -103,17 +103,17 @@ def _references(annotation: str, value: str, home: str) -> References:
     names = (each.strip(' "') for each in value.split(","))
     whole = dict.fromkeys(name if "/" in name else f"{home}/{name}" for name in names if name)
     bad = [name for name in whole if not _is_name(name)]
-    found = tuple(name for name in whole if name not in bad)
+    good = tuple(name for name in whole if name not in bad)
     where = f"the annotation {annotation} of this pod"
     problem = ""
     if bad:
         said = ", ".join(repr(name[:_SHOWN]) for name in bad[:3]) + (", …" if len(bad) > 3 else "")
         problem = f"{where} has {said}; write NAME or NAMESPACE/NAME"
-    if len(found) > MOST or not whole:
-        raise UsageError(f"{where} names {len(found)} FeatureFlags; name 1 to {MOST}")
-    if not found:
+    if len(good) > MOST or not whole:
+        raise UsageError(f"{where} names {len(good)} FeatureFlags; name 1 to {MOST}")
+    if not good:
         raise UsageError(problem)
-    return References(found, problem)
+    return References(good, problem)
 
 
 def _is_name(name: str) -> bool:
@@ -144,8 +144,8 @@ async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.
                         log.info("the annotations of this pod name %s", ", ".join(item.names))
                         names = wanted
                         break
-                for told in state.take(name, item):
-                    yield told
+                for answer in state.take(name, item):
+                    yield answer
 
 
 def _reference(source: Source, name: str) -> Source:

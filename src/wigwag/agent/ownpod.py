@@ -77,10 +77,10 @@ decode_pod = msgspec.json.Decoder(Pod).decode
 
 def namespace_of(environment: Mapping[str, str]) -> str:
     """Return our namespace; `UsageError` if nobody has told."""
-    found = environment.get("POD_NAMESPACE") or find_cluster(environment).namespace
-    if not found:
+    namespace = environment.get("POD_NAMESPACE") or find_cluster(environment).namespace
+    if not namespace:
         raise UsageError(f"it is not known which namespace this is; {ADVICE}")
-    return found
+    return namespace
 
 
 def identify(environment: Mapping[str, str]) -> PodIdentity:
@@ -138,8 +138,8 @@ class Zones:
         self.known = True
         if node not in self._zones:
             try:
-                found = await self._hub.kube.get(NODE, node)
-                self._zones[node] = str(found["metadata"].get("labels", {}).get(ZONE, ""))
+                node_object = await self._hub.kube.get(NODE, node)
+                self._zones[node] = str(node_object["metadata"].get("labels", {}).get(ZONE, ""))
             except (WigwagError, KeyError, AttributeError) as error:
                 self.known = False
                 self._tell(f"the zone of node {node} is not known: {error}; it needs a ClusterRole with {RULE}")
@@ -158,7 +158,7 @@ def described(pod: Pod, zone: str) -> dict[str, Any]:
     {'name': 'a', 'node': 'n', 'zone': 'z', 'labels': {'x_y': '1'}, 'annotations': {}, 'images': {}}
     """
     about, containers = pod.metadata, pod.spec.containers
-    told = {
+    values = {
         "name": about.name,
         "namespace": about.namespace,
         "uid": about.uid,
@@ -171,10 +171,10 @@ def described(pod: Pod, zone: str) -> dict[str, Any]:
         "annotations": about.annotations or {},
         "images": {each.name: each.image for each in containers},
     }
-    return _short(told) | {
+    return _short(values) | {
         name: _short({attribute(key): text for key, text in held.items()}) for name, held in maps.items()
     }
 
 
-def _short(told: Mapping[str, str]) -> dict[str, Any]:
-    return {name: text for name, text in told.items() if text and len(text) <= LONGEST_VALUE}
+def _short(values: Mapping[str, str]) -> dict[str, Any]:
+    return {name: text for name, text in values.items() if text and len(text) <= LONGEST_VALUE}

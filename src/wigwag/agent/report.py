@@ -152,9 +152,9 @@ class AgentReport:
             fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}
             log.info("snapshot published", extra={"fields": fields})
             self._log_readiness()
-            found = await _findings(snapshot.flags)
+            findings = await _findings(snapshot.flags)
             quarantined = {problem for layer in snapshot.flags.layers for problem in layer.problems}
-            problems = {_in_words(problem, served=problem not in quarantined) for problem in found}
+            problems = {_in_words(problem, served=problem not in quarantined) for problem in findings}
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems

@@ -82,7 +82,7 @@ class Agent:
         self._loader = loader = Loader(options.fractional, strict=options.strict)
         self.last_good = LastGood(options.state_dir, policy.clock, deps.wall, deps.state)
         restored = self.last_good.restore(self.sources, loader)
-        loader.flags |= {source: found.value for source, found in restored.items()}
+        loader.flags |= {source: kept.value for source, kept in restored.items()}
         # What is there already need not wait for a source that is new.
         grace = 0.0 if restored else SOURCE_GRACE_SECONDS
         required = frozenset(source for source in self.sources if source.required)

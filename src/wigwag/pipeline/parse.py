@@ -38,9 +38,9 @@ def parsed(
                 elif isinstance(item, Unavailable):
                     yield item
                 else:
-                    found = await asyncio.to_thread(attempt, spec, item) if large(spec, item) else attempt(spec, item)
-                    bad = found if isinstance(found, Unavailable) else None
-                    yield found
+                    value = await asyncio.to_thread(attempt, spec, item) if large(spec, item) else attempt(spec, item)
+                    bad = value if isinstance(value, Unavailable) else None
+                    yield value
 
     def attempt(spec: S, value: V) -> T | Unavailable:
         try:

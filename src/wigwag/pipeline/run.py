@@ -92,12 +92,12 @@ class Pipeline(Generic[S, V, P]):
         """Watch and publish until cancelled. All tasks are children of this call."""
         try:
             async with asyncio.TaskGroup() as group:
-                ages = {spec: found.age for spec, found in self._restored.items()}
+                ages = {spec: kept.age for spec, kept in self._restored.items()}
                 changed = partial(self.status_changes.publish, None)
                 self._watches = Watches(group, self._watcher, self._aggregate.put, changed, self._policy, ages)
                 self._adopt()
-                for spec, found in self._restored.items():
-                    self._aggregate.put(spec, found.value)
+                for spec, kept in self._restored.items():
+                    self._aggregate.put(spec, kept.value)
                 self._aggregate.touch()
                 while True:
                     await self._aggregate.changed()

@@ -108,8 +108,8 @@ class Review:
     async def _kept(self, kept: dict[Any, tuple[float, Any]], key: object, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Return an answer that is not too old, or a new one: that of a question under way, or of one of our own."""
         while True:
-            if (found := self._known(kept, key)) is not None:
-                return found[1]
+            if (known := self._known(kept, key)) is not None:
+                return known[1]
             if (asking := self._asking.get(key)) is None:
                 break
             await asyncio.wait([asking])
@@ -134,11 +134,11 @@ class Review:
         return answer
 
     def _known(self, kept: dict[Any, tuple[float, Any]], key: object) -> tuple[float, Any] | None:
-        found = kept.get(key)
-        if found is not None and found[0] <= self._clock.now():
+        known = kept.get(key)
+        if known is not None and known[0] <= self._clock.now():
             del kept[key]
             return None
-        return found
+        return known
 
     async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         try:

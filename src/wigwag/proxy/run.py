@@ -121,11 +121,8 @@ class Proxy:
             ping_without_stream=options.keep_alive_permit_without_stream,
         )
         tls = read_tls(options)
-        lifecycle, capacity, auth = (
-            self.lifecycle,
-            self.lifecycle.capacity,
-            "Kubernetes tokens" if options.auth == "kubernetes" else "",
-        )
+        lifecycle, capacity = self.lifecycle, self.lifecycle.capacity
+        auth = "Kubernetes tokens" if options.auth == "kubernetes" else ""
         management = Management(lifecycle.serving, self.registry, self.report).handler()
         health = reflecting(HealthService(lifecycle.stopped.wait).methods())
         methods = reflecting(self._relay.methods())

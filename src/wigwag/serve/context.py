@@ -36,13 +36,13 @@ class Enrichment(Struct, frozen=True):
         """Return the context that rules see; the very same object where there is nothing to add."""
         if not self.static and not self.headers and not facts:
             return context
-        found = {}
+        from_headers = {}
         if headers:
             for name, attribute in self.headers.items():
                 value = source.header(name.lower().encode())
                 if value:
-                    found[attribute] = value.decode("utf-8", "replace")
-        return {**context, **facts, **self.static, **found}
+                    from_headers[attribute] = value.decode("utf-8", "replace")
+        return {**context, **facts, **self.static, **from_headers}
 
 
 def selector_of(source: Call | Request) -> str:

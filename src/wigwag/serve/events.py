@@ -100,6 +100,6 @@ def _welcome(snapshot: Snapshot, selector: str, last: str) -> bytes:
 
 
 def _refetch(snapshot: Snapshot, selector: str) -> bytes:
-    told = {"type": "refetchEvaluation", "etag": f'"{snapshot.id}"', "lastModified": int(snapshot.published)}
+    event = {"type": "refetchEvaluation", "etag": f'"{snapshot.id}"', "lastModified": int(snapshot.published)}
     current = snapshot.version(selector).encode()
-    return b"id: %s\nevent: message\ndata: %s\n\n" % (current, msgspec.json.encode(told))
+    return b"id: %s\nevent: message\ndata: %s\n\n" % (current, msgspec.json.encode(event))

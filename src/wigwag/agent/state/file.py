@@ -54,7 +54,7 @@ def encode(entries: Iterable[StateEntry], most: int = MOST_BYTES) -> bytes:
     """Return the bytes of a state file; equal entries, in whatever order, make equal bytes.
 
     >>> decode(encode([StateEntry("k", "flags.json", b'{"flags": []}', 12.5)]))
-    (Entry(key='k', name='flags.json', document=b'{"flags": []}', saved=12.5),)
+    (StateEntry(key='k', name='flags.json', document=b'{"flags": []}', saved=12.5),)
     """
     listed = sorted(entries, key=lambda entry: entry.key)
     _check(listed)

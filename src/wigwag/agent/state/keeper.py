@@ -24,7 +24,7 @@ from wigwag.agent.state.document import document_of
 from wigwag.agent.state.file import StateEntry
 from wigwag.background import BackgroundWorker
 from wigwag.errors import StateError
-from wigwag.pipeline.clock import heard
+from wigwag.pipeline.clock import wait_event
 from wigwag.pipeline.spec import describe
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class Keeper:
                 await self._news.wait()
                 self._news.clear()
             elif due > self._clock.now():
-                await heard(self._clock, self._news, due)
+                await wait_event(self._clock, self._news, due)
             else:
                 await self._write()
 
@@ -189,7 +189,7 @@ class Keeper:
         if self._writing is not None:
             over = asyncio.Event()
             self._writing.add_done_callback(lambda _: over.set())
-            await heard(self._clock, over, self._clock.now() + self._timing.patience)
+            await wait_event(self._clock, over, self._clock.now() + self._timing.patience)
         return self._writing is None
 
     def _leave(self) -> None:

@@ -283,6 +283,6 @@ async def _quietly(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _refused(error: RpcError, key: str) -> Reply:
-    told = {"key": key} if key else {}
-    body = msgspec.json.encode(told | {"errorCode": "GENERAL", "errorDetails": error.message})
+    named = {"key": key} if key else {}
+    body = msgspec.json.encode(named | {"errorCode": "GENERAL", "errorDetails": error.message})
     return Reply(error.code.http_status, ((b"content-type", b"application/json"), *error.metadata), body)

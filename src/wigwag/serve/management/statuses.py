@@ -22,7 +22,7 @@ def status_gauges(
     """Return the gauges of watches; `statuses` has the labels of each."""
 
     def samples(read: Callable[[Status[Source]], float | None]) -> Callable[[], Samples]:
-        return lambda: [(labels, found) for labels, status in statuses() if (found := read(status)) is not None]
+        return lambda: [(labels, value) for labels, status in statuses() if (value := read(status)) is not None]
 
     up = samples(lambda status: float(status.state == "live"))
     age = samples(lambda status: status.age(now()))

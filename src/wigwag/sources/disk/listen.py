@@ -15,7 +15,7 @@ import errno
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from wigwag.pipeline.clock import heard
+from wigwag.pipeline.clock import wait_event
 from wigwag.sources.disk import notify
 from wigwag.sources.disk.lookup import EVERY
 
@@ -101,7 +101,7 @@ class PathListener:
             when = until if due is None else due
             if self._clock.now() >= when:
                 return due is not None
-            await heard(self._clock, self._woken, when)
+            await wait_event(self._clock, self._woken, when)
 
     def _patient(self) -> bool:
         return self._patience is not None and self._clock.now() < self._patience
