@@ -51,7 +51,7 @@ class Station:
         self.left += 1
 
     def method(self, name: str, authorize: Any = None) -> Any:
-        relay = Relay(self.read, self, authorize, self.refused.append)
+        relay = Relay(self.read, self.join, authorize, self.refused.append)
         method = relay.methods(patience=0.01)[f"/{name}".encode()]
         return method.unary or method.stream
 

@@ -76,7 +76,7 @@ decode_pod = msgspec.json.Decoder(Pod).decode
 
 
 def namespace_of(environment: Mapping[str, str]) -> str:
-    """Return our namespace; `UsageError` if nobody has told."""
+    """Return our namespace; `UsageError` if it is not known."""
     namespace = environment.get("POD_NAMESPACE") or find_cluster(environment).namespace
     if not namespace:
         raise UsageError(f"it is not known which namespace this is; {ADVICE}")
@@ -84,7 +84,7 @@ def namespace_of(environment: Mapping[str, str]) -> str:
 
 
 def identify(environment: Mapping[str, str]) -> PodIdentity:
-    """Return which pod we are; `UsageError` if nobody has told, or no API server is configured."""
+    """Return which pod we are; `UsageError` if that is not known, or no API server is configured."""
     find_cluster(environment)
     name = environment.get("POD_NAME") or (environment.get("HOSTNAME", "") if in_a_pod(environment) else "")
     if not name:
@@ -93,7 +93,7 @@ def identify(environment: Mapping[str, str]) -> PodIdentity:
 
 
 async def watch_pod(hub: Hub, who: PodIdentity) -> AsyncIterator[Pod | Unavailable | Unchanged]:
-    """Yield the pod when it changes, that it has not, or why that cannot be told at present."""
+    """Yield the pod when it changes, `UNCHANGED`, or `Unavailable`."""
     missing: Unavailable | None = None
     async with closing(hub.watch(who.watch(), decode_pod)) as items:
         async for item in items:
@@ -108,7 +108,7 @@ async def watch_pod(hub: Hub, who: PodIdentity) -> AsyncIterator[Pod | Unavailab
 
 
 async def watch_facts_of(hub: Hub, who: PodIdentity) -> AsyncIterator[dict[str, Any] | Unavailable | Unchanged]:
-    """Yield what is known about the pod, with the zone of its node as soon as that can be told."""
+    """Yield what is known about the pod, with the zone of its node as soon as that is known."""
     pod: Pod | None = None
     zones = Zones(hub)
     async with closing(watch_pod(hub, who)) as items:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.serve.access.cors import with_cors
@@ -47,8 +47,8 @@ _UNLIMITED = 1 << 31
 _SINGLE = f"{BULK.decode()}/{{key}}"
 
 
-class Parts(Struct, frozen=True):
-    """What the services of an agent share."""
+class Services(Protocol):
+    """What the ports of an agent serve from: the agent itself."""
 
     sources: Sequence[Source]
     snapshots: Broadcast[Snapshot]
@@ -60,31 +60,27 @@ class Parts(Struct, frozen=True):
     telemetry: Telemetry
     lifecycle: Lifecycle
 
-    def ready(self) -> bool:
-        """What /readyz answers."""
-        return self.lifecycle.serving() and self.report.ready() and self.tenancy.ready()
 
-
-def ports(options: AgentOptions, parts: Parts) -> list[Port]:
+def ports(options: AgentOptions, agent: Services) -> list[Port]:
     """Return all ports of the agent."""
-    metrics, report, tenancy, telemetry = parts.metrics, parts.report, parts.tenancy, parts.telemetry
-    current = parts.snapshots.current
-    resolver = Resolver(telemetry.recorder, parts.freshness, metadata=options.response_metadata)
-    changes = ChangeStreams(parts.snapshots, options.stream_deadline)
+    metrics, report, tenancy, telemetry = agent.metrics, agent.report, agent.tenancy, agent.telemetry
+    current = agent.snapshots.current
+    resolver = Resolver(telemetry.recorder, agent.freshness, metadata=options.response_metadata)
+    changes = ChangeStreams(agent.snapshots, options.stream_deadline)
     enrichment = Enrichment(options.context_value, options.context_from_header)
-    limits, at = _limits(options), listeners(options, parts.sources, read_tls(options))
+    limits, at = _limits(options), listeners(options, agent.sources, read_tls(options))
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
     evaluation = Evaluation(current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
-    documents = reflecting(tenancy.calls(_sync(options, parts).methods(), selection))
-    health = reflecting(tenancy.health(HealthService(parts.lifecycle.stopped.wait).methods()))
+    documents = reflecting(tenancy.calls(_sync(options, agent).methods(), selection))
+    health = reflecting(tenancy.health(HealthService(agent.lifecycle.stopped.wait).methods()))
     ofrep = tenancy.ofrep(Ofrep(current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
-    debug = Debug(current, report.sources, enrichment, parts.history, everybody=options.debug_endpoints)
-    management = Management(parts.ready, metrics.registry, debug).handler()
+    debug = Debug(current, report.sources, enrichment, agent.history, everybody=options.debug_endpoints)
+    management = Management(partial(_ready, agent), metrics.registry, debug).handler()
     # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
-    capacity, auth = parts.lifecycle.capacity, "tokens" if options.auth_tokens else ""
+    capacity, auth = agent.lifecycle.capacity, "tokens" if options.auth_tokens else ""
     inner, outer, enforced = capacity.limits(outer, management=True), capacity.limits(outer), capacity.limits(enforced)
     observed = metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels)
     observed_ofrep = metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route)
@@ -114,10 +110,15 @@ def ports(options: AgentOptions, parts: Parts) -> list[Port]:
     ]
 
 
-def _sync(options: AgentOptions, parts: Parts) -> Selections:
+def _ready(agent: Services) -> bool:
+    """What /readyz answers."""
+    return agent.lifecycle.serving() and agent.report.ready() and agent.tenancy.ready()
+
+
+def _sync(options: AgentOptions, agent: Services) -> Selections:
     return Selections(
-        parts.snapshots,
-        parts.metrics,
+        agent.snapshots,
+        agent.metrics,
         dict(options.context_value),
         metadata=not options.disable_sync_metadata,
         deadline=options.stream_deadline,
@@ -142,7 +143,7 @@ def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None)
 
 
 def _loopback(sources: Sequence[Source]) -> str | None:
-    """The demo is for whoever sits at this machine; everything else is for the network, as with flagd."""
+    """The demo is served on loopback only; everything else on all addresses, as with flagd."""
     return "127.0.0.1" if any(source.provider == DEMO for source in sources) else None
 
 

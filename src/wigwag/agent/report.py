@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wigwag.agent")
 MANY = 500
-"""Flags that are not looked at in passing."""
+"""More flags than this are checked in a thread."""
 TURNS = 3
-"""Of the loop: those who listen are told of a change first; a line of the log, and a look for problems, can wait."""
+"""Turns of the event loop that the log and the search for problems wait, so that clients get a change first."""
 _SOURCE = ("source", "priority")
 """The same file may be a source twice; its place in the order tells which."""
 
@@ -154,7 +154,7 @@ class AgentReport:
             self._log_readiness()
             findings = await _findings(snapshot.flags)
             quarantined = {problem for layer in snapshot.flags.layers for problem in layer.problems}
-            problems = {_in_words(problem, served=problem not in quarantined) for problem in findings}
+            problems = {_message(problem, served=problem not in quarantined) for problem in findings}
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
@@ -171,7 +171,7 @@ async def _findings(flags: FlagSet) -> tuple[Finding, ...]:
     return await asyncio.to_thread(lambda: flags.problems) if len(flags) > MANY else flags.problems
 
 
-def _in_words(problem: Finding, *, served: bool) -> str:
+def _message(problem: Finding, *, served: bool) -> str:
     """Return a problem with what to do about it, and what the agent does; one of a flag in quarantine says that."""
     hint = f"; {problem.hint}" if problem.hint else ""
     if served and problem.severity == "error":

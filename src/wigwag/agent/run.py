@@ -13,7 +13,7 @@ from wigwag.agent.deps import AgentDeps
 from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.locate import agent_sources, documents
-from wigwag.agent.ports import DATA_PORTS, Parts, ports
+from wigwag.agent.ports import DATA_PORTS, ports
 from wigwag.agent.report import AgentReport
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
@@ -36,9 +36,10 @@ from wigwag.sources.kinds import prepare
 from wigwag.sources.source import DEMO
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from wigwag.agent.facts import Value
     from wigwag.agent.options import AgentOptions
-    from wigwag.serve.face.ports import Port
     from wigwag.sources.source import Source
 
 LEAST_GRACE_SECONDS = 1.0
@@ -73,7 +74,7 @@ class Agent:
 
     def __init__(self, options: AgentOptions, deps: AgentDeps | None = None) -> None:
         self._options, self._deps = options, deps or AgentDeps()
-        self.sources = agent_sources(options)
+        self.sources: Sequence[Source] = agent_sources(options)
         prepare(self.sources, log.warning)
         for remark in too_strict(self.sources, options.stale_after):
             log.warning("%s", remark)
@@ -140,25 +141,9 @@ class Agent:
             self._announce(),
         )
         try:
-            await self.lifecycle.run(self._ports, background, stop, self._close, self._finish)
+            await self.lifecycle.run(partial(ports, self._options, self), background, stop, self._close, self._finish)
         finally:
             await self.last_good.close()
-
-    def _ports(self) -> list[Port]:
-        return ports(
-            self._options,
-            Parts(
-                self.sources,
-                self.snapshots,
-                self.history,
-                self.metrics,
-                self.freshness,
-                self.report,
-                self.tenancy,
-                self.telemetry,
-                self.lifecycle,
-            ),
-        )
 
     def _close(self) -> None:
         self.snapshots.end(stopping())

@@ -99,11 +99,11 @@ class Tenancy:
             self._streams = AccessControl(AccessPolicy(slots=policy.slots), refusals)
 
     def calls(self, methods: Methods, selection: Callable[[Call], str | None] = selector_of) -> Methods:
-        """Return methods behind the door, if there is one."""
+        """Return methods with access control, if there is any."""
         return methods if self.access is None else self.access.methods(methods, selection)
 
     def ofrep(self, handler: Handler) -> Handler:
-        """Return the handler of OFREP behind the door, if there is one."""
+        """Return the handler of OFREP with access control, if there is any."""
         return handler if self.access is None else self.access.handler(handler, wanted, named)
 
     def health(self, methods: Methods) -> Methods:

@@ -45,7 +45,7 @@ def review_seconds(value: Any) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class ProxyOptions:
-    """What the proxy is told."""
+    """The options of the proxy."""
 
     action: str = positional("start", "start the proxy", default="start", choices=("start",))
     port: int = option(

@@ -2,13 +2,13 @@
 
 The header `Flagd-Selector`, which flagd-proxy does not know, counts where the request has no selector. A stream whose
 target has no document yet is open and silent; a fetch fails after a while. Documents go out as they came, without a
-context: that is the business of whoever evaluates.
+context: the agent that evaluates adds it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from wigwag.errors import UsageError
 from wigwag.serve import messages
@@ -26,13 +26,8 @@ if TYPE_CHECKING:
 
 Authorize: TypeAlias = "Callable[[str | None, Source], Awaitable[Guard]]"
 """Given the bearer token of a call, if it has one, and its target: returns a guard of the stream, or raises."""
+Join: TypeAlias = "Callable[[Source, Encode, BroadcastStream], Broadcast[Message]]"
 LATE = "there is no document of this target yet; what the proxy waits for is in its log and on /debug/targets"
-
-
-class SyncTargets(Protocol):
-    """The targets, as far as they are needed here."""
-
-    def join(self, source: Source, encode: Encode, stream: BroadcastStream) -> Broadcast[Message]: ...
 
 
 class Relay:
@@ -41,13 +36,13 @@ class Relay:
     def __init__(
         self,
         read: Callable[[str], Source],
-        targets: SyncTargets,
+        join: Join,
         authorize: Authorize | None = None,
         refused: Callable[[str], None] = lambda reason: None,
     ) -> None:
-        """`read` returns the target that a selector names, `UsageError` if it names none."""
+        """`read` returns the target of a selector, or raises `UsageError`; `join` subscribes a stream to it."""
         self._read, self._authorize, self._refused = read, authorize, refused
-        self.join = targets.join
+        self.join = join
 
     def methods(self, patience: float = PATIENCE) -> dict[bytes, Method]:
         """Return the methods of the sync services."""
@@ -66,7 +61,7 @@ class Relay:
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error
 
     def admit(self, call: Call, target: Source) -> Awaitable[Guard] | None:
-        """Ask whether the caller may have a target, if somebody is to be asked."""
+        """Ask whether the caller may have a target, if callers are authorized at all."""
         return None if self._authorize is None else self._authorized(self._authorize, call, target)
 
     async def _authorized(self, authorize: Authorize, call: Call, target: Source) -> Guard:

@@ -1,6 +1,6 @@
-"""How the proxy is doing, for the management port and the log: targets, who subscribes to them, and their troubles.
+"""How the proxy is doing, for the management port and the log: targets, their subscribers, and their errors.
 
-What is shown of each target is bounded: targets come from subscribers, and metrics must not grow with their fancy.
+Subscribers choose the targets, so the number of targets in metrics and log lines is bounded.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Proxy:
         self._permissions = None if review is None else self._reviewed(review, deps.policy)
         self._relay = Relay(
             lru_cache(options.max_targets)(Selectors.of(options).read),  # a thousand pods name the same few
-            self.targets,
+            self.targets.join,
             self._permissions,
             lambda reason: self.targets.refusals.add((reason,)),
         )

@@ -7,8 +7,8 @@ A target is watched from its first subscriber on, and for a while after its last
 cost a watch. While nothing is known of a target its streams are open and silent. Whatever goes wrong with the watch is
 in its status; streams keep the last good document and learn of the next one.
 
-The hard case is a full house: with as many targets as are allowed, one that nobody subscribes to any more has to go
-before its time. Only if there is none, a new target is refused.
+The hard case is the limit of targets: when it is reached, a target without subscribers is dropped early. Only if there
+is none, a new target is refused.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class SyncTarget:
-    """One source, and everybody who wants its documents."""
+    """One source, and the streams that carry its documents."""
 
     __slots__ = ("_broadcasts", "document", "source", "subscribers")
 
@@ -75,7 +75,7 @@ class SyncTarget:
 
 
 class Targets:
-    """All targets. `refusals` counts who could not be let in."""
+    """All targets. `refusals` counts subscribers that were refused."""
 
     def __init__(self, options: ProxyOptions, documents: Callable[[Source], Documents], policy: WatchPolicy) -> None:
         self._most, self._most_subscribers, self._linger = options.max_targets, options.max_subscribers, options.linger
@@ -115,7 +115,7 @@ class Targets:
         return target.broadcast(encode)
 
     def close(self) -> None:
-        """Let nobody in any more, and end all streams."""
+        """Refuse new streams, and end all open ones."""
         self._closed = True
         for target in self._targets.values():
             target.end(stopping())
@@ -162,7 +162,7 @@ class Targets:
             self._lingering[target] = self._clock.call_at(when, partial(self._drop, target))
 
     def _drop(self, target: SyncTarget) -> None:
-        """Forget a target that nobody subscribes to."""
+        """Drop a target without subscribers."""
         self._lingering.pop(target).cancel()
         del self._targets[target.source]
         self._changed.set()

@@ -1,6 +1,6 @@
-"""What tells clients that flags have changed: the event stream of the evaluation services, and server-sent events.
+"""Streams of changes: the event stream of the evaluation services, and server-sent events.
 
-Every subscriber compares the snapshot it saw last with the current one, within its own selection. Whoever is slow skips
+Every subscriber compares the snapshot it saw last with the current one, within its own selection. A slow one skips
 snapshots but never misses the difference. A thousand subscribers of one selection share one comparison and encoding.
 """
 
@@ -63,10 +63,10 @@ class ChangeStreams:
                 del previous  # or a quiet stream would keep it alive
 
     async def server_sent(self, selector: str, last: str = "") -> AsyncIterator[bytes]:
-        """Yield server-sent events that tell a client to evaluate again.
+        """Yield server-sent events that make a client evaluate again.
 
-        `last` is the id of the last event of a client that comes back: it is told at once if it missed a change. Ids
-        are digests of the selection, so they hold across restarts and agents.
+        `last` is the id of the last event of a client that reconnects: it gets an event at once if it missed a change.
+        Ids are digests of the selection, so they hold across restarts and agents.
         """
         async with aclosing(steps(self._snapshots, self._snapshots.value, HEARTBEAT_SECONDS)) as stream:
             yield _welcome(self._snapshots.value, selector, last)
@@ -92,7 +92,7 @@ def _change(kinds: dict[str, str], json: bool) -> bytes:
 
 
 def _welcome(snapshot: Snapshot, selector: str, last: str) -> bytes:
-    """Tell the client where it stands; while there are no flags yet, nothing that would make it drop its own."""
+    """Return the first event: the current id; while there are no flags yet, nothing that makes clients drop theirs."""
     if not snapshot.number:
         return b": connected\n\n"
     current = snapshot.version(selector)

@@ -1,4 +1,4 @@
-"""How often somebody may ask, and how many streams he may hold.
+"""How often a caller may ask, and how many streams it may have open.
 
 A bucket of tokens that fills at a steady rate is one number: the time at which it is full again. A request puts that
 off by one interval; if it is too far away already, the request has to wait. Whoever has been quiet for long enough has

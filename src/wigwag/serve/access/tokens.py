@@ -3,7 +3,7 @@
     [{"name": "team-a", "tokenFile": "team-a.token", "selectors": ["flagSetId=team-a"]},
      {"name": "ops", "certificates": ["spiffe://example.org/ops"], "selectors": ["*"]}]
 
-A token is known here by its SHA-256 only. Whoever asks is found by the digest of what he shows, so no comparison takes
+A token is known here by its SHA-256 only. A caller is looked up by the digest of its token, so no comparison takes
 longer the nearer a guess comes, and nothing that is printed by accident is a secret. The hard case is an error in the
 file itself: what says where it is must not quote it, because what is in the wrong place may be a token.
 """
@@ -69,7 +69,7 @@ class Caller(Struct, frozen=True):
 
 
 class PresentedCredential(Struct, frozen=True):
-    """What somebody shows of himself: the digest of a token, or else the identity in a verified certificate."""
+    """What a caller presents: the digest of a token, or else the identity in a verified certificate."""
 
     digest: bytes | None = None
     certificate: Identity | None = None

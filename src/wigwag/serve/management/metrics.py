@@ -30,7 +30,7 @@ _HTTP = ("service.name", "http.route", "http.request.method", "http.response.sta
 
 
 class Recorder(Protocol):
-    """Who is told of evaluations."""
+    """What counts evaluations."""
 
     def evaluated(self, key: str, resolution: Resolution) -> None:
         """Take note of one."""
