@@ -75,6 +75,7 @@ class AgentReport:
         return [
             {
                 "source": status.spec.name,
+                "provider": status.spec.provider,
                 "selector": status.spec.settings.selector,
                 "priority": status.spec.position,
                 "restored": status.restored,

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 T = TypeVar("T")
 
@@ -99,28 +99,15 @@ class Broadcast(Generic[T]):
             await self.changed(self.serial)
         return self.serial, self.value
 
-    def __aiter__(self) -> Subscription[T]:
+    async def __aiter__(self) -> AsyncIterator[T]:
         """Iterate over the current value, if one was published, and then over what follows, until the end."""
-        return Subscription(self)
-
-
-class Subscription(Generic[T]):
-    """One iteration over a broadcast, and how far it has read. It may be dropped at any time."""
-
-    __slots__ = ("_broadcast", "serial")
-
-    def __init__(self, broadcast: Broadcast[T], serial: int = 0) -> None:
-        self._broadcast, self.serial = broadcast, serial
-
-    def __aiter__(self) -> Subscription[T]:
-        return self
-
-    async def __anext__(self) -> T:
-        await self._broadcast.changed(self.serial)
-        if self._broadcast.serial == self.serial:
-            raise StopAsyncIteration
-        self.serial = self._broadcast.serial
-        return self._broadcast.value
+        serial = 0
+        while True:
+            await self.changed(serial)
+            if self.serial == serial:
+                return
+            serial = self.serial
+            yield self.value
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -81,6 +81,7 @@ class ProxyReport:
         document = None if target is None else target.document
         return {
             "target": status.spec.name,
+            "provider": status.spec.provider,
             "subscribers": 0 if target is None else target.subscribers,
             "characters": None if document is None else len(document.text),
         } | status_fields(status, self._now())

@@ -1,4 +1,4 @@
-"""How watches are doing, as metrics and as JSON: the same for the sources of an agent and the targets of a proxy."""
+"""How watches are doing, as metrics and as JSON, for every face: sources of an agent, targets of a proxy."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ if TYPE_CHECKING:
 
     from wigwag.observe import Samples
     from wigwag.pipeline.status import Status
-    from wigwag.sources.source import Source
 
-    Labelled = Iterable[tuple[tuple[str, ...], Status[Source]]]
+    Labelled = Iterable[tuple[tuple[str, ...], Status[Any]]]
 
 
 def status_gauges(
@@ -21,7 +20,7 @@ def status_gauges(
 ) -> list[Gauge]:
     """Return the gauges of watches; `statuses` has the labels of each."""
 
-    def samples(read: Callable[[Status[Source]], float | None]) -> Callable[[], Samples]:
+    def samples(read: Callable[[Status[Any]], float | None]) -> Callable[[], Samples]:
         return lambda: [(labels, value) for labels, status in statuses() if (value := read(status)) is not None]
 
     up = samples(lambda status: float(status.state == "live"))
@@ -34,10 +33,9 @@ def status_gauges(
     ]
 
 
-def status_fields(status: Status[Source], now: float) -> dict[str, Any]:
+def status_fields(status: Status[Any], now: float) -> dict[str, Any]:
     """Return how a watch is doing as plain JSON."""
     return {
-        "provider": status.spec.provider,
         "state": status.state,
         "ageSeconds": status.age(now),
         "updates": status.values,
