@@ -61,7 +61,7 @@ class Loader:
         return parsed(documents, around(self._load), self._large)  # type: ignore[misc]
 
     def _large(self, source: Source, document: AnyDocument) -> bool:
-        """Tell whether there is much to parse. Of many parts, those that are as they were are not parsed again."""
+        """Return whether there is much to parse. Of many parts, those that are as they were are not parsed again."""
         if isinstance(document, Merged):
             return document.size_since(self._documents.get(source)) > LARGE
         return len(document.content) > LARGE

@@ -57,7 +57,7 @@ class Facts(Struct, frozen=True):
 
 
 def fact_sources(options: AgentOptions, first: int, environment: Mapping[str, str] = os.environ) -> tuple[Source, ...]:
-    """Return what is to be watched for facts, with positions from the first on."""
+    """Return the sources of facts, with positions from `first` on."""
     pod = Source("pod", POD, settings=SourceSettings(address=options.pod_info))
     sources = [pod] if options.context_from_pod else []
     sources += [_service_source(name) for name in options.context_from_consul]

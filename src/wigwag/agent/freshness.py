@@ -44,7 +44,7 @@ def stale(statuses: Iterable[Status[Source]], now: float, limit: float) -> tuple
 
 
 def too_strict(sources: Iterable[Source], limit: float) -> Iterator[str]:
-    """Tell of sources that would be called stale though they are well."""
+    """Return warnings about sources that would be stale though nothing is wrong with them."""
     for source in sources:
         if limit and heartbeat(source) >= limit:
             yield (
@@ -75,7 +75,7 @@ class Freshness:
                 await wait_event(self._clock, self._news, self._clock.now() + self.look())
 
     def look(self) -> float:
-        """See what is stale now; return how many seconds that stays so."""
+        """Update what is stale; return how many seconds that holds."""
         before, (now_stale, pause) = self._stale, stale(self._pipeline.statuses(), self._clock.now(), self._limit)
         if now_stale != before:
             self._stale, self.stale = now_stale, frozenset(now_stale)

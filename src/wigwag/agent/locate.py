@@ -183,7 +183,7 @@ class _Located:
         return self._whole() if self._news else [self._trouble or UNCHANGED]
 
     def _annotated(self, problem: str) -> list[AnyDocument | Unavailable | Unchanged]:
-        """Take in what is wrong with the annotations. That all is well with them does not confirm any flag."""
+        """Take what is wrong with the annotations. That nothing is wrong does not confirm any flag."""
         self._troubles.pop("", None)
         self._troubles = self._of_annotations(problem) | self._troubles
         return [self._troubles[""]] if problem else []

@@ -77,7 +77,7 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
     ofrep = tenancy.ofrep(Ofrep(current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(current, report.sources, enrichment, agent.history, everybody=options.debug_endpoints)
     management = Management(partial(_ready, agent), metrics.registry, debug).handler()
-    # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
+    # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
     capacity, auth = agent.lifecycle.capacity, "tokens" if options.auth_tokens else ""
@@ -157,7 +157,7 @@ def _limits(options: AgentOptions) -> WireLimits:
 
 
 def _routes(methods: Mapping[bytes, object]) -> Callable[[bytes], str]:
-    """Name requests by their path, if it is one of ours: clients must not make up metrics."""
+    """Return the label of a path, if it is a known one: clients must not create metrics."""
     known = {path: path.decode() for path in methods}
     return lambda path: known.get(path, "unknown")
 

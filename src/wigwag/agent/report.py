@@ -58,9 +58,9 @@ class AgentReport:
         return self._pipeline.published.value
 
     def ready(self) -> bool:
-        """Tell whether every required source has answered once, or its flags from before are served.
+        """Return whether every required source has answered once, or its restored flags are served.
 
-        Once that is so, it stays so, unless being ready takes fresh flags.
+        Once ready, it stays ready, unless readiness requires fresh flags.
         """
         statuses = [status for status in self._pipeline.statuses() if status.spec in self._required]
         answered = self._pipeline.published.serial > 0 and all(status.confirmed is not None for status in statuses)
@@ -114,7 +114,7 @@ class AgentReport:
                 yield _labels(status), float(sum(problem.severity == "error" for problem in layer.problems))
 
     def _findings(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Count what was found; `log_snapshots` looks for it, soon after a snapshot is published."""
+        """Count the findings. `log_snapshots` makes them, soon after a snapshot is published."""
         layers = dict(self._snapshot.layers())
         for status in self._pipeline.statuses():
             layer = layers.get(status.spec)
@@ -123,7 +123,7 @@ class AgentReport:
                 yield from (((*_labels(status), each), float(counts[each])) for each in ("error", "warning"))
 
     def _log_readiness(self) -> None:
-        """Say what readiness waits for, if a required source fails before its first answer, and when the wait ends."""
+        """Log what readiness waits for, if a required source fails before its first answer, and when it is ready."""
         if self._logged_ready:
             return
         if self.ready():
@@ -168,7 +168,7 @@ def _nothing() -> None:
 
 
 async def _findings(flags: FlagSet) -> tuple[Finding, ...]:
-    """Look at every flag that is new; at many of them in a thread: checking a rule costs more than loading it."""
+    """Check every new flag; many of them in a thread, because checking a rule costs more than loading it."""
     return await asyncio.to_thread(lambda: flags.problems) if len(flags) > MANY else flags.problems
 
 

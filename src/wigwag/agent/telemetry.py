@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def telemetry(options: AgentOptions, metrics: Metrics) -> Telemetry:
-    """Start what is asked for."""
+    """Start the telemetry that the options enable."""
     return start(settings_of(options), metrics.registry, metrics)
 
 
 def settings_of(options: AgentOptions) -> TelemetrySettings:
-    """Return what is asked for."""
+    """Return the telemetry that the options enable."""
     asked = TelemetryOptions(
         metrics_exporter=options.metrics_exporter,
         collector=options.otel_collector_uri,

@@ -111,7 +111,7 @@ class Tenancy:
         return methods if self._streams is None else self._streams.methods(methods, lambda call: None)
 
     def ready(self) -> bool:
-        """Tell whether there are rules, if there have to be."""
+        """Return whether the access rules have been read, if there are any."""
         return self._pipeline is None or (self.access is not None and self.access.rules is not None)
 
     async def run(self) -> None:
@@ -219,4 +219,6 @@ def _warn(options: AgentOptions) -> None:
     if not options.ofrep_tls:
         log.warning("tokens are not encrypted %s: let only trusted networks, or a proxy with TLS, reach it", plain)
     if options.debug_endpoints:
-        log.warning("--debug-endpoints shows all flags to whoever reaches the management port; no token is asked for")
+        log.warning(
+            "--debug-endpoints shows all flags to every client that reaches the management port, without a token"
+        )

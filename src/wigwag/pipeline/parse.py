@@ -1,7 +1,7 @@
 """Parsing of what a watcher yields, before it reaches the pipeline.
 
 So a document that cannot be parsed is a failure of its own watch: the last good one stays in force, the status says
-why, the first picture waits for a good one as the spec asks, and no other source is affected. A document
+why, the first snapshot waits for a good one as the spec asks, and no other source is affected. A document
 that is unchanged is as bad as it was.
 """
 

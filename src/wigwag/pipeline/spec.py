@@ -24,7 +24,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Wanted(Generic[S]):
-    """A spec, and how long the first picture waits for it.
+    """A spec, and how long the first snapshot waits for it.
 
     >>> Wanted("a") == Wanted("a", required=True, grace=None)
     True
@@ -32,9 +32,9 @@ class Wanted(Generic[S]):
 
     spec: S
     required: bool = True
-    """Whether the first picture waits for this watch to answer."""
+    """Whether the first snapshot waits for this watch to answer."""
     grace: float | None = None
-    """Seconds after which the first picture waits no longer; None: it waits for ever."""
+    """Seconds after which the first snapshot waits no longer; None: it waits for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Unavailable:
 
     @classmethod
     def of(cls, error: BaseException) -> Unavailable:
-        """Put an error into words."""
+        """Return the reason of an error."""
         return cls(describe(error))
 
 

@@ -77,5 +77,5 @@ class Report(Generic[S]):
     waiting: tuple[S, ...]
     """What is wanted and has not answered yet."""
     error: str | None
-    """Why the newest values made no picture; None: they did. The last good picture stays."""
+    """Why the newest values made no snapshot; None: they did. The last good snapshot stays."""
     statuses: tuple[Status[S], ...]

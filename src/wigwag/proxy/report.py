@@ -42,7 +42,7 @@ class ProxyReport:
     """What can be said about a running proxy."""
 
     def __init__(self, targets: Targets, now: Callable[[], float], *, everybody: bool = False) -> None:
-        """`everybody` may see the targets, and not only who sits at this machine."""
+        """With `everybody`, the debug page is not limited to clients on this machine."""
         self._targets, self._now, self._everybody = targets, now, everybody
 
     def pages(self) -> dict[bytes, Page]:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wigwag.sources.source import Source
     from wigwag.wire.server.broadcast import BroadcastStream
 
-    Picture = Mapping[Source, RelayedDocument]
+    TargetDocuments = Mapping[Source, RelayedDocument]
 
 
 class SyncTarget:
@@ -86,7 +86,7 @@ class Targets:
         self._closed = False
         self.subscribers = 0
         self.refusals = Counter("wigwag_proxy_refusals", "Subscribers that were refused, by reason.", ("reason",))
-        self.pipeline: Pipeline[Source, RelayedDocument, Picture] = Pipeline(
+        self.pipeline: Pipeline[Source, RelayedDocument, TargetDocuments] = Pipeline(
             (),
             parsed(documents, check),  # type: ignore[misc]  # mypy takes the union of documents for object
             _passed_through,
@@ -132,15 +132,15 @@ class Targets:
                 timer.cancel()
 
     async def _steer(self) -> None:
-        """Tell the pipeline what is wanted: once for all who come and go at one moment."""
+        """Pass the wanted targets to the pipeline, once for all streams that open and close at the same moment."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             self.pipeline.want([Wanted(source, required=False) for source in self._targets])
 
     async def _hand_out(self) -> None:
-        async for picture in self.pipeline.published:
-            for source, document in picture.items():
+        async for documents in self.pipeline.published:
+            for source, document in documents.items():
                 target = self._targets.get(source)
                 if target is not None:
                     target.publish(document)
@@ -176,5 +176,5 @@ def _message(encode: Encode, document: RelayedDocument) -> Message:
     return Message(partial(encode, document.text, None))
 
 
-def _passed_through(values: Mapping[Source, RelayedDocument]) -> Picture:
+def _passed_through(values: Mapping[Source, RelayedDocument]) -> TargetDocuments:
     return values

@@ -155,7 +155,7 @@ class Ofrep:
         return snapshot.keep(selector, "tail", lambda: self._rest(flags, flags.reflected))
 
     def _dated(self, snapshot: Snapshot, flags: FlagSet, tail: bytes) -> bytes:
-        """Tell the snapshot and its age, if asked to. The ETag is without: the same flags stay the same as they age."""
+        """Add the snapshot and its age, if enabled. The ETag ignores them: flags do not change as they age."""
         metadata = self._resolver.snapshot_metadata(snapshot, flags)
         return self._rest(flags, {**flags.reflected, **metadata}) if metadata else tail
 

@@ -74,7 +74,7 @@ class Snapshot:
         return self.flags.select(selector) if self._matches(selector) else self.flags.nothing(selector)
 
     def _matches(self, selector: str) -> bool:
-        """Tell whether a selector names anything that is here; others are clients' inventions, and not remembered."""
+        """Return whether a selector names anything that exists; others are made up by clients, and not cached."""
         if len(selector) > LONGEST_SELECTOR:
             raise SelectorError(f"a selector has at most {LONGEST_SELECTOR} characters")
         wanted = Selector.parse(selector)

@@ -34,7 +34,7 @@ _ASIDE = tuple(f"{_STEM}.{number}.corrupt" for number in range(3))
 """Where damaged files go, the newest first; what falls off the end is deleted."""
 _VERSIONED = re.compile(r"state-v([0-9]{1,9})\.wigwag")
 _UNFIT = (errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.EFBIG, errno.ENXIO)
-"""What reading says of something that is no file of ours at all: a link, a directory, a pipe, too much."""
+"""Errors of reading something that is not our file: a link, a directory, a pipe, a file that is too large."""
 _REMEDIES = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room",
@@ -99,7 +99,7 @@ class StateDir:
         return len(data)
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock, so that another agent can write."""
         if self._folder is not None:
             self._folder.close()
         self._folder = None
@@ -162,7 +162,7 @@ def _store(folder: Folder, data: bytes) -> None:
 
 
 def _ours(folder: Folder, name: str) -> bool:
-    """Tell whether there is a generation of ours under this name; whatever else is there is set aside."""
+    """Return whether this name is a state file of ours; anything else is set aside."""
     try:
         check_version(folder.head(name, HEAD_BYTES))
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _ours(folder: Folder, name: str) -> bool:
 
 
 def _damaged(error: StateError | OSError) -> bool:
-    """Tell whether it is the file that is at fault, and not its permissions or the disk."""
+    """Return whether the file itself is bad, and not its permissions or the disk."""
     return isinstance(error, StateError) or error.errno in _UNFIT
 
 

@@ -30,7 +30,7 @@ class Folder:
         self._handle = os.open(path, _FOLDER)
 
     def here(self) -> bool:
-        """Tell whether the path still leads to this directory."""
+        """Return whether the path still leads to this directory."""
         try:
             there = self._path.stat()
         except OSError:

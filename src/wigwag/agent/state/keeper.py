@@ -51,7 +51,7 @@ class KeptFlags:
     at: float
 
     def same(self, other: KeptFlags | None) -> bool:
-        """Tell whether nothing is new; flags are compared by identity, which costs nothing.
+        """Return whether nothing is new; flags are compared by identity, which costs nothing.
 
         Times are differences of two clocks, so they are never quite the same: what is within a second is.
         """
@@ -124,7 +124,7 @@ class Keeper:
         return LoadedState(tuple(self._entries.values()), loaded.problems)
 
     def note(self, held: Mapping[str, KeptFlags]) -> None:
-        """Say what sources hold now. One that is not named holds what it held."""
+        """Note the current flags of sources. A source that is not named keeps its flags."""
         self._held = {**self._held, **held}
         self._news.set()
 

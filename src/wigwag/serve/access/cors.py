@@ -62,7 +62,7 @@ def _pattern(origin: str) -> bytes:
 
 
 def _preflight(request: Request, allowed: Headers) -> Reply:
-    """Say what a page may send: whatever it asks for, `authorization` included, which `*` would not cover."""
+    """Return the headers that allow what a page asks for, `authorization` included, which `*` would not cover."""
     if not allowed:
         return Reply(204, _VARY_PREFLIGHT)
     wanted = request.header(b"access-control-request-headers") or b""

@@ -59,7 +59,7 @@ class Slots:
         return len(self._taken)
 
     def free(self, caller: str) -> bool:
-        """Tell whether there is one left."""
+        """Return whether there is one left."""
         return self._taken.get(caller, 0) < self.most
 
     def take(self, caller: str) -> bool:

@@ -63,9 +63,9 @@ class Caller(Struct, frozen=True):
 
     name: str
     selectors: frozenset[Selector] | None
-    """What he may select; None for everything, with or without a selector."""
+    """Selectors that the caller may use; None for all, and for none."""
     only: str = ""
-    """What he selects if he does not say: the one thing that he may."""
+    """The selector of a request that has none: the only one that the caller may use."""
 
 
 class PresentedCredential(Struct, frozen=True):

@@ -176,7 +176,7 @@ class SnapshotHistory:
         return next(iter(starting.values())) if len(starting) == 1 else f"{name!r} may mean several snapshots"
 
     def _listed(self) -> str:
-        """Say what there is."""
+        """Return the names of what is kept."""
         named = [f"{entry.id[:12]} (number {entry.number})" for entry in self._entries]
         return few(["current", "previous"][: len(named)] + named, 20)
 

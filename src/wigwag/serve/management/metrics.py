@@ -36,7 +36,7 @@ class Recorder(Protocol):
         """Take note of one."""
 
     def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
-        """Take note of all that one request asked for."""
+        """Count all evaluations of one request."""
 
 
 class Metrics:
