@@ -1,8 +1,8 @@
-"""Documents become flags, source by source, and one merged set of them all.
+"""Assembles snapshots: documents become flags, source by source, and one merged set of them all.
 
-A source's document is parsed when it arrives, with the flags it had before at hand, so that only what changed costs
-anything and a flag that went bad keeps its last good definition. A document that cannot be used at all is trouble with
-the source, not a value: whatever it said last stays in force.
+A document is parsed when it arrives, together with the previous flags of its source, so that only changes cost anything
+and a flag that went bad keeps its last good definition. A document that cannot be used at all is a failure of the
+source, not a value: the flags before it stay in force.
 """
 
 from __future__ import annotations

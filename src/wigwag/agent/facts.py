@@ -2,13 +2,13 @@
 
     {"pod": {"name": …, "namespace": …, "labels": {…}, …}, "consul": {"SERVICE": {"passing": 3, "critical": 1, …}}}
 
-They are watched in the same pipeline as flags and published in the same snapshots, so an evaluation on a snapshot comes
-to the same whenever it is made, and a change of facts is a new snapshot. A fact that cannot be asked for stays as it
-was, and its age is told like that of any source. The first snapshot waits for facts as it does for flags, a few seconds
-at most; being ready does not depend on them.
+They are watched in the same pipeline as flags and published in the same snapshots. So an evaluation on a snapshot
+always gives the same result, and a change of facts is a new snapshot. A fact that cannot be read keeps its last value,
+and its age is reported like that of any source. The first snapshot waits for facts as it does for flags, a few seconds
+at most; readiness does not depend on them.
 
-A kind of facts is one function from a source to a stream of them. What is known about a pod comes from the downward API
-where that is mounted; otherwise from the API server, if there is one that we know our pod's name for, and it lets us.
+A kind of facts is one function from a source to a stream of them. Facts about a pod come from the downward API where
+that is mounted; otherwise from the API server, if the name of the pod is known and its role allows it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which sources are stale: their flags are from before this process, or have not been known to hold for too long.
+"""Which sources are stale: their flags were restored from a file, or have not been confirmed for too long.
 
-Nothing happens to stale flags but that they are called so. Evaluations look at one attribute; who keeps it true waits
-for news of the sources, or for the time at which the next one grows stale.
+Stale flags are evaluated as before, but with the reason STALE. Evaluations read one attribute; `run` keeps it up to
+date. It waits for a status to change, or for the time at which the next source becomes stale.
 """
 
 from __future__ import annotations

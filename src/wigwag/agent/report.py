@@ -1,4 +1,4 @@
-"""How the agent is doing, for the management port and the log: sources, snapshots, problems."""
+"""How the agent is doing, for the management port and the log: sources, snapshots, problems of documents, readiness."""
 
 from __future__ import annotations
 

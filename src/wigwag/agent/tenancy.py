@@ -1,8 +1,8 @@
-"""Tenancy at the edge: the options about it, and the files behind `--auth-tokens`, become one `AccessControl` or none.
+"""Access rules of an agent: the options about them, and the files behind `--auth-tokens`, become one `AccessControl`.
 
-The rules and the token files they name are a small pipeline of their own: followed like flags, and like flags kept when
-a file breaks. Until the rules have been read once the agent lets nobody in and is not ready; it never serves openly
-because a file is missing.
+The rules and the token files they name are a small pipeline of their own: watched like flags, and like flags the last
+good ones stay when a file breaks. Until the rules have been read once, the agent refuses all requests and is not ready:
+it never serves without access control because a file is missing.
 """
 
 from __future__ import annotations

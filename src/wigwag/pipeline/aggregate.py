@@ -1,8 +1,9 @@
 """The latest value of every wanted watch, and what the first snapshot still waits for.
 
 This is the mailbox between watchers and the control loop: a value replaces the one before it, so nothing can pile up,
-and nobody waits for anybody. A value for a spec that is not wanted is dropped, and so is the value of a spec that is no
-longer wanted. Values come out in the order in which their specs are wanted: in a merge, the order is the precedence.
+and neither side waits for the other. A value for a spec that is not wanted is dropped, and so is the value of a spec
+that is no longer wanted. Values come out in the order in which their specs are wanted: in a merge, the order is the
+precedence.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What is wanted, and what a watcher of it is.
+"""Specs, and what a watcher of one yields.
 
-A spec is a frozen record and is its own key: equal specs are one watch, and what is known about a spec goes when the
-spec goes. A watcher is an async generator of *whole* values, so one that comes late, twice or never is not wrong, only
-older. It may raise or end whenever it likes: starting it again is not its business.
+A spec is a frozen record and is its own key: equal specs are one watch, and when a spec goes, its state goes. A watcher
+is an async generator of *whole* values, so a late, repeated or missing value is not wrong, only older. It may raise or
+end at any time: the pipeline restarts it.
 
-The hard case is a watcher that has nothing to show but must not be started again, because it is what will notice the
-recovery: a file that does not exist yet. It yields `Unavailable`. That changes nothing but the status; in particular,
-it is never taken for an empty answer. A watcher that has looked and seen the same as before yields `UNCHANGED`: its
-value is then as fresh as if it had come again, and nobody has to compare it.
+The hard case is a watcher that has nothing to show but must not be restarted, because it is what will notice the
+recovery: a file that does not exist yet. It yields `Unavailable`. That changes nothing but the status; it is never
+taken for an empty value. A watcher that has checked and seen the same as before yields `UNCHANGED`: its value is then
+as fresh as if it had come again, and need not be compared.
 """
 
 from __future__ import annotations

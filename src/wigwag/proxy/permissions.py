@@ -5,9 +5,9 @@
                  ▼                                       └─▶ the API server cannot be asked: streams go on, retry
               streams
 
-A token expires, a service account or a role binding is deleted, and nobody tells the proxy. So it asks. Streams with
-the same token and target share a permission and therefore a review. The time of each review has jitter, so that the
-reviews of streams that were opened together spread out. A permission is forgotten with its last stream.
+When a token expires, or a service account or a role binding is deleted, the proxy is not notified. So it asks. Streams
+with the same token and target share a permission and therefore a review. The time of each review has jitter, so that
+the reviews of streams that were opened together spread out. A permission is forgotten with its last stream.
 
 A token is held in memory for as long as one of its streams is open, because a review needs it. It is in no log.
 """

@@ -59,11 +59,11 @@ class UnresolvedRule(Struct, frozen=True):
 
 
 class Caller(Struct, frozen=True):
-    """Somebody known by a rule."""
+    """A caller that a rule names."""
 
     name: str
     selectors: frozenset[Selector] | None
-    """Selectors that the caller may use; None for all, and for none."""
+    """The selectors that the caller may use; None: any, or no selector at all."""
     only: str = ""
     """The selector of a request that has none: the only one that the caller may use."""
 
@@ -76,20 +76,20 @@ class PresentedCredential(Struct, frozen=True):
 
 
 class Rules(Struct, frozen=True):
-    """Everybody who is known, by what he shows."""
+    """All known callers, by their credentials."""
 
     tokens: Mapping[bytes, Caller] = {}
     certificates: Mapping[Identity, Caller] = {}
 
-    def caller(self, proof: PresentedCredential) -> Caller | None:
-        """Return who that is. A token counts before a certificate: one that is shown must be good."""
-        if proof.digest is not None:
-            return self.tokens.get(proof.digest)
-        return self.certificates.get(proof.certificate) if proof.certificate is not None else None
+    def caller(self, credential: PresentedCredential) -> Caller | None:
+        """Return the caller. A token counts before a certificate: if one is sent, it must be good."""
+        if credential.digest is not None:
+            return self.tokens.get(credential.digest)
+        return self.certificates.get(credential.certificate) if credential.certificate is not None else None
 
 
 def digest(token: bytes) -> bytes:
-    """Return what a token is known by."""
+    """Return the digest of a token."""
     return sha256(token).digest()
 
 
@@ -137,7 +137,7 @@ def compile_rules(drafts: Iterable[UnresolvedRule], files: Mapping[str, tuple[by
 
 
 def _put(table: dict[K, Caller], key: K, caller: Caller, what: str) -> None:
-    """Make an entry. One proof of two people proves neither; twice the same is no harm."""
+    """Add an entry. Two callers must not share a credential; a repetition is harmless."""
     before = table.setdefault(key, caller)
     if before != caller:
         raise DocumentError(f"the rules {before.name!r} and {caller.name!r} have the same {what}; give each its own")

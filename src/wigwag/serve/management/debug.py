@@ -1,15 +1,15 @@
-"""What an operator wants to see of a running agent, served to this machine only unless asked otherwise.
+"""The debug pages of an agent, for requests from this machine only unless `--debug-endpoints` allows others.
 
 /debug/sources                   each source: state, age, last error, restarts, problems of its document
 /debug/snapshots                 the snapshots that are kept, and what each changed
 /debug/flags                     the flags in force, as sync clients get them
-/debug/evaluate?key=K            what an evaluation comes to; without a key, those of all flags
-/debug/explain?key=K             how it comes about
+/debug/evaluate?key=K            the result of an evaluation; without a key, of all flags
+/debug/explain?key=K             the steps that lead to it
 /debug/diff?from=S&to=S          what differs between two snapshots, and for whom
 
-The context is the JSON body of a POST; for a comparison, a list of them will do. `snapshot=S` looks at an earlier one,
-`selector=` at some of the flags, `format=text` is for people. Comparing many contexts takes a while, so it is done in
-slices, and evaluations go on in between.
+The context is the JSON body of a POST; a comparison also takes a list of contexts. `snapshot=S` selects an earlier
+snapshot, `selector=` some of the flags, and `format=text` is for people. Comparing many contexts takes a while, so it
+is done in slices, and evaluations go on in between.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Recorder(Protocol):
     """What counts evaluations."""
 
     def evaluated(self, key: str, resolution: Resolution) -> None:
-        """Take note of one."""
+        """Count one evaluation."""
 
     def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
         """Count all evaluations of one request."""
