@@ -7,6 +7,7 @@ import gc
 import json
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -494,3 +495,48 @@ def test_streams_beyond_the_limit_of_labels_leave_the_gauge_as_they_found_it() -
     for labels in opened:
         metrics.stream_closed(labels, 1.0, "normal_close")
     assert metrics.streams == {}
+
+
+def test_sync_streams_have_no_task_and_share_one_encoded_document() -> None:
+    async def main() -> None:
+        snapshots, sent = Broadcast(snapshot(a=FLAG)), list[bytes]()
+        streams: list[Any] = [documents(snapshots, call()) for _ in range(50)]
+        for stream in streams:
+            stream.open(partial(send, stream, sent))
+        await settle()
+        assert len(asyncio.all_tasks()) == 1
+        snapshots.publish(snapshot(2, b=FLAG))
+        await settle()
+        assert len(sent) == 100
+        assert len({id(message) for message in sent}) == 2
+        for stream in streams:
+            stream.close()
+        assert snapshots.subscribers == 0
+
+    run(main)
+
+
+def send(stream: Any, sent: list[bytes]) -> None:
+    sent.append(stream.broadcast.value.framed(unframed))
+
+
+def unframed(message: bytes) -> bytes:
+    return message
+
+
+def test_a_stream_that_joins_while_a_document_is_written_begins_with_the_new_one() -> None:
+    async def main() -> None:
+        snapshots = Broadcast(snapshot(a=FLAG))
+        methods = sync(snapshots)
+        subscribe = methods[b"/flagd.sync.v1.FlagSyncService/SyncFlags"].stream
+        first = subscribe(call())
+        assert list(flags_of(await anext(first))) == ["a"]
+        snapshots.publish(snapshot(2, **{f"flag-{number}": FLAG for number in range(1000)}))
+        await asyncio.sleep(0)
+        late = subscribe(call())
+        waiting = asyncio.ensure_future(anext(late))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert len(flags_of(await waiting)) == len(flags_of(await anext(first))) == 1000
+
+    run(main)
