@@ -41,7 +41,7 @@ class Agents:
         self.pipelines = [Pipeline([Wanted(spec)], watch_grpc, dict) for _ in range(count)]
 
     async def follow(self, number: int) -> None:
-        async for picture in self.pipelines[number].topic:
+        async for picture in self.pipelines[number].published:
             found = next(iter(picture.values()))
             assert isinstance(found, Document)
             if found.content == self._wanted:

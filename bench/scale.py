@@ -93,7 +93,7 @@ class Served:
             self._news.clear()
 
     async def _note(self) -> None:
-        async for _ in self._agent.pipeline.topic:
+        async for _ in self._agent.pipeline.published:
             self._served = time.perf_counter()
 
     def change(self, revision: int) -> None:
@@ -124,9 +124,9 @@ class Served:
             "stall": self._gap * 1000,
             "busy": self._busy * 1000,
             "cpu": time.process_time() * 1000,
-            "addresses": self._agent.addresses,
+            "addresses": self._agent.lifecycle.addresses,
             "memory": rss(),
-            "number": self._agent.feed.current().number,
+            "number": self._agent.snapshots.value.number,
         }
         self._gap = self._busy = 0.0
         return answer
@@ -144,8 +144,8 @@ class Served:
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(self.tick()), group.create_task(self._note())]
             running = group.create_task(self._agent.run(stop))
-            await self._agent.started.wait()
-            await self._agent.pipeline.topic.after(0)
+            await self._agent.lifecycle.started.wait()
+            await self._agent.pipeline.published.after(0)
             print(json.dumps({"first": (time.perf_counter() - start) * 1000, **self.command("")}), flush=True)
             await asyncio.to_thread(listen)
             await running

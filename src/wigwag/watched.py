@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional, Limits, Numbers
     from wigwag.loop_thread import LoopThread
-    from wigwag.pipeline.publish import Topic
+    from wigwag.pipeline.broadcast import Broadcast
     from wigwag.pipeline.watch import Watch
     from wigwag.sources.disk.file import FileWatch
 
@@ -127,7 +127,7 @@ class WatchedFile:
         self.path = os.fspath(path)
         self._options, self._on_change = options, on_change
         self._state: WatchedState | None = None
-        self._topic: Topic[WatchedState] | None = None
+        self._states: Broadcast[WatchedState] | None = None
         self._watch: Watch[FileWatch, FlagSet] | None = None
         self._process = os.getpid()
         self._background: LoopThread | None = None
@@ -198,20 +198,20 @@ class WatchedFile:
 
         It is for a program that watches with `async with`.
         """
-        if self._topic is None or self._tasks is None:
+        if self._states is None or self._tasks is None:
             raise UsageError("changes() is for `async with wigwag.watch_file(…)`; in a thread, give it `on_change`")
-        async for state in self._topic:
+        async for state in self._states:
             yield state
 
     def _load(self) -> None:
         """Load what is there now, in the caller: a file that cannot be used raises where it is opened."""
         if self.watching:
             raise UsageError(f"{self.path} is watched already; call wigwag.watch_file once more for a second watch")
-        from wigwag.pipeline.publish import Topic
+        from wigwag.pipeline.broadcast import Broadcast
 
-        self._process, self._topic = os.getpid(), Topic()
+        self._process, self._states = os.getpid(), Broadcast()
         self._state = WatchedState(load_file(self.path, **self._options))
-        self._topic.set(self._state)
+        self._states.publish(self._state)
 
     async def _follow(self) -> None:
         from wigwag.pipeline.parse import parsed
@@ -238,8 +238,8 @@ class WatchedFile:
         if _content(state) == _content(self.state):
             return
         self._state = state
-        if self._topic is not None:
-            self._topic.set(state)
+        if self._states is not None:
+            self._states.publish(state)
         if self._on_change is not None:
             try:
                 self._on_change(state)

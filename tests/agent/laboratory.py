@@ -255,7 +255,7 @@ class Lab:
 
     def value(self, key: str) -> Any:
         """Return what a flag is in the snapshot of now."""
-        return self.agent.feed.current().flags.resolve(key).value
+        return self.agent.snapshots.value.flags.resolve(key).value
 
     def at_once(self, key: str) -> None:
         """See that evaluations wait for nothing: whatever is asked, the handler returns an answer and no promise."""
@@ -280,8 +280,8 @@ async def laboratory(
     stop = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         group.create_task(lab.agent.run(stop))
-        await lab.agent.started.wait()
-        lab.addresses = lab.agent.addresses
+        await lab.agent.lifecycle.started.wait()
+        lab.addresses = lab.agent.lifecycle.addresses
         assert tuple(lab.addresses) == _PORTS
         try:
             yield lab

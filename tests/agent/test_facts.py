@@ -21,12 +21,12 @@ from wigwag.agent.facts import POD, SERVICE, Facts, combined, fact_sources, watc
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.podinfo import LONGEST_VALUE, pod_facts, read_map
 from wigwag.errors import StartError, UsageError
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Unavailable, Wanted
 from wigwag.pipeline.watch import WatchPolicy, closing
 from wigwag.serve.context import Enrichment
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.snapshot import Snapshot
 from wigwag.sources.source import Source, SourceSettings
@@ -210,7 +210,7 @@ class World:
 
     def facts(self) -> Any:
         """Return the facts that are published; None: nothing is."""
-        return self.pipeline.topic.value.facts if self.pipeline.topic.value else None
+        return self.pipeline.published.value.facts if self.pipeline.published.serial else None
 
 
 def test_a_change_of_facts_is_a_new_snapshot_and_trouble_keeps_the_last() -> None:
@@ -222,14 +222,14 @@ def test_a_change_of_facts_is_a_new_snapshot_and_trouble_keeps_the_last() -> Non
             await world.fake.push(WEB, Facts(ONE))
             assert world.facts() == ONE
             await world.fake.push(WEB, Facts(ONE))
-            assert world.pipeline.topic.serial == 1
+            assert world.pipeline.published.serial == 1
             await world.fake.push(WEB, Unavailable("down"))
             await world.clock.advance(30)
-            assert (world.facts(), world.pipeline.topic.serial) == (ONE, 1)
+            assert (world.facts(), world.pipeline.published.serial) == (ONE, 1)
             status = world.pipeline.statuses()[1]
             assert (status.state, status.error, status.age(world.clock.now())) == ("failing", "down", 30.0)
             await world.fake.push(WEB, Facts(TWO))
-            assert (world.facts(), world.pipeline.topic.serial) == (TWO, 2)
+            assert (world.facts(), world.pipeline.published.serial) == (TWO, 2)
 
     run(main)
 
@@ -271,16 +271,16 @@ def test_an_earlier_snapshot_keeps_its_facts_and_its_id() -> None:
 
 def test_clients_that_evaluate_elsewhere_are_told_to_fetch_again_when_facts_change() -> None:
     async def main() -> None:
-        feed = Feed(Snapshot(FLAGS, number=1, facts=ONE))
-        first = feed.current()
-        stream = ChangeStreams(feed).server_sent("")
+        snapshots = Broadcast(Snapshot(FLAGS, number=1, facts=ONE))
+        first = snapshots.value
+        stream = ChangeStreams(snapshots).server_sent("")
         welcome = await anext(stream)
         assert first.version("").encode() in welcome
         waiting = asyncio.ensure_future(anext(stream))
         await settle()
-        feed.advance(Snapshot(FLAGS, number=2, facts=TWO))
+        snapshots.publish(Snapshot(FLAGS, number=2, facts=TWO))
         assert b"refetchEvaluation" in await waiting
-        late = await anext(ChangeStreams(feed).server_sent("", first.version("")))
+        late = await anext(ChangeStreams(snapshots).server_sent("", first.version("")))
         assert b"refetchEvaluation" in late, "who comes back after the change is told, too"
         await stream.aclose()  # type: ignore[attr-defined]
 

@@ -58,7 +58,7 @@ class Bench:
                 task.cancel()
 
     def reason(self, key: str, *, metadata: bool = False, **context: Any) -> tuple[str, dict[str, Any]]:
-        snapshot = self.pipeline.topic.value
+        snapshot = self.pipeline.published.value
         assert snapshot is not None
         resolver = Resolver(Metrics(), self.freshness, metadata=metadata)
         found = resolver.resolve(snapshot, snapshot.flags, key, None, context)
@@ -137,7 +137,7 @@ def test_answers_tell_the_snapshot_and_its_age_if_asked() -> None:
     async def main() -> None:
         bench = Bench(restored={LOW: Restored(flags("low", "a"), 100.0), HIGH: Restored(flags("high", "b"), 7.0)})
         async with bench.running():
-            snapshot = bench.pipeline.topic.value
+            snapshot = bench.pipeline.published.value
             assert snapshot is not None
             await bench.clock.advance(0.5)
             assert bench.reason("a", metadata=True) == ("STALE", {SNAPSHOT: snapshot.id, AGE: 100.5})

@@ -10,10 +10,10 @@ import pytest
 
 import wigwag
 from wigwag.agent.assemble import LARGE, Loader, assembler
-from wigwag.serve.feed import Feed
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve.management.history import SnapshotHistory
+from wigwag.serve.selections import SLICE, Selection, document
 from wigwag.serve.snapshot import Snapshot
-from wigwag.serve.sync import AT_ONCE, chosen, document, written
 from wigwag.sources.document import Merged
 from wigwag.sources.merge import Merger
 from wigwag.sources.source import Source
@@ -27,7 +27,9 @@ class Agent:
 
     def __init__(self) -> None:
         self.merger, self.loader, self.assemble = Merger(), Loader("v2", strict=False), assembler(lambda: 0.0)
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=SnapshotHistory(3))
+        self.snapshots = Broadcast(Snapshot(wigwag.load({"flags": {}}), extent="none"))
+        self.history = SnapshotHistory(3)
+        self.history.follow(self.snapshots)
         self.texts = {f"part-{number:03}": self.text(number) for number in range(PARTS)}
 
     def text(self, number: int, **more: Any) -> bytes:
@@ -39,7 +41,7 @@ class Agent:
     def publish(self) -> tuple[Merged, Snapshot]:
         merged, _ = self.merger.merge(self.texts)
         snapshot = self.assemble({SOURCE: self.loader._load(SOURCE, merged)})
-        self.feed.advance(snapshot)
+        self.snapshots.publish(snapshot)
         return merged, snapshot
 
     def change(self, number: int, variant: str) -> tuple[Merged, Snapshot]:
@@ -55,7 +57,7 @@ def agent() -> Agent:
 
 
 def test_a_change_leaves_all_other_flags_the_same_objects(agent: Agent) -> None:
-    before = agent.feed.current().flags
+    before = agent.snapshots.value.flags
     _, snapshot = agent.change(7, "off")
     assert [flag.key for flag in snapshot.flags.flags() if before.flag(flag.key) is not flag] == ["flag-7-0"]
     assert snapshot.id != before.id
@@ -69,7 +71,7 @@ def test_the_parts_are_never_written_as_one_document(agent: Agent) -> None:
 
 
 def test_what_says_the_same_again_is_the_same_set_of_flags(agent: Agent) -> None:
-    before = agent.feed.current().flags
+    before = agent.snapshots.value.flags
     agent.merger = Merger()  # as of a watch that started again
     assert agent.publish()[1].flags is before
 
@@ -84,6 +86,12 @@ def test_only_what_is_new_counts_as_large(agent: Agent) -> None:
     assert not large.loader._large(SOURCE, large.change(7, "off")[0])
 
 
+async def sync(snapshot: Snapshot) -> None:
+    """Publish the document of a snapshot."""
+    selection = Selection(Broadcast(snapshot), "", lambda document, context: document.encode(), {})
+    await selection.broadcast.after(0)
+
+
 def test_a_sync_document_is_written_in_turns_and_after_a_change_only_what_changed(agent: Agent) -> None:
     async def turns_of(snapshot: Snapshot) -> int:
         turns, over = 0, asyncio.Event()
@@ -96,24 +104,24 @@ def test_a_sync_document_is_written_in_turns_and_after_a_change_only_what_change
 
         async with asyncio.TaskGroup() as group:
             group.create_task(others())
-            await written(chosen(snapshot, ""))
+            await sync(snapshot)
             over.set()
         return turns
 
-    first = agent.feed.current()
-    assert asyncio.run(turns_of(first)) >= PARTS * EACH // AT_ONCE - 1
+    first = agent.snapshots.value
+    assert asyncio.run(turns_of(first)) >= PARTS * EACH // SLICE - 1
     texts = {flag.key: flag.written for flag in first.flags.flags()}
     assert all(texts.values())
     _, second = agent.change(7, "off")
     assert [flag.key for flag in second.flags.flags() if not flag.written] == ["flag-7-0"]
-    assert asyncio.run(turns_of(second)) <= 1
+    assert asyncio.run(turns_of(second)) <= 3
     assert [flag.key for flag in second.flags.flags() if flag.written is not texts[flag.key]] == ["flag-7-0"]
     assert json.loads(document(second, ""))["flags"]["flag-7-0"]["defaultVariant"] == "off"
 
 
 def test_flags_that_are_no_longer_in_force_let_go_of_their_text(agent: Agent) -> None:
-    first = agent.feed.current()
-    asyncio.run(written(chosen(first, "")))
+    first = agent.snapshots.value
+    asyncio.run(sync(first))
     old = first.flags.flag("flag-7-0")
     assert old is not None
     assert old.written
@@ -122,7 +130,7 @@ def test_flags_that_are_no_longer_in_force_let_go_of_their_text(agent: Agent) ->
 
 
 def test_a_selection_has_the_same_flags_in_every_snapshot(agent: Agent) -> None:
-    before = agent.feed.current().select("source=many")
+    before = agent.snapshots.value.select("source=many")
     after = agent.change(7, "off")[1].select("source=many")
     assert before.resolve("flag-1-1").metadata == {"source": "many"}
     assert [flag.key for flag in after.flags() if before.flag(flag.key) is not flag] == ["flag-7-0"]

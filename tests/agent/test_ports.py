@@ -127,7 +127,7 @@ def test_an_agent_is_ready_only_when_all_of_its_ports_are_open() -> None:
     ) -> AsyncIterator[Server]:
         handlers.append(handler)
         async with serve(handler, listeners, limits, early) as server:
-            await agent.feed.whole(5.0)
+            await agent.snapshots.after(0)
             ready.append(probe())
             yield server
 
@@ -142,7 +142,7 @@ def test_an_agent_is_ready_only_when_all_of_its_ports_are_open() -> None:
         stop = asyncio.Event()
         async with asyncio.timeout(TIMEOUT), asyncio.TaskGroup() as tasks:
             tasks.create_task(agent.run(stop))
-            await agent.started.wait()
+            await agent.lifecycle.started.wait()
             assert probe() == 200
             stop.set()
 

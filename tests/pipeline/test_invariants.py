@@ -65,7 +65,7 @@ class World:
         return [Wanted(name) for name in sorted(asked(picture, self.initial))]
 
     async def read(self) -> None:
-        async for picture in self.pipeline.topic:
+        async for picture in self.pipeline.published:
             self.seen.append(picture)
             await asyncio.sleep(0)
 
@@ -108,7 +108,7 @@ def test_the_invariants_hold_in_every_order_of_events(limit: str, schedule: list
                 world.fake._inboxes[spec].put_nowait((9, ""))
             await world.clock.advance(1000.0)
             expected = dict.fromkeys(world.initial, (9, ""))
-            assert world.pipeline.topic.value == expected
+            assert world.pipeline.published.value == expected
             assert world.seen[-1] == expected
             assert world.fake.running() == sorted(world.initial)
             assert all(status.state == "live" for status in world.pipeline.statuses())
@@ -135,6 +135,6 @@ def test_faults_leave_no_trace_in_the_pictures(schedule: list[tuple[str, Any]]) 
                     await clock.advance(60.0)
                 else:
                     model[spec] = item
-                assert pipeline.topic.value == (model if len(model) == 2 else None)
+                assert pipeline.published.value == (model if len(model) == 2 else None)
 
     run(main)

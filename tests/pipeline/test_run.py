@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, running, settle
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.limit import Composite, Interval, unlimited
-from wigwag.pipeline.publish import History
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Restored, Unavailable, Wanted
 from wigwag.pipeline.watch import WatchPolicy
@@ -35,11 +34,11 @@ class Bench:
 
     @property
     def picture(self) -> Any:
-        return self.pipeline.topic.value
+        return self.pipeline.published.value
 
     @property
     def serial(self) -> int:
-        return self.pipeline.topic.serial
+        return self.pipeline.published.serial
 
 
 async def services(picture: dict[Any, Any]) -> list[Wanted[Any]]:
@@ -322,7 +321,7 @@ def test_equal_content_is_not_published_again() -> None:
 def test_a_picture_from_an_earlier_life_serves_until_the_first_new_one() -> None:
     async def main() -> None:
         bench = Bench("a")
-        bench.pipeline.topic.set({"a": 1})
+        bench.pipeline.published.publish({"a": 1})
         async with running(bench.pipeline):
             assert (bench.picture, bench.pipeline.report().complete) == ({"a": 1}, False)
             await bench.push("a", 1)
@@ -361,19 +360,6 @@ def test_with_watts_limiter_the_start_is_not_held_up() -> None:
             await bench.push(("consul", "a"), 1)
             await bench.push(("consul", "b"), 2)
             assert bench.serial == 1
-
-    run(main)
-
-
-def test_pictures_can_be_kept_by_number() -> None:
-    async def main() -> None:
-        history = History[Any](2)
-        bench = Bench("a", topic=history)
-        async with running(bench.pipeline):
-            for value in 1, 2, 3:
-                await bench.push("a", value)
-            assert history.serials() == (2, 3)
-            assert history.get(2) == {"a": 2}
 
     run(main)
 
@@ -424,9 +410,9 @@ def test_a_status_change_rings() -> None:
     async def main() -> None:
         bench = Bench("a")
         async with running(bench.pipeline):
-            serial = bench.pipeline.turns.serial
+            serial = bench.pipeline.status_changes.serial
             await bench.push("a", 1)
-            await bench.pipeline.turns.after(serial)
+            await bench.pipeline.status_changes.after(serial)
             assert bench.pipeline.statuses()[0].state == "live"
 
     run(main)

@@ -10,10 +10,11 @@ from random import Random
 import pytest
 
 from tests.pipeline.fakes import FakeClock, run, settle
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.proxy.permissions import Permissions
 from wigwag.sources.source import Source
 from wigwag.wire.rpc import Code, RpcError
-from wigwag.wire.server.board import Board, Posted
+from wigwag.wire.server.broadcast import BroadcastStream, Message
 
 PERIOD = 240.0
 FLAG, OTHER = Source("team-a/checkout", "kubernetes"), Source("team-b/search", "kubernetes")
@@ -23,15 +24,15 @@ DOWN = RpcError(Code.UNAVAILABLE, "cannot ask")
 
 
 class Desk:
-    """Permissions under test, the answers of reviews, and one board for all streams."""
+    """Permissions under test, the answers of reviews, and one broadcast for all streams."""
 
     def __init__(self, random: Callable[[], float] = lambda: 1.0) -> None:
-        self.clock, self.board = FakeClock(), Board()
+        self.clock, self.broadcast = FakeClock(), Broadcast[Message]()
         self.answers: dict[str, RpcError] = {}
         self.reviews: list[tuple[str, float]] = []
         self.revoked = self.left = 0
         self.permissions = Permissions(self.review, PERIOD, self.count, self.clock, random)
-        self.board.post(lambda: b"first")
+        self.broadcast.publish(Message(lambda: b"first"))
 
     async def review(self, token: str | None, source: Source, *, cached: bool = True) -> None:
         assert token is not None
@@ -43,14 +44,18 @@ class Desk:
     def count(self) -> None:
         self.revoked += 1
 
+    def join(self, stream: BroadcastStream) -> Broadcast[Message]:
+        stream.on_close(self.leave)
+        return self.broadcast
+
     def leave(self) -> None:
         self.left += 1
 
-    async def stream(self, token: str, source: Source = FLAG) -> Posted:
-        admit = await self.permissions(token, source)
-        posted = Posted(lambda: admit((self.board, self.leave)))
-        assert await anext(posted) == b"first"
-        return posted
+    async def stream(self, token: str, source: Source = FLAG) -> BroadcastStream:
+        stream = BroadcastStream(self.join)
+        stream.guard(await self.permissions(token, source))
+        assert await anext(stream) == b"first"
+        return stream
 
 
 @asynccontextmanager
@@ -63,10 +68,10 @@ async def reviewing(desk: Desk) -> AsyncIterator[None]:
     assert desk.clock.pending() == []
 
 
-async def code_of(posted: Posted) -> Code:
+async def code_of(stream: BroadcastStream) -> Code:
     with pytest.raises(RpcError) as caught:
-        await anext(posted)
-    await posted.aclose()
+        await anext(stream)
+    await stream.aclose()
     return caught.value.code
 
 
@@ -81,7 +86,7 @@ def test_a_stream_ends_when_its_permission_does_and_others_go_on(error: RpcError
             await desk.clock.advance(PERIOD)
             assert await waiting is error.code
             assert await code_of(two) is error.code
-            desk.board.post(lambda: b"second")
+            desk.broadcast.publish(Message(lambda: b"second"))
             assert await anext(other) == b"second"
             assert (desk.revoked, desk.left, len(desk.permissions)) == (2, 2, 1)
             await other.aclose()
@@ -112,7 +117,7 @@ def test_a_permission_is_forgotten_with_its_last_stream() -> None:
             await one.aclose()
             assert len(desk.permissions) == 1
             await two.aclose()
-            assert (len(desk.permissions), len(desk.board), desk.clock.pending()) == (0, 0, [])
+            assert (len(desk.permissions), desk.broadcast.subscribers, desk.clock.pending()) == (0, 0, [])
             await desk.clock.advance(10 * PERIOD)
             assert desk.reviews == []
 
@@ -148,7 +153,7 @@ def test_if_nobody_can_be_asked_streams_go_on_and_the_review_is_retried() -> Non
                 await desk.clock.advance(*desk.clock.pending())
             gaps = [later[1] - sooner[1] for sooner, later in zip(desk.reviews, desk.reviews[1:], strict=False)]
             assert gaps[:5] == [5.0, 10.0, 20.0, 40.0, 60.0]
-            desk.board.post(lambda: b"second")
+            desk.broadcast.publish(Message(lambda: b"second"))
             assert await anext(stream) == b"second"
             desk.answers["a"] = REVOKED
             await desk.clock.advance(60.0)
@@ -175,12 +180,12 @@ def test_a_stream_that_is_ended_may_come_back_when_it_is_allowed_again() -> None
     run(main)
 
 
-def test_the_end_of_a_board_reaches_streams_through_their_permission() -> None:
+def test_the_end_of_a_broadcast_reaches_streams_through_their_permission() -> None:
     async def main() -> None:
         desk = Desk()
         async with reviewing(desk):
             stream = await desk.stream("a")
-            desk.board.end(DOWN)
+            desk.broadcast.end(DOWN)
             assert await code_of(stream) is Code.UNAVAILABLE
             assert len(desk.permissions) == 0
 

@@ -53,7 +53,7 @@ class Agent:
         self._changed()
 
     async def follow(self) -> None:
-        async for picture in self.pipeline.topic:
+        async for picture in self.pipeline.published:
             (self.content,) = (found.content for found in picture.values())
             self._changed()
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
 from wigwag.observe import Registry
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.options import ProxyOptions
@@ -19,7 +21,7 @@ from wigwag.proxy.targets import Targets
 from wigwag.sources.document import Document
 from wigwag.sources.source import Source, SourceSettings
 from wigwag.wire.rpc import Code, RpcError
-from wigwag.wire.server.board import Board
+from wigwag.wire.server.broadcast import BroadcastStream
 
 A, B, C = (Source(name, "file") for name in ("a", "b", "c"))
 
@@ -28,7 +30,7 @@ def document(text: str) -> Document:
     return Document(f'{{"flags": {{}}, "said": "{text}"}}'.encode())
 
 
-def encode(text: str) -> bytes:
+def encode(text: str, _: object) -> bytes:
     return text.encode()
 
 
@@ -44,10 +46,11 @@ class House:
         )
         self.report = ProxyReport(self.targets, self.clock.now)
 
-    async def join(self, source: Source) -> tuple[Board, Callable[[], None]]:
-        found = self.targets.join(source, encode)
+    async def join(self, source: Source) -> BroadcastStream:
+        stream = BroadcastStream(partial(self.targets.join, source, encode))
+        stream.open(lambda: None)
         await settle()
-        return found
+        return stream
 
     @property
     def metrics(self) -> str:
@@ -56,8 +59,16 @@ class House:
         return registry.render()
 
 
-def said(board: Board) -> str | None:
-    return board.framed(lambda message: message).decode().rpartition('": "')[2][:-2] if board.serial else None
+def said(stream: BroadcastStream) -> str | None:
+    broadcast = stream.broadcast
+    if broadcast is None or not broadcast.serial:
+        return None
+    return broadcast.value.framed(lambda message: message).decode().rpartition('": "')[2][:-2]
+
+
+def serial(stream: BroadcastStream) -> int:
+    assert stream.broadcast is not None
+    return stream.broadcast.serial
 
 
 @asynccontextmanager
@@ -74,13 +85,13 @@ def test_the_first_subscriber_opens_the_watch_and_the_next_ones_share_it() -> No
     async def main() -> None:
         async with opened() as house:
             assert house.watcher.running() == []
-            first, _ = await house.join(A)
+            first = await house.join(A)
             await house.watcher.push(A, document("one"))
-            second, _ = await house.join(A)
-            other, _ = await house.join(B)
+            second = await house.join(A)
+            other = await house.join(B)
             assert house.watcher.started == [A, B]
             assert (said(first), said(second), said(other)) == ("one", "one", None)
-            assert first is second
+            assert first.broadcast is second.broadcast
 
     run(main)
 
@@ -88,11 +99,11 @@ def test_the_first_subscriber_opens_the_watch_and_the_next_ones_share_it() -> No
 def test_the_watch_is_closed_a_while_after_the_last_subscriber() -> None:
     async def main() -> None:
         async with opened(linger=5.0) as house:
-            (_, leave), (_, leave_too) = await house.join(A), await house.join(A)
-            leave()
+            first, second = await house.join(A), await house.join(A)
+            first.close()
             await house.clock.advance(60)
             assert house.watcher.running() == [A]
-            leave_too()
+            second.close()
             await house.clock.advance(4.9)
             assert house.watcher.running() == [A]
             await house.clock.advance(0.2)
@@ -105,13 +116,13 @@ def test_the_watch_is_closed_a_while_after_the_last_subscriber() -> None:
 def test_who_comes_back_in_time_finds_watch_and_document() -> None:
     async def main() -> None:
         async with opened(linger=5.0) as house:
-            _, leave = await house.join(A)
+            stream = await house.join(A)
             await house.watcher.push(A, document("one"))
-            leave()
+            stream.close()
             await house.clock.advance(4)
-            board, _ = await house.join(A)
+            stream = await house.join(A)
             await house.clock.advance(60)
-            assert said(board) == "one"
+            assert said(stream) == "one"
             assert house.watcher.started == [A]
 
     run(main)
@@ -121,11 +132,11 @@ def test_a_target_that_is_opened_again_is_told_the_same_document_anew() -> None:
     async def main() -> None:
         async with opened(linger=0.0) as house:
             for _ in range(2):
-                board, leave = await house.join(A)
-                assert said(board) is None
+                stream = await house.join(A)
+                assert said(stream) is None
                 await house.watcher.push(A, document("one"))
-                assert said(board) == "one"
-                leave()
+                assert said(stream) == "one"
+                stream.close()
                 await house.clock.advance(1)
             assert house.watcher.started == [A, A]
 
@@ -135,11 +146,11 @@ def test_a_target_that_is_opened_again_is_told_the_same_document_anew() -> None:
 def test_a_target_that_is_not_there_yet_is_silent_until_it_is() -> None:
     async def main() -> None:
         async with opened() as house:
-            board, _ = await house.join(A)
+            stream = await house.join(A)
             await house.watcher.push(A, Unavailable("no such file"))
-            assert (board.serial, board.error) == (0, None)
+            assert (serial(stream), stream.error) == (0, None)
             await house.watcher.push(A, document("one"))
-            assert said(board) == "one"
+            assert said(stream) == "one"
 
     run(main)
 
@@ -150,15 +161,15 @@ def test_a_target_that_is_not_there_yet_is_silent_until_it_is() -> None:
 def test_an_outage_keeps_streams_open_with_the_last_good_document(trouble: object) -> None:
     async def main() -> None:
         async with opened() as house:
-            board, _ = await house.join(A)
+            stream = await house.join(A)
             await house.watcher.push(A, document("one"), trouble)
-            assert (said(board), board.serial, board.error) == ("one", 1, None)
+            assert (said(stream), serial(stream), stream.error) == ("one", 1, None)
             assert 'wigwag_proxy_target_up{target="a",provider="file"} 0' in house.metrics
             await house.clock.advance(1)
-            late, _ = await house.join(A)
+            late = await house.join(A)
             assert said(late) == "one"
             await house.watcher.push(A, document("two"))
-            assert (said(board), board.serial) == ("two", 2)
+            assert (said(stream), serial(stream)) == ("two", 2)
             assert 'wigwag_proxy_target_up{target="a",provider="file"} 1' in house.metrics
 
     run(main)
@@ -167,22 +178,23 @@ def test_an_outage_keeps_streams_open_with_the_last_good_document(trouble: objec
 def test_what_is_the_same_is_not_told_again() -> None:
     async def main() -> None:
         async with opened() as house:
-            board, _ = await house.join(A)
+            stream = await house.join(A)
             await house.watcher.push(A, document("one"), document("one"), UNCHANGED, document("one"))
-            assert board.serial == 1
+            assert serial(stream) == 1
 
     run(main)
 
 
-def test_each_way_to_write_a_document_has_a_board_of_its_own() -> None:
+def test_each_way_to_write_a_document_has_a_broadcast_of_its_own() -> None:
     async def main() -> None:
         async with opened() as house:
-            plain, _ = await house.join(A)
+            plain = await house.join(A)
             await house.watcher.push(A, document("one"))
-            shouted, _ = house.targets.join(A, lambda text: text.upper().encode())
-            assert shouted.framed(lambda message: message[-6:]) == b'"ONE"}'
+            shouted = BroadcastStream(partial(house.targets.join, A, lambda text, _: text.upper().encode()))
+            shouted.open(lambda: None)
+            assert said(shouted) == "ONE"
             await house.watcher.push(A, document("two"))
-            assert (said(plain), shouted.framed(lambda message: message[-6:])) == ("two", b'"TWO"}')
+            assert (said(plain), said(shouted)) == ("two", "TWO")
 
     run(main)
 
@@ -190,12 +202,12 @@ def test_each_way_to_write_a_document_has_a_board_of_its_own() -> None:
 def test_there_are_so_many_subscribers_and_no_more() -> None:
     async def main() -> None:
         async with opened(max_subscribers=2) as house:
-            _, leave = await house.join(A)
+            stream = await house.join(A)
             await house.join(B)
             with pytest.raises(RpcError, match="2 streams are open already") as caught:
                 await house.join(A)
             assert caught.value.code is Code.RESOURCE_EXHAUSTED
-            leave()
+            stream.close()
             await house.join(A)
             assert "sync_active_streams 2\n" in house.metrics
             assert 'wigwag_proxy_refusals_total{reason="subscribers"} 1' in house.metrics
@@ -206,16 +218,16 @@ def test_there_are_so_many_subscribers_and_no_more() -> None:
 def test_there_are_so_many_targets_and_who_has_left_makes_room() -> None:
     async def main() -> None:
         async with opened(max_targets=2) as house:
-            _, leave = await house.join(A)
+            stream = await house.join(A)
             await house.join(B)
             with pytest.raises(RpcError, match="2 targets are watched already"):
                 await house.join(C)
             await house.join(B)
-            leave()
-            board, _ = await house.join(C)
+            stream.close()
+            stream = await house.join(C)
             assert house.watcher.running() == [B, C]
             await house.watcher.push(C, document("one"))
-            assert said(board) == "one"
+            assert said(stream) == "one"
             await house.clock.advance(60)
             assert house.watcher.running() == [B, C]
 
@@ -227,7 +239,7 @@ def test_many_who_come_at_once_are_one_change_of_what_is_wanted() -> None:
         async with opened() as house:
             sources = [Source(f"s{number}", "file") for number in range(500)]
             for source in sources:
-                house.targets.join(source, encode)
+                house.targets.join(source, encode, BroadcastStream(lambda _: Broadcast()))
             await settle()
             assert len(house.watcher.running()) == 500
 
@@ -237,11 +249,11 @@ def test_many_who_come_at_once_are_one_change_of_what_is_wanted() -> None:
 def test_the_end_is_told_to_everybody_and_nobody_gets_in_any_more() -> None:
     async def main() -> None:
         async with opened() as house:
-            (one, _), (two, _) = await house.join(A), await house.join(B)
+            one, two = await house.join(A), await house.join(B)
             house.targets.close()
-            for board in (one, two):
-                assert board.error is not None
-                assert board.error.code is Code.UNAVAILABLE
+            for stream in (one, two):
+                assert stream.error is not None
+                assert stream.error.code is Code.UNAVAILABLE
             with pytest.raises(RpcError, match="is stopping"):
                 await house.join(A)
 

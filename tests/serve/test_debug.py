@@ -11,8 +11,8 @@ import pytest
 
 import wigwag
 from wigwag.observe import Registry
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve.context import Enrichment
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.debug import Debug
 from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.management.manage import Management
@@ -33,16 +33,18 @@ class Served:
     """The management port of an agent that has published these documents."""
 
     def __init__(self, *documents: dict[str, Any], static: dict[str, str] | None = None, most: int = 5) -> None:
-        self.feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=SnapshotHistory(most))
+        self.snapshots = Broadcast(Snapshot(wigwag.load({"flags": {}}), extent="none"))
+        self.history = SnapshotHistory(most)
+        self.history.follow(self.snapshots)
         flags = None
         for number, document in enumerate(documents, 1):
             flags = wigwag.load({"flags": document}, source="a.json", previous=flags)
-            self.feed.advance(Snapshot(flags, number=number, published=1_800_000_000.0 + number))
+            self.snapshots.publish(Snapshot(flags, number=number, published=1_800_000_000.0 + number))
         debug = Debug(
-            self.feed.current,
+            self.snapshots.current,
             list,
             Enrichment(static or {}),
-            self.feed.history,
+            self.history,
             everybody=False,
             now=lambda: 1_800_000_010.0,
         )
@@ -85,7 +87,7 @@ class TestSnapshots:
         newest, first = told["snapshots"]
         assert newest == {
             "number": 2,
-            "id": served.feed.current().id,
+            "id": served.snapshots.value.id,
             "published": "2027-01-15T08:00:02Z",
             "ageSeconds": 8.0,
             "flags": 2,
@@ -95,7 +97,7 @@ class TestSnapshots:
 
     def test_people_get_a_line_for_each(self, served: Served) -> None:
         newest, first = served.text("snapshots?format=text").splitlines()
-        assert newest.split()[:2] == ["2", served.feed.current().id]
+        assert newest.split()[:2] == ["2", served.snapshots.value.id]
         assert newest.endswith("8 s ago  2 flags  1 changed: x")
         assert first.endswith("9 s ago  2 flags  2 added: x, y")
 
@@ -168,7 +170,7 @@ class TestDiff:
         told = served.told("diff")
         assert (told["same"], [flag["key"] for flag in told["changed"]], told["contexts"]) == (False, ["x"], 0)
         assert served.told("diff?from=1&to=1")["same"] is True
-        assert served.told("diff?from=current&to=previous")["before"] == served.feed.current().id
+        assert served.told("diff?from=current&to=previous")["before"] == served.snapshots.value.id
 
     @pytest.mark.parametrize("body", [USERS, {"contexts": USERS}], ids=["list", "wrapped"])
     def test_contexts_are_told_apart(self, served: Served, body: Any) -> None:

@@ -15,11 +15,11 @@ from openfeature.schemas.protobuf.schema.v1 import schema_pb2 as old
 
 import wigwag
 from tests.flags.test_conformance import evaluations, read
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve import messages
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.resolve import Resolver
 from wigwag.serve.snapshot import Snapshot
@@ -33,8 +33,8 @@ ZEROS: dict[str, Any] = {"boolean": False, "string": "", "integer": 0, "float": 
 
 
 def methods(flags: wigwag.FlagSet, enrichment: Enrichment = Enrichment()) -> dict[bytes, Method]:  # noqa: B008
-    feed = Feed(Snapshot(flags))
-    return Evaluation(feed.current, enrichment, Resolver(Metrics()), ChangeStreams(feed)).methods()
+    snapshots = Broadcast(Snapshot(flags))
+    return Evaluation(snapshots.current, enrichment, Resolver(Metrics()), ChangeStreams(snapshots)).methods()
 
 
 def ask(

@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 import wigwag
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve import sync as sync_module
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import V1, Evaluation
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import BULK, Ofrep
 from wigwag.serve.resolve import AGE, SNAPSHOT, Resolver
+from wigwag.serve.selections import Selections
 from wigwag.serve.snapshot import Extent, Snapshot
-from wigwag.serve.sync import SERVICE, Sync
+from wigwag.serve.sync import SERVICE
 from wigwag.wire.http import Reply, Request
 from wigwag.wire.rpc import Call, Code, RpcError
 
@@ -34,7 +35,7 @@ def call(path: str) -> Call:
 
 
 def bulk(resolver: Resolver, current: Snapshot, *headers: tuple[bytes, bytes]) -> Reply:
-    ofrep = Ofrep(lambda: current, Enrichment(), resolver, ChangeStreams(Feed(current)))
+    ofrep = Ofrep(lambda: current, Enrichment(), resolver, ChangeStreams(Broadcast(current)))
     answer = ofrep.handler()(Request(b"POST", BULK, headers=headers))
     assert isinstance(answer, Reply)
     return answer
@@ -44,7 +45,9 @@ def test_before_anything_is_known_nobody_is_told_that_there_are_no_flags() -> No
     nothing = snapshot("none")
     answer = bulk(Resolver(Metrics()), nothing)
     assert (answer.status, json.loads(answer.body)["errorCode"]) == (503, "PROVIDER_NOT_READY")
-    methods = Evaluation(lambda: nothing, Enrichment(), Resolver(Metrics()), ChangeStreams(Feed(nothing))).methods()
+    methods = Evaluation(
+        lambda: nothing, Enrichment(), Resolver(Metrics()), ChangeStreams(Broadcast(nothing))
+    ).methods()
     resolve_all: Any = methods[f"/{V1}/ResolveAll".encode()].unary
     with pytest.raises(RpcError) as refused:
         resolve_all(call("/"))
@@ -54,8 +57,8 @@ def test_before_anything_is_known_nobody_is_told_that_there_are_no_flags() -> No
 @pytest.mark.parametrize("extent", ["none", "part"])
 def test_documents_are_handed_out_only_when_they_are_whole(extent: Extent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_module, "PATIENCE", 0.0)
-    feed = Feed(snapshot(extent, "a"))
-    methods = Sync(feed, Metrics(), {}).methods()
+    snapshots = Broadcast(snapshot(extent, "a"))
+    methods = Selections(snapshots, Metrics(), {}).methods()
     fetch: Any = methods[f"/{SERVICE}/FetchAllFlags".encode()].unary
     stream: Any = methods[f"/{SERVICE}/SyncFlags".encode()].stream
 
@@ -65,7 +68,7 @@ def test_documents_are_handed_out_only_when_they_are_whole(extent: Extent, monke
             with pytest.raises(RpcError) as refused:
                 await attempt()
             assert refused.value.code is Code.UNAVAILABLE
-        feed.advance(snapshot("whole", "a", "b", number=2))
+        snapshots.publish(snapshot("whole", "a", "b", number=2))
         found = json.loads(json.loads(await fetch(call("/")))["flagConfiguration"])
         assert found["flags"].keys() == {"a", "b"}
 
@@ -73,16 +76,19 @@ def test_documents_are_handed_out_only_when_they_are_whole(extent: Extent, monke
 
 
 def test_whoever_waits_for_the_whole_gets_it_when_it_comes() -> None:
-    feed = Feed(snapshot("none"))
+    snapshots = Broadcast(snapshot("none"))
 
     async def main() -> None:
-        waiting = asyncio.create_task(feed.whole(60.0))
+        fetch: Any = Selections(snapshots, Metrics(), {}).methods()[f"/{SERVICE}/FetchAllFlags".encode()].unary
+        waiting = asyncio.create_task(fetch(call("/")))
         await asyncio.sleep(0)
-        feed.advance(snapshot("part", "a"))
-        await asyncio.sleep(0)
+        snapshots.publish(snapshot("part", "a"))
+        for _ in range(5):
+            await asyncio.sleep(0)
         assert not waiting.done()
-        feed.advance(whole := snapshot("whole", "a", "b", number=2))
-        assert await waiting is whole
+        snapshots.publish(snapshot("whole", "a", "b", number=2))
+        found = json.loads(json.loads(await waiting)["flagConfiguration"])
+        assert found["flags"].keys() == {"a", "b"}
 
     asyncio.run(main())
 

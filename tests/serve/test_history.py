@@ -11,9 +11,10 @@ import pytest
 
 import wigwag
 from wigwag.errors import UsageError
-from wigwag.serve.feed import Feed
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.snapshot import Snapshot
+from wigwag.serve.streams import stopping
 
 FLAG = {"state": "ENABLED", "variants": {"on": 1, "off": 0}, "defaultVariant": "off"}
 ON = {**FLAG, "defaultVariant": "on"}
@@ -208,9 +209,12 @@ class TestChanges:
         assert [str(entry.changes) for entry in history.entries()] == ["1 changed", "no flag changed", "1 added"]
 
 
-def test_a_feed_tells_its_history() -> None:
+def test_a_history_has_what_is_published_until_the_end() -> None:
     history = SnapshotHistory(5)
-    feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"), history=history)
+    snapshots = Broadcast(Snapshot(wigwag.load({"flags": {}}), extent="none"))
+    history.follow(snapshots)
     assert history.entries() == ()
-    feed.advance(Snapshot(wigwag.load({"flags": {"x": FLAG}}), number=1))
-    assert history.find("current") is feed.current()
+    snapshots.publish(Snapshot(wigwag.load({"flags": {"x": FLAG}}), number=1))
+    assert history.find("current") is snapshots.value
+    snapshots.end(stopping())
+    assert len(history.entries()) == 1

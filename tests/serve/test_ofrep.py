@@ -9,9 +9,9 @@ import pytest
 
 import wigwag
 from tests.flags.test_conformance import evaluations, read
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve.context import Enrichment
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import MENDED_BYTES, EventStreams, Ofrep
 from wigwag.serve.resolve import Resolver
@@ -23,10 +23,10 @@ FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVari
 
 
 def service(flags: wigwag.FlagSet, **options: Any) -> Handler:
-    feed = Feed(Snapshot(flags))
+    snapshots = Broadcast(Snapshot(flags))
     enrichment = options.pop("enrichment", Enrichment())
     return Ofrep(
-        feed.current, enrichment, Resolver(options.pop("metrics", Metrics())), ChangeStreams(feed), **options
+        snapshots.current, enrichment, Resolver(options.pop("metrics", Metrics())), ChangeStreams(snapshots), **options
     ).handler()
 
 

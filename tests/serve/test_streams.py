@@ -7,6 +7,7 @@ import gc
 import json
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,11 +18,12 @@ from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2 as old_sync
 
 import wigwag
 from tests.simulation.loop import VirtualLoop
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
+from wigwag.serve.selections import Selections
 from wigwag.serve.snapshot import Snapshot
-from wigwag.serve.sync import Sync
+from wigwag.serve.streams import stopping
 from wigwag.wire.http import Request
 from wigwag.wire.rpc import Call, Code, RpcError
 
@@ -51,23 +53,23 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-def events(feed: Feed, request: Call, **options: Any) -> AsyncIterator[bytes]:
-    stream: Any = ChangeStreams(feed, **options).event_stream(bounded=True)
+def events(snapshots: Broadcast[Snapshot], request: Call, **options: Any) -> AsyncIterator[bytes]:
+    stream: Any = ChangeStreams(snapshots, **options).event_stream(bounded=True)
     found: AsyncIterator[bytes] = stream(request)
     return found
 
 
 def test_ready_comes_first_then_changes_with_keys_and_kinds_then_goodbye() -> None:
     async def main() -> None:
-        feed = Feed(snapshot(a=FLAG, b=FLAG))
-        stream = events(feed, call())
+        snapshots = Broadcast(snapshot(a=FLAG, b=FLAG))
+        stream = events(snapshots, call())
         assert json.loads(await anext(stream)) == {"type": "provider_ready", "data": {}}
-        feed.advance(snapshot(a={**FLAG, "state": "DISABLED"}, c=FLAG))
+        snapshots.publish(snapshot(a={**FLAG, "state": "DISABLED"}, c=FLAG))
         assert json.loads(await anext(stream)) == {
             "type": "configuration_change",
             "data": {"flags": {"a": {"type": "update"}, "b": {"type": "delete"}, "c": {"type": "write"}}},
         }
-        feed.close()
+        snapshots.end(stopping())
         assert json.loads(await anext(stream)) == {"type": "provider_shutdown", "data": {}}
         with pytest.raises(RpcError, match="is stopping"):
             await anext(stream)
@@ -77,10 +79,10 @@ def test_ready_comes_first_then_changes_with_keys_and_kinds_then_goodbye() -> No
 
 def test_events_in_protobuf() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
-        stream = events(feed, call(codec="proto"))
+        snapshots = Broadcast(snapshot())
+        stream = events(snapshots, call(codec="proto"))
         assert v1.EventStreamResponse.FromString(await anext(stream)).type == "provider_ready"
-        feed.advance(snapshot(a=FLAG))
+        snapshots.publish(snapshot(a=FLAG))
         message = v1.EventStreamResponse.FromString(await anext(stream))
         assert json_format.MessageToDict(message.data) == {"flags": {"a": {"type": "write"}}}
 
@@ -89,12 +91,12 @@ def test_events_in_protobuf() -> None:
 
 def test_a_change_between_ready_and_waiting_is_not_lost() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
-        stream = events(feed, call())
+        snapshots = Broadcast(snapshot())
+        stream = events(snapshots, call())
         await anext(stream)
         for _ in range(3):
-            feed.advance(snapshot(a=FLAG))
-        feed.advance(snapshot(b=FLAG))
+            snapshots.publish(snapshot(a=FLAG))
+        snapshots.publish(snapshot(b=FLAG))
         assert json.loads(await anext(stream))["data"] == {"flags": {"b": {"type": "write"}}}
 
     run(main)
@@ -102,16 +104,16 @@ def test_a_change_between_ready_and_waiting_is_not_lost() -> None:
 
 def test_only_the_selection_counts() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
+        snapshots = Broadcast(snapshot())
         mine = {**FLAG, "metadata": {"flagSetId": "mine"}}
-        stream = events(feed, call(flagd_selector="flagSetId=mine"))
+        stream = events(snapshots, call(flagd_selector="flagSetId=mine"))
         await anext(stream)
         waiting = asyncio.ensure_future(anext(stream))
         await settle()
-        feed.advance(snapshot(other=FLAG))
+        snapshots.publish(snapshot(other=FLAG))
         await settle()
         assert not waiting.done()
-        feed.advance(snapshot(other=FLAG, a=mine))
+        snapshots.publish(snapshot(other=FLAG, a=mine))
         assert json.loads(await waiting)["data"] == {"flags": {"a": {"type": "write"}}}
 
     run(main)
@@ -119,8 +121,8 @@ def test_only_the_selection_counts() -> None:
 
 def test_silence_is_broken_by_keep_alives() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
-        stream = events(feed, call(), keep_alive=0.01)
+        snapshots = Broadcast(snapshot())
+        stream = events(snapshots, call(), keep_alive=0.01)
         await anext(stream)
         assert json.loads(await anext(stream)) == {"type": "keep_alive", "data": {}}
         assert json.loads(await anext(stream)) == {"type": "keep_alive", "data": {}}
@@ -132,13 +134,13 @@ def test_changes_of_other_flags_do_not_put_a_sign_of_life_off() -> None:
     """On a clock of its own: a change every second, none of them in the selection."""
 
     async def main() -> None:
-        feed = Feed(snapshot())
-        stream = events(feed, call(flagd_selector="flagSetId=mine"), keep_alive=5.0)
+        snapshots = Broadcast(snapshot())
+        stream = events(snapshots, call(flagd_selector="flagSetId=mine"), keep_alive=5.0)
         await anext(stream)
         waiting = asyncio.ensure_future(anext(stream))
         for number in range(4):
             await asyncio.sleep(1)
-            feed.advance(snapshot(number + 2, other={**FLAG, "metadata": {"number": number}}))
+            snapshots.publish(snapshot(number + 2, other={**FLAG, "metadata": {"number": number}}))
         assert not waiting.done()
         await asyncio.sleep(1.1)
         assert json.loads(waiting.result()) == {"type": "keep_alive", "data": {}}
@@ -153,8 +155,8 @@ def test_changes_of_other_flags_do_not_put_a_sign_of_life_off() -> None:
 
 def test_the_stream_deadline_ends_a_stream_with_an_error() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
-        stream = events(feed, call(), deadline=0.01)
+        snapshots = Broadcast(snapshot())
+        stream = events(snapshots, call(), deadline=0.01)
         await anext(stream)
         with pytest.raises(RpcError, match="server-side timeout") as caught:
             await anext(stream)
@@ -165,15 +167,15 @@ def test_the_stream_deadline_ends_a_stream_with_an_error() -> None:
 
 def test_an_invalid_selector_is_refused_before_the_stream_begins() -> None:
     with pytest.raises(RpcError, match="invalid selector key"):
-        events(Feed(snapshot()), call(flagd_selector="colour=red"))
+        events(Broadcast(snapshot()), call(flagd_selector="colour=red"))
 
 
-def sync(feed: Feed, **options: Any) -> Any:
-    return Sync(feed, options.pop("metrics", Metrics()), options.pop("context", {}), **options).methods()
+def sync(snapshots: Broadcast[Snapshot], **options: Any) -> Any:
+    return Selections(snapshots, options.pop("metrics", Metrics()), options.pop("context", {}), **options).methods()
 
 
-def documents(feed: Feed, request: Call, **options: Any) -> AsyncIterator[bytes]:
-    return sync(feed, **options)[b"/flagd.sync.v1.FlagSyncService/SyncFlags"].stream(request)  # type: ignore[no-any-return]
+def documents(snapshots: Broadcast[Snapshot], request: Call, **options: Any) -> AsyncIterator[bytes]:
+    return sync(snapshots, **options)[b"/flagd.sync.v1.FlagSyncService/SyncFlags"].stream(request)  # type: ignore[no-any-return]
 
 
 def flags_of(message: bytes) -> Any:
@@ -191,8 +193,8 @@ def test_a_document_has_only_the_known_members_and_references_resolved() -> None
     }
 
     async def main() -> None:
-        feed = Feed(Snapshot(wigwag.load(document, source="f.json")))
-        flags = flags_of(await anext(documents(feed, call())))
+        snapshots = Broadcast(Snapshot(wigwag.load(document, source="f.json")))
+        flags = flags_of(await anext(documents(snapshots, call())))
         assert flags["a"] == {
             **FLAG,
             "targeting": {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]},
@@ -207,20 +209,20 @@ def test_a_document_has_only_the_known_members_and_references_resolved() -> None
 
 def test_a_document_comes_at_once_and_again_only_when_it_changed() -> None:
     async def main() -> None:
-        feed = Feed(snapshot(a=FLAG))
+        snapshots = Broadcast(snapshot(a=FLAG))
         metrics = Metrics()
         stream = documents(
-            feed, call(b'{"providerId": "p", "selector": "f.json"}'), metrics=metrics, context={"env": "prod"}
+            snapshots, call(b'{"providerId": "p", "selector": "f.json"}'), metrics=metrics, context={"env": "prod"}
         )
         first = json.loads(await anext(stream))
         assert first["syncContext"] == {"env": "prod"}
         assert metrics.streams == {("f.json", "p"): 1}
         waiting = asyncio.ensure_future(anext(stream))
         await settle()
-        feed.advance(snapshot(a=FLAG))
+        snapshots.publish(snapshot(a=FLAG))
         await settle()
         assert not waiting.done()
-        feed.advance(snapshot(b=FLAG))
+        snapshots.publish(snapshot(b=FLAG))
         assert list(flags_of(await waiting)) == ["b"]
         await stream.aclose()  # type: ignore[attr-defined]
         assert metrics.streams == {}
@@ -231,10 +233,10 @@ def test_a_document_comes_at_once_and_again_only_when_it_changed() -> None:
 
 def test_documents_end_with_an_error_so_that_every_provider_reconnects() -> None:
     async def main() -> None:
-        feed, metrics = Feed(snapshot(a=FLAG)), Metrics()
-        stream = documents(feed, call(), metrics=metrics)
+        snapshots, metrics = Broadcast(snapshot(a=FLAG)), Metrics()
+        stream = documents(snapshots, call(), metrics=metrics)
         await anext(stream)
-        feed.close()
+        snapshots.end(stopping())
         with pytest.raises(RpcError, match="is stopping") as caught:
             await anext(stream)
         assert caught.value.code is Code.UNAVAILABLE
@@ -247,7 +249,7 @@ def test_documents_end_with_an_error_so_that_every_provider_reconnects() -> None
 def test_a_document_has_the_metadata_of_its_source_and_nothing_of_the_selector(selector: str) -> None:
     async def main() -> None:
         flags = wigwag.load({"flags": {"a": FLAG, "b": {**FLAG, "metadata": {"team": "x"}}}}, source="c.json")
-        stream = documents(Feed(Snapshot(flags)), call(flagd_selector=selector))
+        stream = documents(Broadcast(Snapshot(flags)), call(flagd_selector=selector))
         sent = flags_of(await anext(stream))
         assert {key: flag.get("metadata") for key, flag in sent.items()} == {"a": None, "b": {"team": "x"}}
 
@@ -265,8 +267,8 @@ def test_a_document_is_not_sent_again_when_only_other_sources_change(selector: s
     theirs = {"metadata": {"flagSetId": "theirs"}, "flags": {"c": FLAG}}
 
     async def main() -> None:
-        feed = Feed(sources(ours, theirs))
-        stream = documents(feed, call(flagd_selector=selector))
+        snapshots = Broadcast(sources(ours, theirs))
+        stream = documents(snapshots, call(flagd_selector=selector))
         assert flags_of(await anext(stream))
         following = asyncio.ensure_future(anext(stream))
         others: tuple[dict[str, Any], ...] = (
@@ -274,11 +276,11 @@ def test_a_document_is_not_sent_again_when_only_other_sources_change(selector: s
             {"flags": {}},
         )
         for other in others:
-            feed.advance(sources(ours, other))
+            snapshots.publish(sources(ours, other))
             await settle()
             assert not following.done()
         changed = {"flags": {key: {**flag, "state": "DISABLED"} for key, flag in ours["flags"].items()}}
-        feed.advance(sources(changed, {"flags": {}}))
+        snapshots.publish(sources(changed, {"flags": {}}))
         sent = flags_of(await following)
         assert {flag["state"] for flag in sent.values()} == {"DISABLED"}
 
@@ -287,18 +289,18 @@ def test_a_document_is_not_sent_again_when_only_other_sources_change(selector: s
 
 def test_a_header_selector_beats_the_body_even_when_it_is_empty() -> None:
     async def main() -> None:
-        feed = Feed(snapshot(a=FLAG))
+        snapshots = Broadcast(snapshot(a=FLAG))
         body = b'{"selector": "other.json"}'
-        assert flags_of(await anext(documents(feed, call(body)))) == {}
-        assert list(flags_of(await anext(documents(feed, call(body, flagd_selector=""))))) == ["a"]
-        assert list(flags_of(await anext(documents(feed, call(body, flagd_selector="source=f.json"))))) == ["a"]
+        assert flags_of(await anext(documents(snapshots, call(body)))) == {}
+        assert list(flags_of(await anext(documents(snapshots, call(body, flagd_selector=""))))) == ["a"]
+        assert list(flags_of(await anext(documents(snapshots, call(body, flagd_selector="source=f.json"))))) == ["a"]
 
     run(main)
 
 
 def test_fetch_and_metadata() -> None:
-    feed = Feed(snapshot(a=FLAG))
-    table = sync(feed, context={"env": "prod"})
+    snapshots = Broadcast(snapshot(a=FLAG))
+    table = sync(snapshots, context={"env": "prod"})
     message = sync_v1.FetchAllFlagsResponse.FromString(
         asyncio.run(table[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call(codec="proto")))
     )
@@ -308,12 +310,12 @@ def test_fetch_and_metadata() -> None:
     )
     assert json_format.MessageToDict(told.metadata) == {"env": "prod"}
     with pytest.raises(RpcError, match="metadata endpoint disabled"):
-        sync(feed, metadata=False)[b"/flagd.sync.v1.FlagSyncService/GetMetadata"].unary(call())
+        sync(snapshots, metadata=False)[b"/flagd.sync.v1.FlagSyncService/GetMetadata"].unary(call())
 
 
 def test_the_older_service_tells_a_state_instead_of_a_context() -> None:
     async def main() -> None:
-        method = sync(Feed(snapshot(a=FLAG)), context={"env": "prod"})[b"/sync.v1.FlagSyncService/SyncFlags"]
+        method = sync(Broadcast(snapshot(a=FLAG)), context={"env": "prod"})[b"/sync.v1.FlagSyncService/SyncFlags"]
         message = old_sync.SyncFlagsResponse.FromString(await anext(method.stream(call(codec="proto"))))
         assert list(json.loads(message.flag_configuration)["flags"]) == ["a"]
         assert message.state == old_sync.SyncState.SYNC_STATE_ALL
@@ -324,11 +326,11 @@ def test_the_older_service_tells_a_state_instead_of_a_context() -> None:
 
 def test_a_thousand_subscribers_share_one_document_and_none_misses_the_last() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
+        snapshots = Broadcast(snapshot())
         last = [b""] * 1000
 
         async def subscriber(index: int) -> None:
-            async for message in documents(feed, call()):
+            async for message in documents(snapshots, call()):
                 last[index] = message
                 if index % 7 == 0:
                     await asyncio.sleep(0)  # busy readers skip documents
@@ -337,7 +339,7 @@ def test_a_thousand_subscribers_share_one_document_and_none_misses_the_last() ->
             tasks = [group.create_task(subscriber(index)) for index in range(1000)]
             await settle()
             for number in range(30):
-                feed.advance(snapshot(number, **{f"flag-{number}": FLAG}))
+                snapshots.publish(snapshot(number, **{f"flag-{number}": FLAG}))
                 await asyncio.sleep(0)
             await settle()
             for task in tasks:
@@ -350,16 +352,16 @@ def test_a_thousand_subscribers_share_one_document_and_none_misses_the_last() ->
 
 def test_server_sent_events_tell_to_fetch_again() -> None:
     async def main() -> None:
-        feed = Feed(snapshot(0))
-        stream = ChangeStreams(feed).server_sent("flagSetId=mine")
+        snapshots = Broadcast(snapshot(0))
+        stream = ChangeStreams(snapshots).server_sent("flagSetId=mine")
         assert await anext(stream) == b": connected\n\n"
         new = snapshot(7, a={**FLAG, "metadata": {"flagSetId": "mine"}}, b=FLAG)
-        feed.advance(new)
+        snapshots.publish(new)
         text = (await anext(stream)).decode()
         assert text.startswith(f"id: {new.select('flagSetId=mine').id}\nevent: message\ndata: ")
         told = json.loads(text.partition("data: ")[2])
         assert (told["type"], told["lastModified"]) == ("refetchEvaluation", 1700000000)
-        feed.close()
+        snapshots.end(stopping())
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 
@@ -370,7 +372,7 @@ def test_a_client_that_comes_back_is_told_at_once_of_what_it_missed_in_its_selec
     mine = {**FLAG, "metadata": {"flagSetId": "mine"}}
 
     async def first(current: Snapshot, last: str = "") -> bytes:
-        return await anext(ChangeStreams(Feed(current)).server_sent("flagSetId=mine", last))
+        return await anext(ChangeStreams(Broadcast(current)).server_sent("flagSetId=mine", last))
 
     async def main() -> None:
         welcome = await first(snapshot(a=mine))
@@ -385,14 +387,14 @@ def test_a_client_that_comes_back_is_told_at_once_of_what_it_missed_in_its_selec
 
 def test_before_the_first_snapshot_a_client_waits_instead_of_getting_none() -> None:
     async def main() -> None:
-        feed = Feed(Snapshot(wigwag.load({"flags": {}}), extent="none"))
-        stream = documents(feed, call())
+        snapshots = Broadcast(Snapshot(wigwag.load({"flags": {}}), extent="none"))
+        stream = documents(snapshots, call())
         waiting = asyncio.ensure_future(anext(stream))
-        fetching = asyncio.ensure_future(sync(feed)[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call()))
+        fetching = asyncio.ensure_future(sync(snapshots)[b"/flagd.sync.v1.FlagSyncService/FetchAllFlags"].unary(call()))
         await settle()
         assert not waiting.done()
         assert not fetching.done()
-        feed.advance(snapshot(a=FLAG))
+        snapshots.publish(snapshot(a=FLAG))
         assert list(flags_of(await waiting)) == list(flags_of(await fetching)) == ["a"]
 
     run(main)
@@ -404,7 +406,7 @@ def test_a_rule_that_cannot_be_sent_takes_no_other_flag_down() -> None:
     flags = wigwag.load({"flags": {"bad": bad, "good": FLAG}, "$evaluators": doubling})
 
     async def main() -> None:
-        sent = flags_of(await anext(documents(Feed(Snapshot(flags)), call())))
+        sent = flags_of(await anext(documents(Broadcast(Snapshot(flags)), call())))
         assert sent["good"]["variants"] == FLAG["variants"]
         assert wigwag.load({"flags": sent}).resolve("bad").error == flags.resolve("bad").error == "PARSE_ERROR"
 
@@ -414,13 +416,13 @@ def test_a_rule_that_cannot_be_sent_takes_no_other_flag_down() -> None:
 def test_an_old_snapshot_is_forgotten_while_streams_are_open() -> None:
     async def main() -> None:
         first = snapshot(0, a=FLAG)
-        feed, gone = Feed(first), weakref.ref(first.flags)
+        snapshots, gone = Broadcast(first), weakref.ref(first.flags)
         del first
-        streams = [events(feed, call()), ChangeStreams(feed).server_sent("")]
+        streams = [events(snapshots, call()), ChangeStreams(snapshots).server_sent("")]
         for stream in streams:
             await anext(stream)
         for number in range(1, 4):
-            feed.advance(snapshot(number, **{f"flag-{number}": FLAG}))
+            snapshots.publish(snapshot(number, **{f"flag-{number}": FLAG}))
             for stream in streams:
                 await anext(stream)
         gc.collect()
@@ -432,12 +434,16 @@ def test_an_old_snapshot_is_forgotten_while_streams_are_open() -> None:
 def test_a_quiet_stream_keeps_no_snapshot_but_the_current_one() -> None:
     async def main() -> None:
         first = snapshot(1, a=FLAG)
-        feed, gone = Feed(first), weakref.ref(first.flags)
+        snapshots, gone = Broadcast(first), weakref.ref(first.flags)
         del first
-        streams: list[Any] = [events(feed, call()), documents(feed, call()), ChangeStreams(feed).server_sent("")]
+        streams: list[Any] = [
+            events(snapshots, call()),
+            documents(snapshots, call()),
+            ChangeStreams(snapshots).server_sent(""),
+        ]
         for stream in streams:
             await anext(stream)
-        feed.advance(snapshot(2, b=FLAG))
+        snapshots.publish(snapshot(2, b=FLAG))
         for stream in streams:
             await anext(stream)
         waiting = [asyncio.ensure_future(anext(stream)) for stream in streams]
@@ -453,11 +459,11 @@ def test_a_quiet_stream_keeps_no_snapshot_but_the_current_one() -> None:
 
 def test_silence_leaves_nothing_behind() -> None:
     async def main() -> None:
-        feed = Feed(snapshot())
-        stream = events(feed, call(), keep_alive=0.001)
+        snapshots = Broadcast(snapshot())
+        stream = events(snapshots, call(), keep_alive=0.001)
         for _ in range(20):
             await anext(stream)
-        assert len(feed._waiters) <= 1
+        assert snapshots.subscribers <= 1
 
     run(main)
 
@@ -489,3 +495,48 @@ def test_streams_beyond_the_limit_of_labels_leave_the_gauge_as_they_found_it() -
     for labels in opened:
         metrics.stream_closed(labels, 1.0, "normal_close")
     assert metrics.streams == {}
+
+
+def test_sync_streams_have_no_task_and_share_one_encoded_document() -> None:
+    async def main() -> None:
+        snapshots, sent = Broadcast(snapshot(a=FLAG)), list[bytes]()
+        streams: list[Any] = [documents(snapshots, call()) for _ in range(50)]
+        for stream in streams:
+            stream.open(partial(send, stream, sent))
+        await settle()
+        assert len(asyncio.all_tasks()) == 1
+        snapshots.publish(snapshot(2, b=FLAG))
+        await settle()
+        assert len(sent) == 100
+        assert len({id(message) for message in sent}) == 2
+        for stream in streams:
+            stream.close()
+        assert snapshots.subscribers == 0
+
+    run(main)
+
+
+def send(stream: Any, sent: list[bytes]) -> None:
+    sent.append(stream.broadcast.value.framed(unframed))
+
+
+def unframed(message: bytes) -> bytes:
+    return message
+
+
+def test_a_stream_that_joins_while_a_document_is_written_begins_with_the_new_one() -> None:
+    async def main() -> None:
+        snapshots = Broadcast(snapshot(a=FLAG))
+        methods = sync(snapshots)
+        subscribe = methods[b"/flagd.sync.v1.FlagSyncService/SyncFlags"].stream
+        first = subscribe(call())
+        assert list(flags_of(await anext(first))) == ["a"]
+        snapshots.publish(snapshot(2, **{f"flag-{number}": FLAG for number in range(1000)}))
+        await asyncio.sleep(0)
+        late = subscribe(call())
+        waiting = asyncio.ensure_future(anext(late))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert len(flags_of(await waiting)) == len(flags_of(await anext(first))) == 1000
+
+    run(main)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tests.simulation.subscribers import Subscriber
     from tests.simulation.world import World
 
+OWN = 3
+"""Subscribers of the snapshots besides streams: the history, the log and the state."""
 SELDOM, NOW_AND_THEN = 50, 5
 """What is costly to look at is looked at once in so many steps, by chance."""
 _NOTHING = State([])
@@ -88,9 +90,10 @@ class Checks(Visibility):
 
     def _current(self) -> None:
         """P2 and P6: the current snapshot is what the sources said last, and its id says what is in it."""
-        feed, state = self._world.life.agent.feed, self._world.published()
-        assert feed.published == (state is not None), f"P2: published is {feed.published}, and must be {state}"
-        snapshot, expected = feed.current(), self._expected().numbers()
+        snapshots, state = self._world.life.agent.snapshots, self._world.published()
+        published = snapshots.value.extent != "none"
+        assert published == (state is not None), f"P2: published is {published}, and must be {state}"
+        snapshot, expected = snapshots.value, self._expected().numbers()
         found = {(flag.set_id, flag.key): flag.metadata["number"] for flag in snapshot.flags.flags()}
         assert found == expected, f"P2: in force is {found}, and must be {expected}"
         assert self._ids.setdefault(snapshot.id, found) == found, "P6: two states have the same id"
@@ -100,7 +103,7 @@ class Checks(Visibility):
         pages = self._world.life.surfaces.page
         listed = json.loads(pages("/debug/snapshots").body)["snapshots"]
         if self._world.published() is not None:
-            assert listed[0]["id"] == self._world.life.agent.feed.current().id, "P6: the newest snapshot is not kept"
+            assert listed[0]["id"] == self._world.life.agent.snapshots.value.id, "P6: the newest snapshot is not kept"
         for entry in listed:
             told = json.loads(pages(f"/debug/flags?snapshot={entry['id']}").body)["flags"]
             found = {(flag["flagSetId"], flag["key"]): flag["metadata"]["number"] for flag in told}
@@ -114,7 +117,7 @@ class Checks(Visibility):
         world, life = self._world, self._world.life
         asked = self._random.choice(_ASKED)
         stale = frozenset(life.agent.freshness.stale)
-        done = id(life), life.agent.feed.current().number, stale, asked
+        done = id(life), life.agent.snapshots.value.number, stale, asked
         if done in self._asked and not world.setting.told:
             return
         self._asked.add(done)
@@ -135,7 +138,7 @@ class Checks(Visibility):
             for key, found in listed.items():
                 self._same(surface, key, found, there[key], selection, asked.selector)
         if world.setting.told:
-            version = life.agent.feed.current().version(asked.selector)
+            version = life.agent.snapshots.value.version(asked.selector)
             assert bulk.metadata[SNAPSHOT] == version, "P8: another snapshot"
         again = life.surfaces.bulk(asked, bulk.etag)
         assert (again.status, again.etag) == (304, bulk.etag), "P8: the same answer has another ETag"
@@ -174,7 +177,7 @@ class Checks(Visibility):
     def _untold(self, found: Answer, upstream: Upstream | None, selector: str) -> Answer:
         """Look at what answers tell of the snapshot, and take it away."""
         metadata = dict(found.metadata)
-        version = self._world.life.agent.feed.current().version(selector)
+        version = self._world.life.agent.snapshots.value.version(selector)
         assert metadata.pop(SNAPSHOT) == version, "P8: another snapshot"
         age = metadata.pop(AGE, None)
         if upstream is not None:
@@ -264,9 +267,9 @@ class Checks(Visibility):
             gc.collect()  # what an earlier life left is not ours
         await settle()
         assert _snapshots() <= most, f"P7: {_snapshots()} snapshots for {len(streams)} streams"
-        waiters = len(life.agent.feed._waiters)
-        assert waiters <= len(streams), f"P7: {waiters} waiters for {len(streams)} streams"
-        entries = len(life.agent.feed.history.entries()) if life.agent.feed.history else 0
+        waiters = life.agent.snapshots.subscribers
+        assert waiters <= len(streams) + OWN, f"P7: {waiters} waiters for {len(streams)} streams"
+        entries = len(life.agent.history.entries())
         assert entries <= self._world.setting.snapshots, f"P7: {entries} snapshots in the history"
         for each in streams:
             assert len(each.in_flight) < 16_384, f"P7: {len(each.in_flight)} bytes in flight"

@@ -45,7 +45,7 @@ class Run:
 
     def _note(self, step: Step) -> None:
         """Write down what can be seen, so that two runs can be compared."""
-        current = self.world.life.agent.feed.current()
+        current = self.world.life.agent.snapshots.value
         told = [(each.kind, each.told[-3:], len(each.documents)) for each in self.world.life.subscribers]
         self.trace.append(f"{self.world.loop.time():.6f} {step} {current.number} {current.id} {told}")
 
@@ -144,7 +144,7 @@ class Run:
         for number in range(min(1 + step.luck % 3, MOST_SUBSCRIBERS - len(life.subscribers))):
             kind = KINDS[(KINDS.index(step.how) + number) % len(KINDS)]
             life.subscribers.append(
-                Subscriber(kind, selector, life.surfaces, life.agent.feed.current, self.world.loop.time)
+                Subscriber(kind, selector, life.surfaces, life.agent.snapshots.current, self.world.loop.time)
             )
 
     def _some(self, step: Step) -> list[Subscriber]:

@@ -409,12 +409,12 @@ def test_several_files_become_one_picture(tmp_path: Path) -> None:
             running = group.create_task(pipeline.run())
             paths[1].write_bytes(b"high")
             while [status.state for status in pipeline.statuses()] != ["failing", "live"]:
-                await pipeline.turns.after(pipeline.turns.serial)
-            assert pipeline.topic.serial == 0
+                await pipeline.status_changes.after(pipeline.status_changes.serial)
+            assert pipeline.published.serial == 0
             paths[0].write_bytes(b"low")
-            assert await pipeline.topic.after(0) == (1, (b"low", b"high"))
+            assert await pipeline.published.after(0) == (1, (b"low", b"high"))
             replace(paths[1], b"higher")
-            assert await pipeline.topic.after(1) == (2, (b"low", b"higher"))
+            assert await pipeline.published.after(1) == (2, (b"low", b"higher"))
             running.cancel()
 
     run(main)

@@ -548,14 +548,14 @@ def test_too_large_a_document_is_refused_by_its_size_and_the_flags_stay(tmp_path
             )
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(pipeline.run())
-                await until(lambda: pipeline.topic.serial)
+                await until(lambda: pipeline.published.serial)
                 await clock.advance(60.0)
                 change.set()
                 while pipeline.statuses()[0].state != "failing":
                     await clock.advance(0.2)
                 (status,) = pipeline.statuses()
                 assert status.error == f"RpcError: RESOURCE_EXHAUSTED: the message is larger than {64 << 20} bytes"
-                assert pipeline.topic.value == {spec: Document(b"good", "json")}
+                assert pipeline.published.value == {spec: Document(b"good", "json")}
                 assert max(sent) <= 1 << 20
                 task.cancel()
 

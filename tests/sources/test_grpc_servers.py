@@ -100,7 +100,7 @@ def test_a_server_that_restarts_is_found_again_and_its_last_word_counts() -> Non
         )
 
         async def until(content: bytes) -> None:
-            async for picture in pipeline.topic:
+            async for picture in pipeline.published:
                 if picture == content:
                     return
 
@@ -108,10 +108,10 @@ def test_a_server_that_restarts_is_found_again_and_its_last_word_counts() -> Non
             task = group.create_task(pipeline.run())
             await until(b"1")
             await asyncio.to_thread(first.__exit__, None, None, None)
-            async for _ in pipeline.turns:
+            async for _ in pipeline.status_changes:
                 if pipeline.statuses()[0].state == "failing":
                     break
-            assert pipeline.topic.value == b"1"
+            assert pipeline.published.value == b"1"
             assert "UNAVAILABLE" in (pipeline.statuses()[0].error or "")
             with SyncServer("2", port=first.port) as second:
                 await until(b"2")
@@ -217,7 +217,7 @@ def test_an_agent_that_stops_is_found_again_at_its_port(flags: Path) -> None:
             )
             async with asyncio.TaskGroup() as group:
                 task = group.create_task(pipeline.run())
-                async for picture in pipeline.topic:
+                async for picture in pipeline.published:
                     assert picture is not None
                     if json.loads(picture.content)["flags"]["a"]["metadata"]["revision"] == 7:
                         break

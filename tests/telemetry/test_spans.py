@@ -18,10 +18,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 import wigwag
 from tests.pipeline.fakes import run
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.feed import Feed
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.ofrep import Ofrep
 from wigwag.serve.resolve import Resolver
@@ -58,7 +58,7 @@ class Bench:
             lambda: snapshot,
             Enrichment({}),
             Resolver(self.tracing),
-            ChangeStreams(Feed(snapshot)),
+            ChangeStreams(Broadcast(snapshot)),
         )
         self.rpc = rpc_handler(self.tracing.methods(Evaluation(*common).methods()), WireLimits())
         self.ofrep = self.tracing.ofrep(Ofrep(*common).handler())

@@ -13,12 +13,13 @@ from tests.wire.served import run
 from tests.wire.session import frames
 from tests.wire.test_http2 import BLOCK, GREETING
 from tests.wire.test_turns import Wire
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.frames import ErrorCode, SettingId, frame
 from wigwag.wire.http import Handler, Reply, Request, Response, Stream
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.rpcs.grpc import Broadcast
-from wigwag.wire.server.board import Board, Posted
+from wigwag.wire.rpcs.grpc import BroadcastResponse
+from wigwag.wire.server.broadcast import BroadcastStream, Message
 from wigwag.wire.server.connection import Connection, Host
 from wigwag.wire.server.retained import Retained
 from wigwag.wire.server.shared import SharedResources
@@ -166,14 +167,14 @@ async def documents() -> AsyncIterator[bytes]:
     await asyncio.Event().wait()
 
 
-def posted(_request: Request) -> Response:
-    board = Board()
-    board.post(lambda: DOCUMENT)
-    stream = Posted(lambda: (board, lambda: None))
-    return Broadcast(Stream(200, (), stream), stream, lambda message: message, lambda _: ())
+def published(_request: Request) -> Response:
+    broadcast = Broadcast[Message]()
+    broadcast.publish(Message(lambda: DOCUMENT))
+    stream = BroadcastStream(lambda _: broadcast)
+    return BroadcastResponse(Stream(200, (), stream), stream, lambda message: message, lambda _: ())
 
 
-@pytest.mark.parametrize("handler", [lambda _: Stream(200, (), documents()), posted], ids=["pulled", "posted"])
+@pytest.mark.parametrize("handler", [lambda _: Stream(200, (), documents()), published], ids=["pulled", "published"])
 def test_unread_streams_share_their_document(handler: Handler) -> None:
     async def test() -> None:
         async with asyncio.TaskGroup() as tasks:

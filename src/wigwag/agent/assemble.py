@@ -1,8 +1,8 @@
-"""Documents become flags, source by source, and one merged set of them all.
+"""Assembles snapshots: documents become flags, source by source, and one merged set of them all.
 
-A source's document is parsed when it arrives, with the flags it had before at hand, so that only what changed costs
-anything and a flag that went bad keeps its last good definition. A document that cannot be used at all is trouble with
-the source, not a value: whatever it said last stays in force.
+A document is parsed when it arrives, together with the previous flags of its source, so that only changes cost anything
+and a flag that went bad keeps its last good definition. A document that cannot be used at all is a failure of the
+source, not a value: the flags before it stay in force.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Loader:
         return parsed(documents, around(self._load), self._large)  # type: ignore[misc]
 
     def _large(self, source: Source, document: AnyDocument) -> bool:
-        """Tell whether there is much to parse. Of many parts, those that are as they were are not parsed again."""
+        """Return whether there is much to parse. Of many parts, those that are as they were are not parsed again."""
         if isinstance(document, Merged):
             return document.size_since(self._documents.get(source)) > LARGE
         return len(document.content) > LARGE

@@ -1,7 +1,7 @@
-"""Would it have flags? Every source is reached once, and so is everything that facts come from; nothing is served.
+"""Checks every source, and everything that facts come from, by asking it once; nothing is served.
 
-A source is followed exactly as the agent does it, up to its first word. All are asked at the same time, so that the
-slowest decides how long it takes, and one that fails does not keep the others from being looked at.
+A source is watched exactly as the agent does it, up to its first answer. All are asked at the same time, so the slowest
+decides how long it takes, and one that fails does not keep the others from being checked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class CheckResult(Struct, frozen=True):
-    """What became of asking a source."""
+    """The result of asking a source."""
 
     source: Source
     state: Literal["ok", "failing", "skipped"]
@@ -69,15 +69,15 @@ async def reach(
             prepare([] if facts else [source], remark)
         except UsageError as error:
             return CheckResult(source, "skipped", error=str(error).removeprefix(f"source {source.name}: "))
-        for told in too_strict([] if facts else [source], options.stale_after):
-            remark(told)
-        found = await _first(source, hub, patience)
+        for warning in too_strict([] if facts else [source], options.stale_after):
+            remark(warning)
+        answer = await _first(source, hub, patience)
         seconds = clock.now() - began
-        if isinstance(found, Document | Merged):
-            return _judged(source, found, options, seconds)
-        if isinstance(found, Facts):
+        if isinstance(answer, Document | Merged):
+            return _checked(source, answer, options, seconds)
+        if isinstance(answer, Facts):
             return CheckResult(source, "ok", None, seconds=seconds)
-        return CheckResult(source, "failing", None if facts else 0, seconds=seconds, error=found)
+        return CheckResult(source, "failing", None if facts else 0, seconds=seconds, error=answer)
 
     hub = Hub()
     async with asyncio.TaskGroup() as group:
@@ -106,7 +106,7 @@ async def _first(source: Source, hub: Hub, patience: float) -> AnyDocument | Fac
     return item.reason if isinstance(item, Unavailable) else item
 
 
-def _judged(source: Source, document: AnyDocument, options: AgentOptions, seconds: float) -> CheckResult:
+def _checked(source: Source, document: AnyDocument, options: AgentOptions, seconds: float) -> CheckResult:
     try:
         flags = Loader(options.fractional, strict=options.strict).parse(source, document, strict=options.strict)
     except DocumentError as error:

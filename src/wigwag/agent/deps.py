@@ -1,7 +1,7 @@
-"""What an agent takes from the machine it runs on: time and chance, documents, a disk, ports.
+"""What an agent takes from the machine it runs on: time, random numbers, documents, a disk, ports.
 
-Everything else about an agent is decided by its options. So whoever gives it other means (a clock that stands still,
-sources that fail when told to) runs the agent itself, and not something wired like it.
+The options decide everything else. So a test that passes other dependencies (a clock that it moves, sources that fail
+on demand) runs the agent itself, and not something wired like it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def open_state(path: str) -> StateDir:
 
 @dataclass(frozen=True, slots=True)
 class AgentDeps:
-    """The means of an agent; by default, the real ones."""
+    """The dependencies of an agent; by default, the real ones."""
 
     policy: WatchPolicy = field(default_factory=WatchPolicy)
     wall: Callable[[], float] = time
@@ -40,7 +40,7 @@ class AgentDeps:
     documents: Callable[[Source], Documents] | None = None
     """What yields the documents of a source; None: the sources themselves."""
     facts: Callable[[Source], Stream] | None = None
-    """What yields facts; None: where they are to be had."""
+    """Yields facts; None: the real ones."""
     state: Callable[[str], StateDir] = open_state
     """Opens the directory in which the last good flags are kept."""
     serve: Serve | None = None

@@ -2,13 +2,13 @@
 
     {"pod": {"name": …, "namespace": …, "labels": {…}, …}, "consul": {"SERVICE": {"passing": 3, "critical": 1, …}}}
 
-They are watched in the same pipeline as flags and published in the same snapshots, so an evaluation on a snapshot comes
-to the same whenever it is made, and a change of facts is a new snapshot. A fact that cannot be asked for stays as it
-was, and its age is told like that of any source. The first snapshot waits for facts as it does for flags, a few seconds
-at most; being ready does not depend on them.
+They are watched in the same pipeline as flags and published in the same snapshots. So an evaluation on a snapshot
+always gives the same result, and a change of facts is a new snapshot. A fact that cannot be read keeps its last value,
+and its age is reported like that of any source. The first snapshot waits for facts as it does for flags, a few seconds
+at most; readiness does not depend on them.
 
-A kind of facts is one function from a source to a stream of them. What is known about a pod comes from the downward API
-where that is mounted; otherwise from the API server, if there is one that we know our pod's name for, and it lets us.
+A kind of facts is one function from a source to a stream of them. Facts about a pod come from the downward API where
+that is mounted; otherwise from the API server, if the name of the pod is known and its role allows it.
 """
 
 from __future__ import annotations
@@ -57,15 +57,16 @@ class Facts(Struct, frozen=True):
 
 
 def fact_sources(options: AgentOptions, first: int, environment: Mapping[str, str] = os.environ) -> tuple[Source, ...]:
-    """Return what is to be watched for facts, with positions from the first on."""
-    found = [Source("pod", POD, settings=SourceSettings(address=options.pod_info))] if options.context_from_pod else []
-    found += [_service_source(name) for name in options.context_from_consul]
-    services = [_service(source, environment).service for source in found if source.provider == SERVICE]
+    """Return the sources of facts, with positions from `first` on."""
+    pod = Source("pod", POD, settings=SourceSettings(address=options.pod_info))
+    sources = [pod] if options.context_from_pod else []
+    sources += [_service_source(name) for name in options.context_from_consul]
+    services = [_service(source, environment).service for source in sources if source.provider == SERVICE]
     if len(set(map(attribute, services))) < len(services):
         raise UsageError("--context-from-consul: a service is named twice; its attributes would be, too")
     if len(services) > MOST_SERVICES:
         raise UsageError(f"--context-from-consul: at most {MOST_SERVICES} services, each needs a connection")
-    return tuple(msgspec.structs.replace(each, position=first + n, required=False) for n, each in enumerate(found))
+    return tuple(msgspec.structs.replace(each, position=first + n, required=False) for n, each in enumerate(sources))
 
 
 def _service_source(name: str) -> Source:
@@ -78,8 +79,8 @@ def _service(source: Source, environment: Mapping[str, str]) -> ServiceWatch:
     from wigwag.sources.consul.service import ServiceWatch
 
     try:
-        found = locate(source.address, environment)
-        return ServiceWatch(found.access, found.name)
+        service = locate(source.address, environment)
+        return ServiceWatch(service.access, service.name)
     except UsageError as error:
         raise UsageError(f"--context-from-consul: {error}; write SERVICE, or consul://HOST:PORT/SERVICE") from None
 
@@ -100,11 +101,11 @@ def combined(parts: Iterable[Facts]) -> dict[str, Any]:
     >>> combined([Facts({"consul": {"web": 1}}), Facts({"consul": {"db": 2}}), Facts({"pod": {"name": "a"}})])
     {'consul': {'web': 1, 'db': 2}, 'pod': {'name': 'a'}}
     """
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for part in parts:
         for name, value in part.attributes.items():
-            found[name] = {**found.get(name, {}), **value}
-    return found
+            merged[name] = {**merged.get(name, {}), **value}
+    return merged
 
 
 async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) -> Stream:
@@ -114,8 +115,8 @@ async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) 
     if not Path(source.address).is_dir():  # noqa: ASYNC240 - once, and local
         known = pod_facts({}, environment)
         if hub is not None and (who := _identity(environment)) is not None:
-            async with closing(_pod_from_server(hub, who, known)) as told:
-                async for news in told:
+            async with closing(_pod_from_server(hub, who, known)) as stream:
+                async for news in stream:
                     yield news
         advice = f"mount the downward API at {source.address}, or set POD_NAME, POD_NAMESPACE, NODE_NAME"
         yield Facts({"pod": known}) if known else Unavailable(f"nothing is known about this pod; {advice}")
@@ -160,8 +161,8 @@ async def _consul(source: Source, environment: Mapping[str, str], _: Hub | None)
 
 
 def _health(service: str, health: Any) -> Facts:
-    told = msgspec.to_builtins(health)
-    return Facts({"consul": {attribute(service): {**told, "tags": list(health.tags)}}})
+    values = msgspec.to_builtins(health)
+    return Facts({"consul": {attribute(service): {**values, "tags": list(health.tags)}}})
 
 
 _KINDS: dict[str, Callable[[Source, Mapping[str, str], Hub | None], Stream]] = {POD: _pod, SERVICE: _consul}

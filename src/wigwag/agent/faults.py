@@ -1,7 +1,7 @@
-"""What is wrong with the options, as far as this machine can tell without serving.
+"""What is wrong with the options, as far as that can be seen without serving.
 
-What makes no sense raises `UsageError`, as it does at the start. All the rest is told together. Whatever can be asked
-of the functions that the start calls is asked of them, so that both give the same answer in the same words.
+Options that contradict each other raise `UsageError`, as they do at the start. All other problems are returned
+together. The checks call the functions that the start calls, so both report the same problem with the same message.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ _SOCKETS = {"evaluation": "socket_path", "sync": "sync_socket_path"}
 
 
 async def faults(options: AgentOptions, sources: Sequence[Source], remark: Remark) -> list[str]:
-    """Return what would keep the agent from starting, or from letting people in; remark on what may."""
+    """Return what would keep the agent from starting, or clients from connecting; remark on what may."""
     policy_of(options)
     listed_by(options.cors_origin)
-    found = [*_clashes(options), *dict.fromkeys(problems(settings_of(options), remark))]
-    found += [fault for look in (_tls, _state, _access) if (fault := look(options))]
+    faults = [*_clashes(options), *dict.fromkeys(problems(settings_of(options), remark))]
+    faults += [fault for look in (_tls, _state, _access) if (fault := look(options))]
     for name, listener in listeners(options, sources, None).items():
         if fault := await _place(name, listener, remark):
-            found.append(fault)
-    return found
+            faults.append(fault)
+    return faults
 
 
 def _clashes(options: AgentOptions) -> Iterator[str]:
@@ -106,20 +106,21 @@ def _access(options: AgentOptions) -> str:
 
 
 async def _place(name: str, listener: Listener, remark: Remark) -> str:
-    """A place in use is only remarked on: it may be the very agent whose options are looked at that is there."""
+    """Check one port. A port in use is only remarked on: the agent whose options these are may use it."""
     socket = _SOCKETS.get(name, "")
-    port = Port(name, _option(_PORTS[name]), _option(socket), lambda _: Reply(503), listener, WireLimits())
+    option, socket_option = _option(_PORTS[name]), _option(socket)
+    port = Port(name, option, lambda _: Reply(503), listener, WireLimits(), socket_option=socket_option)
     try:
-        await _taken(listener)
+        await _bind_once(listener)
     except (OSError, UnicodeError) as error:
-        if not _served(listener, error):
+        if not _in_use(listener, error):
             return why(port, error)
         remark(why(port, error))
     return ""
 
 
-async def _taken(listener: Listener) -> None:
-    """Take a place and give it back. It is not listened at, so that nobody gets in meanwhile."""
+async def _bind_once(listener: Listener) -> None:
+    """Bind a port or socket and release it. It does not listen, so no client connects meanwhile."""
     if listener.kind == "unix":
         unix_socket(listener).close()
         os.unlink(listener.path)  # noqa: PTH108 - once, and local
@@ -128,8 +129,8 @@ async def _taken(listener: Listener) -> None:
             bound.close()
 
 
-def _served(listener: Listener, error: Exception) -> bool:
-    """Tell whether a place cannot be taken because somebody serves there, and not because of what it is."""
+def _in_use(listener: Listener, error: Exception) -> bool:
+    """Return whether the error means that a server uses the address, and not that the address is wrong."""
     used = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
     return used and (listener.kind == "tcp" or Path(listener.path).is_socket())
 

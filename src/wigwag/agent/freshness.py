@@ -1,7 +1,7 @@
-"""Which sources are stale: their flags are from before this process, or have not been known to hold for too long.
+"""Which sources are stale: their flags were restored from a file, or have not been confirmed for too long.
 
-Nothing happens to stale flags but that they are called so. Evaluations look at one attribute; who keeps it true waits
-for news of the sources, or for the time at which the next one grows stale.
+Stale flags are evaluated as before, but with the reason STALE. Evaluations read one attribute; `run` keeps it up to
+date. It waits for a status to change, or for the time at which the next source becomes stale.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from wigwag.agent.facts import FACTS
-from wigwag.pipeline.clock import heard
+from wigwag.pipeline.clock import wait_event
 from wigwag.sources.kinds import heartbeat
 
 if TYPE_CHECKING:
@@ -32,19 +32,19 @@ log = logging.getLogger("wigwag.agent")
 
 def stale(statuses: Iterable[Status[Source]], now: float, limit: float) -> tuple[frozenset[Source], float]:
     """Return which sources are stale, and how many seconds that surely stays so; a limit of 0 is none."""
-    found, pause = set(), _NEVER
+    too_old, pause = set(), _NEVER
     for status in statuses:
         age = None if status.spec.provider in FACTS else status.age(now)  # what facts say is not marked with it
         if status.restored or (limit and age is not None and age > limit):
-            found.add(status.spec)
+            too_old.add(status.spec)
             pause = min(pause, LOOK_SECONDS)
         elif limit and age is not None:
             pause = min(pause, max(limit - age, LOOK_SECONDS / 10))
-    return frozenset(found), pause
+    return frozenset(too_old), pause
 
 
 def too_strict(sources: Iterable[Source], limit: float) -> Iterator[str]:
-    """Tell of sources that would be called stale though they are well."""
+    """Return warnings about sources that would be stale though nothing is wrong with them."""
     for source in sources:
         if limit and heartbeat(source) >= limit:
             yield (
@@ -72,19 +72,19 @@ class Freshness:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._listen())
             while True:
-                await heard(self._clock, self._news, self._clock.now() + self.look())
+                await wait_event(self._clock, self._news, self._clock.now() + self.look())
 
     def look(self) -> float:
-        """See what is stale now; return how many seconds that stays so."""
-        before, (found, pause) = self._stale, stale(self._pipeline.statuses(), self._clock.now(), self._limit)
-        if found != before:
-            self._stale, self.stale = found, frozenset(found)
-            for source in found - before:
+        """Update what is stale; return how many seconds that holds."""
+        before, (now_stale, pause) = self._stale, stale(self._pipeline.statuses(), self._clock.now(), self._limit)
+        if now_stale != before:
+            self._stale, self.stale = now_stale, frozenset(now_stale)
+            for source in now_stale - before:
                 log.warning("source %s: its flags are stale, and say so", source.name)
-            for source in before - found:
+            for source in before - now_stale:
                 log.info("source %s: its flags are fresh again", source.name)
         return pause
 
     async def _listen(self) -> None:
-        async for _ in self._pipeline.turns:
+        async for _ in self._pipeline.status_changes:
             self._news.set()

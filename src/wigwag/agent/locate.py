@@ -1,4 +1,4 @@
-"""Where an agent finds its flags if nobody says: `--uri core.openfeature.dev/`, and the annotations of its own pod.
+"""The flags that the annotations of an agent's own pod name: `--uri core.openfeature.dev/`.
 
     annotations ──▶ references ──▶ one watch per FeatureFlag ──▶ one document
     (a mounted file, or the API)   a change of references starts this anew
@@ -8,6 +8,11 @@ name something the source has not answered, and its status says why. Afterwards 
 flags away, and all of it is in the status: annotations that are gone or cannot be read leave what they named before. Of
 several references, a malformed one does not affect the others; while there is one, those that the annotation no longer
 names stay, too, because one of them may be what it was before the mistake.
+
+This is no pipeline with `derive`, although it looks like one. A pipeline publishes values: that a FeatureFlag was seen
+unchanged, or cannot be watched, stays in the status of its watch. Here both have to go on in order, as `UNCHANGED` and
+`Unavailable` of this one source, because its age and its status follow from them. And a watch that fails has to make
+the source fail, so that the outer pipeline restarts all of it with one back-off instead of two.
 """
 
 from __future__ import annotations
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
 
     Names: TypeAlias = tuple[str, ...]
     """Names of FeatureFlags, each with its namespace; later ones win."""
-    Told: TypeAlias = tuple[Mapping[str, str], str]
+    PodAnnotations: TypeAlias = tuple[Mapping[str, str], str]
     """The annotations of a pod, and its namespace."""
 
 ANNOTATION = "openfeature.dev/featureflag"
@@ -69,11 +74,11 @@ class References(NamedTuple):
 
 
 def agent_sources(options: AgentOptions, remark: Callable[[str], object] = log.warning) -> tuple[Source, ...]:
-    """Return the sources of an agent. One that has to be located is told where the downward API is mounted."""
-    found = parse_sources(options.uri, options.sources, remark)
+    """Return the sources of an agent. One that has to be located gets the folder of the downward API."""
+    sources = parse_sources(options.uri, options.sources, remark)
     return tuple(
         replace(each, settings=replace(each.settings, address=options.pod_info)) if each.provider == SELF else each
-        for each in found
+        for each in sources
     )
 
 
@@ -104,17 +109,17 @@ def _references(annotation: str, value: str, home: str) -> References:
     names = (each.strip(' "') for each in value.split(","))
     whole = dict.fromkeys(name if "/" in name else f"{home}/{name}" for name in names if name)
     bad = [name for name in whole if not _is_name(name)]
-    found = tuple(name for name in whole if name not in bad)
+    good = tuple(name for name in whole if name not in bad)
     where = f"the annotation {annotation} of this pod"
     problem = ""
     if bad:
         said = ", ".join(repr(name[:_SHOWN]) for name in bad[:3]) + (", …" if len(bad) > 3 else "")
         problem = f"{where} has {said}; write NAME or NAMESPACE/NAME"
-    if len(found) > MOST or not whole:
-        raise UsageError(f"{where} names {len(found)} FeatureFlags; name 1 to {MOST}")
-    if not found:
+    if len(good) > MOST or not whole:
+        raise UsageError(f"{where} names {len(good)} FeatureFlags; name 1 to {MOST}")
+    if not good:
         raise UsageError(problem)
-    return References(found, problem)
+    return References(good, problem)
 
 
 def _is_name(name: str) -> bool:
@@ -145,8 +150,8 @@ async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.
                         log.info("the annotations of this pod name %s", ", ".join(item.names))
                         names = wanted
                         break
-                for told in state.take(name, item):
-                    yield told
+                for answer in state.take(name, item):
+                    yield answer
 
 
 def _reference(source: Source, name: str) -> Source:
@@ -155,38 +160,38 @@ def _reference(source: Source, name: str) -> Source:
 
 
 class _Located:
-    """What came of the references so far."""
+    """The latest answers of all references."""
 
     def __init__(self, names: Names, problem: str, merger: Merger) -> None:
         """`problem`: what is wrong with the annotations, beside what they name."""
         self._merger, self._news = merger, False
-        self._found: dict[str, AnyDocument | None] = dict.fromkeys(names)
+        self._documents: dict[str, AnyDocument | None] = dict.fromkeys(names)
         self._troubles: dict[str, Unavailable] = self._of_annotations(problem)
         self._problem: Unavailable | None = None
         """What is wrong with the last document."""
 
     def take(self, name: str, item: Any) -> list[AnyDocument | Unavailable | Unchanged]:
-        """Take in what one of the streams yields; return what is to be told."""
+        """Take what one of the streams yields; return what the source yields."""
         if not name:
             return self._annotated(item.reason if isinstance(item, Unavailable) else item.problem)
         self._troubles.pop(name, None)
         if isinstance(item, Unavailable):
             self._troubles[name] = item
         elif isinstance(item, Document | Merged):
-            self._found[name], self._news = item, True
-        if any(document is None and each not in self._troubles for each, document in self._found.items()):
-            return []  # its first word is still to come
+            self._documents[name], self._news = item, True
+        if any(document is None and each not in self._troubles for each, document in self._documents.items()):
+            return []  # its first answer is still to come
         return self._whole() if self._news else [self._trouble or UNCHANGED]
 
     def _annotated(self, problem: str) -> list[AnyDocument | Unavailable | Unchanged]:
-        """Take in what is wrong with the annotations. That all is well with them does not confirm any flag."""
+        """Take what is wrong with the annotations. That nothing is wrong does not confirm any flag."""
         self._troubles.pop("", None)
         self._troubles = self._of_annotations(problem) | self._troubles
         return [self._troubles[""]] if problem else []
 
     def _of_annotations(self, problem: str) -> dict[str, Unavailable]:
         """Return what is wrong with the annotations; what is followed all the same is in force."""
-        stays = f"; in force: {', '.join(self._found)}" if self._found else ""
+        stays = f"; in force: {', '.join(self._documents)}" if self._documents else ""
         return {"": Unavailable(problem + stays)} if problem else {}
 
     @property
@@ -196,8 +201,8 @@ class _Located:
     def _whole(self) -> list[AnyDocument | Unavailable | Unchanged]:
         """Return the document, and what is wrong all the same."""
         self._news = False
-        here = {name: document for name, document in self._found.items() if document is not None}
-        if len(self._found) == 1:
+        here = {name: document for name, document in self._documents.items() if document is not None}
+        if len(self._documents) == 1:
             document: AnyDocument = next(iter(here.values()))
         else:
             document, problem = self._merger.merge({name: each.content for name, each in here.items()}, "json")
@@ -215,7 +220,7 @@ async def _together(hub: Hub, streams: Mapping[str, AsyncIterator[Any]]) -> Asyn
             async with closing(stream):
                 async for item in stream:
                     await queue.put((name, item))
-        except Exception as error:  # noqa: BLE001 - it may fail in any way: who reads is told
+        except Exception as error:  # noqa: BLE001 - it may fail in any way: the reader raises it
             end = error
         await queue.put((name, end))
 
@@ -255,7 +260,9 @@ async def _named(source: Source, hub: Hub, environment: Mapping[str, str]) -> As
                 yield last
 
 
-async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIterator[Told | Unavailable | Unchanged]:
+async def _from_volume(
+    folder: str, environment: Mapping[str, str]
+) -> AsyncIterator[PodAnnotations | Unavailable | Unchanged]:
     from wigwag.agent.ownpod import namespace_of
     from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 
@@ -269,7 +276,9 @@ async def _from_volume(folder: str, environment: Mapping[str, str]) -> AsyncIter
             yield read_map(texts.get("annotations", "")), namespace
 
 
-async def _from_server(hub: Hub, environment: Mapping[str, str]) -> AsyncIterator[Told | Unavailable | Unchanged]:
+async def _from_server(
+    hub: Hub, environment: Mapping[str, str]
+) -> AsyncIterator[PodAnnotations | Unavailable | Unchanged]:
     from wigwag.agent.ownpod import identify, watch_pod
 
     who = identify(environment)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """The configuration of the agent."""
+    """The options of the agent."""
 
     uri: tuple[str, ...] = option(
         (), "a source of flags, such as file:flags.json; may be repeated", short="-f", metavar="URI", group="flags"

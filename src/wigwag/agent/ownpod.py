@@ -76,15 +76,15 @@ decode_pod = msgspec.json.Decoder(Pod).decode
 
 
 def namespace_of(environment: Mapping[str, str]) -> str:
-    """Return our namespace; `UsageError` if nobody has told."""
-    found = environment.get("POD_NAMESPACE") or find_cluster(environment).namespace
-    if not found:
+    """Return our namespace; `UsageError` if it is not known."""
+    namespace = environment.get("POD_NAMESPACE") or find_cluster(environment).namespace
+    if not namespace:
         raise UsageError(f"it is not known which namespace this is; {ADVICE}")
-    return found
+    return namespace
 
 
 def identify(environment: Mapping[str, str]) -> PodIdentity:
-    """Return which pod we are; `UsageError` if nobody has told, or no API server is configured."""
+    """Return which pod we are; `UsageError` if that is not known, or no API server is configured."""
     find_cluster(environment)
     name = environment.get("POD_NAME") or (environment.get("HOSTNAME", "") if in_a_pod(environment) else "")
     if not name:
@@ -93,7 +93,7 @@ def identify(environment: Mapping[str, str]) -> PodIdentity:
 
 
 async def watch_pod(hub: Hub, who: PodIdentity) -> AsyncIterator[Pod | Unavailable | Unchanged]:
-    """Yield the pod when it changes, that it has not, or why that cannot be told at present."""
+    """Yield the pod when it changes, `UNCHANGED`, or `Unavailable`."""
     missing: Unavailable | None = None
     async with closing(hub.watch(who.watch(), decode_pod)) as items:
         async for item in items:
@@ -108,7 +108,7 @@ async def watch_pod(hub: Hub, who: PodIdentity) -> AsyncIterator[Pod | Unavailab
 
 
 async def watch_facts_of(hub: Hub, who: PodIdentity) -> AsyncIterator[dict[str, Any] | Unavailable | Unchanged]:
-    """Yield what is known about the pod, with the zone of its node as soon as that can be told."""
+    """Yield what is known about the pod, with the zone of its node as soon as that is known."""
     pod: Pod | None = None
     zones = Zones(hub)
     async with closing(watch_pod(hub, who)) as items:
@@ -138,8 +138,8 @@ class Zones:
         self.known = True
         if node not in self._zones:
             try:
-                found = await self._hub.kube.get(NODE, node)
-                self._zones[node] = str(found["metadata"].get("labels", {}).get(ZONE, ""))
+                node_object = await self._hub.kube.get(NODE, node)
+                self._zones[node] = str(node_object["metadata"].get("labels", {}).get(ZONE, ""))
             except (WigwagError, KeyError, AttributeError) as error:
                 self.known = False
                 self._tell(f"the zone of node {node} is not known: {error}; it needs a ClusterRole with {RULE}")
@@ -158,7 +158,7 @@ def described(pod: Pod, zone: str) -> dict[str, Any]:
     {'name': 'a', 'node': 'n', 'zone': 'z', 'labels': {'x_y': '1'}, 'annotations': {}, 'images': {}}
     """
     about, containers = pod.metadata, pod.spec.containers
-    told = {
+    values = {
         "name": about.name,
         "namespace": about.namespace,
         "uid": about.uid,
@@ -171,10 +171,10 @@ def described(pod: Pod, zone: str) -> dict[str, Any]:
         "annotations": about.annotations or {},
         "images": {each.name: each.image for each in containers},
     }
-    return _short(told) | {
+    return _short(values) | {
         name: _short({attribute(key): text for key, text in held.items()}) for name, held in maps.items()
     }
 
 
-def _short(told: Mapping[str, str]) -> dict[str, Any]:
-    return {name: text for name, text in told.items() if text and len(text) <= LONGEST_VALUE}
+def _short(values: Mapping[str, str]) -> dict[str, Any]:
+    return {name: text for name, text in values.items() if text and len(text) <= LONGEST_VALUE}

@@ -40,15 +40,15 @@ def pod_facts(files: Mapping[str, bytes], environment: Mapping[str, str]) -> dic
     >>> pod_facts({"labels": b'app.kubernetes.io/name="shop"\ntier="a\\"b"\n', "name": b"shop-1"}, {"NODE_NAME": "n1"})
     {'node': 'n1', 'name': 'shop-1', 'labels': {'app_kubernetes_io/name': 'shop', 'tier': 'a"b'}}
     """
-    told: dict[str, Any] = {name: environment[key] for key, name in VARIABLES.items() if environment.get(key)}
+    values: dict[str, Any] = {name: environment[key] for key, name in VARIABLES.items() if environment.get(key)}
     texts = {name: content.decode("utf-8", "replace") for name, content in files.items()}
-    told |= {name: texts[name].strip() for name in FILES if texts.get(name, "").strip()}
+    values |= {name: texts[name].strip() for name in FILES if texts.get(name, "").strip()}
     maps = {name: read_map(texts[name]) for name in MAPS if name in texts}
     zone = maps.get("labels", {}).get(ZONE)
     if zone:
-        told.setdefault("zone", zone)
+        values.setdefault("zone", zone)
     attributes = {name: {attribute(key): value for key, value in _short(pairs).items()} for name, pairs in maps.items()}
-    return _short(told) | attributes
+    return _short(values) | attributes
 
 
 def _short(values: Mapping[str, str]) -> dict[str, str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from wigwag.serve.access.cors import with_cors
 from wigwag.serve.context import Enrichment
 from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import ChangeStreams
-from wigwag.serve.face.ports import Port, management_tls, read_tls
+from wigwag.serve.face.ports import Port, management_port, management_tls, read_tls
 from wigwag.serve.management.debug import Debug
 from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
@@ -19,7 +19,7 @@ from wigwag.serve.management.outcomes import rpc_labels
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.resolve import Resolver
-from wigwag.serve.sync import Sync, selection
+from wigwag.serve.selections import Selections, selection
 from wigwag.sources.source import DEMO
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpcs.dispatch import early, rpc_handler
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.agent.report import AgentReport
     from wigwag.agent.tenancy import Tenancy
-    from wigwag.serve.face.capacity import Capacity
-    from wigwag.serve.feed import Feed
+    from wigwag.pipeline.broadcast import Broadcast
+    from wigwag.serve.face.lifecycle import Lifecycle
+    from wigwag.serve.management.history import SnapshotHistory
     from wigwag.serve.management.metrics import Metrics
+    from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
     from wigwag.wire.tls import Tls
@@ -45,92 +47,78 @@ _UNLIMITED = 1 << 31
 _SINGLE = f"{BULK.decode()}/{{key}}"
 
 
-class Parts(Struct, frozen=True):
-    """What the services of an agent share."""
+class Services(Protocol):
+    """What the ports of an agent serve from: the agent itself."""
 
     sources: Sequence[Source]
-    feed: Feed
+    snapshots: Broadcast[Snapshot]
+    history: SnapshotHistory
     metrics: Metrics
     freshness: Freshness
     report: AgentReport
     tenancy: Tenancy
     telemetry: Telemetry
-    capacity: Capacity
-    started: Callable[[], bool]
-    """Tells whether all ports are open."""
-
-    def ready(self) -> bool:
-        """Tell what /readyz tells."""
-        return self.started() and self.report.ready() and self.tenancy.ready()
+    lifecycle: Lifecycle
 
 
-def ports(options: AgentOptions, parts: Parts) -> list[Port]:
+def ports(options: AgentOptions, agent: Services) -> list[Port]:
     """Return all ports of the agent."""
-    feed, metrics, report, tenancy, telemetry = parts.feed, parts.metrics, parts.report, parts.tenancy, parts.telemetry
-    resolver = Resolver(telemetry.recorder, parts.freshness, metadata=options.response_metadata)
-    changes = ChangeStreams(feed, options.stream_deadline)
+    metrics, report, tenancy, telemetry = agent.metrics, agent.report, agent.tenancy, agent.telemetry
+    current = agent.snapshots.current
+    resolver = Resolver(telemetry.recorder, agent.freshness, metadata=options.response_metadata)
+    changes = ChangeStreams(agent.snapshots, options.stream_deadline)
     enrichment = Enrichment(options.context_value, options.context_from_header)
-    limits, at = _limits(options), listeners(options, parts.sources, read_tls(options))
+    limits, at = _limits(options), listeners(options, agent.sources, read_tls(options))
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
-    evaluation = Evaluation(feed.current, enrichment, resolver, changes).methods()
+    evaluation = Evaluation(current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
-    documents = reflecting(tenancy.calls(_sync(options, parts).methods(), selection))
-    health = reflecting(tenancy.health(HealthService(feed.over).methods()))
-    ofrep = tenancy.ofrep(Ofrep(feed.current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
-    debug = Debug(feed.current, report.sources, enrichment, feed.history, everybody=options.debug_endpoints)
-    management = Management(parts.ready, metrics.registry, debug).handler()
-    origins = options.cors_origin
-    # What is only a little too large is refused by the service, in its own words; what is far too large, unread.
+    documents = reflecting(tenancy.calls(_sync(options, agent).methods(), selection))
+    health = reflecting(tenancy.health(HealthService(agent.lifecycle.stopped.wait).methods()))
+    ofrep = tenancy.ofrep(Ofrep(current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
+    debug = Debug(current, report.sources, enrichment, agent.history, everybody=options.debug_endpoints)
+    management = Management(partial(_ready, agent), metrics.registry, debug).handler()
+    # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
-    capacity = parts.capacity
+    capacity, auth = agent.lifecycle.capacity, "tokens" if options.auth_tokens else ""
     inner, outer, enforced = capacity.limits(outer, management=True), capacity.limits(outer), capacity.limits(enforced)
+    observed = metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels)
+    observed_ofrep = metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route)
     return [
         Port(
             "evaluation",
             "--port",
-            "--socket-path",
-            with_cors(
-                metrics.observing(rpc_handler(methods, limits), "flagd.evaluation", _routes(methods), rpc_labels),
-                origins,
-            ),
+            with_cors(observed, options.cors_origin),
             at["evaluation"],
             outer,
             early(methods),
+            "--socket-path",
+            auth,
         ),
-        Port(
-            "management",
-            "--management-port",
-            "",
-            rpc_handler(health, limits, management),
-            at["management"],
-            inner,
-            early(health),
-        ),
+        management_port(health, management, at["management"], limits, inner),
         Port(
             "sync",
             "--sync-port",
-            "--sync-socket-path",
             rpc_handler(documents, limits),
             at["sync"],
             enforced,
             early(documents),
+            "--sync-socket-path",
+            auth,
         ),
-        Port(
-            "OFREP",
-            "--ofrep-port",
-            "",
-            with_cors(metrics.observing(telemetry.ofrep(ofrep), "ofrep", _ofrep_route), origins),
-            at["OFREP"],
-            outer,
-        ),
+        Port("OFREP", "--ofrep-port", with_cors(observed_ofrep, options.cors_origin), at["OFREP"], outer, auth=auth),
     ]
 
 
-def _sync(options: AgentOptions, parts: Parts) -> Sync:
-    return Sync(
-        parts.feed,
-        parts.metrics,
+def _ready(agent: Services) -> bool:
+    """What /readyz answers."""
+    return agent.lifecycle.serving() and agent.report.ready() and agent.tenancy.ready()
+
+
+def _sync(options: AgentOptions, agent: Services) -> Selections:
+    return Selections(
+        agent.snapshots,
+        agent.metrics,
         dict(options.context_value),
         metadata=not options.disable_sync_metadata,
         deadline=options.stream_deadline,
@@ -155,7 +143,7 @@ def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None)
 
 
 def _loopback(sources: Sequence[Source]) -> str | None:
-    """The demo is for whoever sits at this machine; everything else is for the network, as with flagd."""
+    """The demo is served on loopback only; everything else on all addresses, as with flagd."""
     return "127.0.0.1" if any(source.provider == DEMO for source in sources) else None
 
 
@@ -169,7 +157,7 @@ def _limits(options: AgentOptions) -> WireLimits:
 
 
 def _routes(methods: Mapping[bytes, object]) -> Callable[[bytes], str]:
-    """Name requests by their path, if it is one of ours: clients must not make up metrics."""
+    """Return the label of a path, if it is a known one: clients must not create metrics."""
     known = {path: path.decode() for path in methods}
     return lambda path: known.get(path, "unknown")
 

@@ -1,4 +1,4 @@
-"""How the agent is doing, for the management port and the log: sources, snapshots, problems."""
+"""How the agent is doing, for the management port and the log: sources, snapshots, problems of documents, readiness."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.flags.checks.findings import layer_problems
 from wigwag.observe import Gauge
+from wigwag.serve.management.statuses import status_fields, status_gauges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator
@@ -20,15 +21,14 @@ if TYPE_CHECKING:
     from wigwag.observe import Registry
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
-    from wigwag.serve.feed import Feed
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
 
 log = logging.getLogger("wigwag.agent")
 MANY = 500
-"""Flags that are not looked at in passing."""
+"""More flags than this are checked in a thread."""
 TURNS = 3
-"""Of the loop: those who listen are told of a change first; a line of the log, and a look for problems, can wait."""
+"""Turns of the event loop that the log and the search for problems wait, so that clients get a change first."""
 _SOURCE = ("source", "priority")
 """The same file may be a source twice; its place in the order tells which."""
 
@@ -39,7 +39,6 @@ class AgentReport:
     def __init__(
         self,
         pipeline: Pipeline[Source, Value, Snapshot],
-        feed: Feed,
         now: Callable[[], float],
         freshness: Freshness,
         *,
@@ -48,79 +47,75 @@ class AgentReport:
         settled: Callable[[], None] = lambda: None,
     ) -> None:
         """`only_fresh`: not ready while a required source is stale. `settled` is called after the first snapshot."""
-        self._pipeline, self._feed, self._now = pipeline, feed, now
+        self._pipeline, self._now = pipeline, now
         self._freshness, self._required, self._only_fresh = freshness, required, only_fresh
-        self._told: dict[Source, tuple[str, str | None]] = {}
-        self._ready = self._stopping = self._logged_ready = False
+        self._ready = self._logged_ready = False
         self._waiting: list[str] = []
         self._settled = settled
 
-    def stopping(self) -> None:
-        """From now on, not ready."""
-        self._stopping = True
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._pipeline.published.value
 
     def ready(self) -> bool:
-        """Tell whether every required source has answered once, or its flags from before are served.
+        """Return whether every required source has answered once, or its restored flags are served.
 
-        Once that is so, it stays so, unless being ready takes fresh flags.
+        Once ready, it stays ready, unless readiness requires fresh flags.
         """
         statuses = [status for status in self._pipeline.statuses() if status.spec in self._required]
-        answered = self._feed.published and all(status.confirmed is not None for status in statuses)
+        answered = self._pipeline.published.serial > 0 and all(status.confirmed is not None for status in statuses)
         self._ready = self._ready or answered
         stale = self._only_fresh and not self._required.isdisjoint(self._freshness.stale)
-        return self._ready and not stale and not self._stopping
+        return self._ready and not stale
 
     def sources(self) -> list[dict[str, Any]]:
         """Return the state of each source as plain JSON."""
-        snapshot = self._feed.current()
+        snapshot = self._snapshot
         problems = snapshot.keep("", "problems", lambda: _problems(snapshot))
         return [
-            _told(status, self._now())
-            | {"stale": status.spec in self._freshness.stale, "required": status.spec in self._required}
-            | {"problems": [problem.to_dict() for problem in problems.get(status.spec, ())]}
+            {
+                "source": status.spec.name,
+                "provider": status.spec.provider,
+                "selector": status.spec.settings.selector,
+                "priority": status.spec.position,
+                "restored": status.restored,
+                "stale": status.spec in self._freshness.stale,
+                "required": status.spec in self._required,
+                "problems": [problem.to_dict() for problem in problems.get(status.spec, ())],
+            }
+            | status_fields(status, self._now())
             for status in self._pipeline.statuses()
         ]
 
     def register(self, registry: Registry) -> None:
         """Write it all out as metrics, too."""
         registry.add(
-            Gauge("wigwag_source_up", "Whether a source is live.", self._up, _SOURCE),
-            Gauge("wigwag_source_age_seconds", "Age of what a source said last.", self._ages, _SOURCE),
+            *status_gauges("wigwag_source", "source", _SOURCE, self._labelled, self._now),
             Gauge("wigwag_source_stale", "Whether the flags of a source are stale.", self._stale, _SOURCE),
-            Gauge("wigwag_source_restarts", "How often a source was started again.", self._restarts, _SOURCE),
-            Gauge(
-                "wigwag_snapshot_info", "The published snapshot.", lambda: [((self._feed.current().id,), 1)], ("id",)
-            ),
-            Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._feed.current().number)]),
-            Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._feed.current().flags))]),
+            Gauge("wigwag_snapshot_info", "The published snapshot.", lambda: [((self._snapshot.id,), 1)], ("id",)),
+            Gauge("wigwag_snapshot_number", "Its number.", lambda: [((), self._snapshot.number)]),
+            Gauge("wigwag_flags", "Flags in force.", lambda: [((), len(self._snapshot.flags))]),
             Gauge("wigwag_flags_quarantined", "Flags that could not be loaded.", self._quarantined, _SOURCE),
             Gauge("wigwag_findings", "What is wrong with the documents.", self._findings, (*_SOURCE, "severity")),
         )
 
-    def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return ((_labels(status), float(status.state == "live")) for status in self._pipeline.statuses())
+    def _labelled(self) -> Iterator[tuple[tuple[str, ...], Status[Source]]]:
+        return ((_labels(status), status) for status in self._pipeline.statuses())
 
     def _stale(self) -> Iterator[tuple[tuple[str, ...], float]]:
         statuses = self._pipeline.statuses()
         return ((_labels(status), float(status.spec in self._freshness.stale)) for status in statuses)
 
-    def _ages(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        ages = ((_labels(status), status.age(self._now())) for status in self._pipeline.statuses())
-        return ((labels, age) for labels, age in ages if age is not None)
-
-    def _restarts(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return ((_labels(status), float(status.restarts)) for status in self._pipeline.statuses())
-
     def _quarantined(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        layers = dict(self._feed.current().layers())
+        layers = dict(self._snapshot.layers())
         for status in self._pipeline.statuses():
             layer = layers.get(status.spec)
             if layer is not None:
                 yield _labels(status), float(sum(problem.severity == "error" for problem in layer.problems))
 
     def _findings(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Count what was found; `log_snapshots` looks for it, soon after a snapshot is published."""
-        layers = dict(self._feed.current().layers())
+        """Count the findings. `log_snapshots` makes them, soon after a snapshot is published."""
+        layers = dict(self._snapshot.layers())
         for status in self._pipeline.statuses():
             layer = layers.get(status.spec)
             if layer is not None and layer.findings is not None:
@@ -128,7 +123,7 @@ class AgentReport:
                 yield from (((*_labels(status), each), float(counts[each])) for each in ("error", "warning"))
 
     def _log_readiness(self) -> None:
-        """Say what readiness waits for, if a required source fails before its first answer, and when the wait ends."""
+        """Log what readiness waits for, if a required source fails before its first answer, and when it is ready."""
         if self._logged_ready:
             return
         if self.ready():
@@ -144,28 +139,23 @@ class AgentReport:
             log.warning("not ready: waiting for the first flags of %s", ", ".join(waiting))
         self._waiting = waiting
 
-    async def log_sources(self) -> None:
-        """Log each source when its state or its error changes."""
-        async for _ in self._pipeline.turns:
-            for status in self._pipeline.statuses():
-                news = status.state, status.error if status.state == "failing" else None
-                if self._told.get(status.spec) != news:
-                    self._told[status.spec] = news
-                    _log_status(status)
+    async def log_readiness(self) -> None:
+        """Log when the agent is ready, and before that what it waits for."""
+        async for _ in self._pipeline.status_changes:
             self._log_readiness()
 
     async def log_snapshots(self) -> None:
         """Log each snapshot, and what is wrong with it."""
         known: set[str] = set()
-        async for snapshot in self._pipeline.topic:
+        async for snapshot in self._pipeline.published:
             for _ in range(TURNS):
                 await asyncio.sleep(0)
             fields = {"number": snapshot.number, "id": snapshot.id[:12], "flags": len(snapshot.flags)}
             log.info("snapshot published", extra={"fields": fields})
             self._log_readiness()
-            found = await _findings(snapshot.flags)
+            findings = await _findings(snapshot.flags)
             quarantined = {problem for layer in snapshot.flags.layers for problem in layer.problems}
-            problems = {_in_words(problem, served=problem not in quarantined) for problem in found}
+            problems = {_message(problem, served=problem not in quarantined) for problem in findings}
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
@@ -178,11 +168,11 @@ def _nothing() -> None:
 
 
 async def _findings(flags: FlagSet) -> tuple[Finding, ...]:
-    """Look at every flag that is new; at many of them in a thread: checking a rule costs more than loading it."""
+    """Check every new flag; many of them in a thread, because checking a rule costs more than loading it."""
     return await asyncio.to_thread(lambda: flags.problems) if len(flags) > MANY else flags.problems
 
 
-def _in_words(problem: Finding, *, served: bool) -> str:
+def _message(problem: Finding, *, served: bool) -> str:
     """Return a problem with what to do about it, and what the agent does; one of a flag in quarantine says that."""
     hint = f"; {problem.hint}" if problem.hint else ""
     if served and problem.severity == "error":
@@ -197,26 +187,3 @@ def _problems(snapshot: Snapshot) -> dict[Hashable, tuple[Finding, ...]]:
 
 def _labels(status: Status[Source]) -> tuple[str, str]:
     return status.spec.name, str(status.spec.position)
-
-
-def _log_status(status: Status[Source]) -> None:
-    if status.state == "failing":
-        log.warning("source %s: %s", status.spec.name, status.error)
-    else:
-        log.info("source %s: %s", status.spec.name, status.state)
-
-
-def _told(status: Status[Source], now: float) -> dict[str, Any]:
-    return {
-        "source": status.spec.name,
-        "provider": status.spec.provider,
-        "selector": status.spec.settings.selector,
-        "priority": status.spec.position,
-        "state": status.state,
-        "ageSeconds": status.age(now),
-        "updates": status.values,
-        "restored": status.restored,
-        "restarts": status.restarts,
-        "error": status.error if status.state == "failing" else None,
-        "lastError": status.error,
-    }

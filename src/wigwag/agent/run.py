@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,44 +13,37 @@ from wigwag.agent.deps import AgentDeps
 from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.locate import agent_sources, documents
-from wigwag.agent.ports import DATA_PORTS, Parts, ports
+from wigwag.agent.ports import DATA_PORTS, ports
 from wigwag.agent.report import AgentReport
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.telemetry import telemetry
 from wigwag.agent.tenancy import Tenancy
 from wigwag.kube.hub import Hub
-from wigwag.observe import set_up_logging
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
-from wigwag.serve.face.capacity import connection_metrics, divide, needed, raise_open_files
-from wigwag.serve.face.ports import PortOpener, protection
-from wigwag.serve.face.process import run_until_told, settle
-from wigwag.serve.feed import Feed
+from wigwag.pipeline.statuslog import log_statuses
+from wigwag.serve.face.capacity import divide, needed
+from wigwag.serve.face.lifecycle import Lifecycle
+from wigwag.serve.face.process import run_process, settle
 from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.management.vitals import vitals
 from wigwag.serve.snapshot import Snapshot
+from wigwag.serve.streams import stopping
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import prepare
 from wigwag.sources.source import DEMO
-from wigwag.version import __version__
-from wigwag.wire.server.server import serve
-from wigwag.wire.server.shared import SharedResources
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from wigwag.agent.facts import Value
     from wigwag.agent.options import AgentOptions
-    from wigwag.serve.face.ports import Port
     from wigwag.sources.source import Source
-    from wigwag.wire.server.server import Server
 
-MANAGEMENT = "management"
-"""The port that asks for no token: probes and metrics have none."""
-GRACE_SECONDS = 5.0
 LEAST_GRACE_SECONDS = 1.0
-"""What is left of it to deliver the last telemetry, at least."""
+"""How long the last telemetry may take to be delivered, however long draining took."""
 SOURCE_GRACE_SECONDS = 5.0
 """How long the flags of other sources wait for one that does not answer."""
 RESERVED_FILES = 512
@@ -71,19 +63,18 @@ DEMO_HINTS = """
 
 
 def run_agent(options: AgentOptions) -> int:
-    """Run the agent until it is told to stop; return the exit code."""
-    set_up_logging(options.log_format, debug=options.debug)
-    logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to sources
-    raise_open_files(needed(DATA_PORTS, options.max_connections, RESERVED_FILES))
-    return run_until_told(lambda stop: Agent(options, AgentDeps(settled=settle)).run(stop))
+    """Run the agent until a signal stops it; return the exit code."""
+    files = needed(DATA_PORTS, options.max_connections, RESERVED_FILES)
+    deps = AgentDeps(settled=settle)
+    return run_process(lambda stop: Agent(options, deps).run(stop), options.log_format, files, debug=options.debug)
 
 
 class Agent:
-    """The agent, assembled from its options. `addresses` says where each port is once it is started."""
+    """The agent, assembled from its options."""
 
     def __init__(self, options: AgentOptions, deps: AgentDeps | None = None) -> None:
         self._options, self._deps = options, deps or AgentDeps()
-        self.sources = agent_sources(options)
+        self.sources: Sequence[Source] = agent_sources(options)
         prepare(self.sources, log.warning)
         for remark in too_strict(self.sources, options.stale_after):
             log.warning("%s", remark)
@@ -92,10 +83,13 @@ class Agent:
         self._loader = loader = Loader(options.fractional, strict=options.strict)
         self.last_good = LastGood(options.state_dir, policy.clock, deps.wall, deps.state)
         restored = self.last_good.restore(self.sources, loader)
-        loader.flags |= {source: found.value for source, found in restored.items()}
+        loader.flags |= {source: kept.value for source, kept in restored.items()}
         # What is there already need not wait for a source that is new.
         grace = 0.0 if restored else SOURCE_GRACE_SECONDS
         required = frozenset(source for source in self.sources if source.required)
+        self.snapshots = Broadcast(Snapshot(library.load({"flags": {}}), extent="none"))
+        self.history = SnapshotHistory(options.snapshots)
+        self.history.follow(self.snapshots)
         self.metrics = Metrics()
         self.metrics.registry.add(*vitals())
         self.telemetry = telemetry(options, self.metrics)
@@ -114,15 +108,11 @@ class Agent:
             key=content,
             policy=policy,
             restored=restored,
+            published=self.snapshots,
         )
-        self.feed = Feed(
-            Snapshot(library.load({"flags": {}}), extent="none"), history=SnapshotHistory(options.snapshots)
-        )
-        self.pipeline.topic.listen(self.feed.advance)
         self.freshness = Freshness(self.pipeline, policy.clock, options.stale_after)
         self.report = AgentReport(
             self.pipeline,
-            self.feed,
             policy.clock.now,
             self.freshness,
             required=required,
@@ -133,75 +123,44 @@ class Agent:
         self.last_good.register(self.metrics.registry)
         self.tenancy = Tenancy(options, self.metrics.registry, notifier)
         most, per_address = options.max_connections, options.max_connections_per_address
-        self.capacity = divide(deps.open_files(), DATA_PORTS, most, RESERVED_FILES, per_address)
-        self.servers: dict[str, Server] = {}
-        self.shared = SharedResources()
-        self.metrics.registry.add(*connection_metrics(self.servers), *self.shared.instruments())
-        self.addresses: dict[str, list[str]] = {}
-        self.started = asyncio.Event()
+        capacity = divide(deps.open_files(), DATA_PORTS, most, RESERVED_FILES, per_address)
+        self.lifecycle = Lifecycle("wigwag", log, capacity, self.metrics.registry, deps.serve)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain."""
-        async with asyncio.TaskGroup() as tasks:
-            running = [
-                tasks.create_task(coroutine)
-                for coroutine in (
-                    self._hub.run(),
-                    self.pipeline.run(),
-                    self.report.log_sources(),
-                    self.report.log_snapshots(),
-                    self.freshness.run(),
-                    self.last_good.run(self.pipeline, self._loader.flags),
-                    self.tenancy.run(),
-                    self.telemetry.run(self._clock),
-                )
-            ]
-            try:
-                await self._serve(stop)
-            finally:
-                for task in running:
-                    task.cancel()
-                await self.last_good.close()
+        background = (
+            self._hub.run(),
+            self.pipeline.run(),
+            log_statuses(self.pipeline, _log_source),
+            self.report.log_readiness(),
+            self.report.log_snapshots(),
+            self.freshness.run(),
+            self.last_good.run(self.pipeline, self._loader.flags),
+            self.tenancy.run(),
+            self.telemetry.run(self._clock),
+            self._announce(),
+        )
+        try:
+            await self.lifecycle.run(partial(ports, self._options, self), background, stop, self._close, self._finish)
+        finally:
+            await self.last_good.close()
 
-    async def _serve(self, stop: asyncio.Event) -> None:
-        async with AsyncExitStack() as stack:
-            opens = self._deps.serve or partial(serve, shared=self.shared)
-            parts = Parts(
-                self.sources,
-                self.feed,
-                self.metrics,
-                self.freshness,
-                self.report,
-                self.tenancy,
-                self.telemetry,
-                self.capacity,
-                self.started.is_set,
-            )
-            opened = ports(self._options, parts)
-            for port in opened:
-                server = await stack.enter_async_context(PortOpener(port, opens))
-                self.servers[port.name] = server
-                self.addresses[port.name] = server.addresses
-            self._announce(opened)
-            self.started.set()
-            await stop.wait()
-            log.info("stopping")
-            self.report.stopping()
-            self.feed.close()
-            end = self._clock.now() + GRACE_SECONDS
-            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in self.servers.values()))
-            await self.telemetry.finish(max(end - self._clock.now(), LEAST_GRACE_SECONDS))
+    def _close(self) -> None:
+        self.snapshots.end(stopping())
 
-    def _announce(self, opened: Sequence[Port]) -> None:
-        fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
-        self.capacity.log(log)
-        log.info("wigwag %s serves", __version__, extra={"fields": fields})
-        for port in opened:
-            auth = "tokens" if self._options.auth_tokens and port.name != MANAGEMENT else ""
-            log.info("%s at %s", port.name, fields[port.name], extra={"fields": protection(port, auth)})
+    async def _finish(self, seconds: float) -> None:
+        await self.telemetry.finish(max(seconds, LEAST_GRACE_SECONDS))
+
+    async def _announce(self) -> None:
+        """Log what is special about this agent once it serves."""
+        await self.lifecycle.started.wait()
         for path in filter(None, (self._options.socket_path, self._options.sync_socket_path)):
             log.info("socket %s has mode %04o; --socket-mode changes it", path, self._options.socket_mode)
         if self.sources[0].provider == DEMO and not self._options.socket_path:
-            numbers = {name: found[0].rpartition(":")[2] for name, found in self.addresses.items()}
+            numbers = {name: addresses[0].rpartition(":")[2] for name, addresses in self.lifecycle.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}
             print(DEMO_HINTS.format(**{key: numbers[name] for key, name in names.items()}), flush=True)
+
+
+def _log_source(level: int, source: Source, text: str) -> None:
+    log.log(level, "source %s: %s", source.name, text)

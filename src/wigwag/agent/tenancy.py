@@ -1,8 +1,8 @@
-"""Tenancy at the edge: the options about it, and the files behind `--auth-tokens`, become one `AccessControl` or none.
+"""Access rules of an agent: the options about them, and the files behind `--auth-tokens`, become one `AccessControl`.
 
-The rules and the token files they name are a small pipeline of their own: followed like flags, and like flags kept when
-a file breaks. Until the rules have been read once the agent lets nobody in and is not ready; it never serves openly
-because a file is missing.
+The rules and the token files they name are a small pipeline of their own: watched like flags, and like flags the last
+good ones stay when a file breaks. Until the rules have been read once, the agent refuses all requests and is not ready:
+it never serves without access control because a file is missing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from wigwag.observe import Gauge
 from wigwag.pipeline.parse import parsed
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
+from wigwag.pipeline.statuslog import log_statuses
 from wigwag.serve.context import selector_of
 from wigwag.serve.ofrep import named, wanted
 
@@ -98,11 +99,11 @@ class Tenancy:
             self._streams = AccessControl(AccessPolicy(slots=policy.slots), refusals)
 
     def calls(self, methods: Methods, selection: Callable[[Call], str | None] = selector_of) -> Methods:
-        """Return methods behind the door, if there is one."""
+        """Return methods with access control, if there is any."""
         return methods if self.access is None else self.access.methods(methods, selection)
 
     def ofrep(self, handler: Handler) -> Handler:
-        """Return the handler of OFREP behind the door, if there is one."""
+        """Return the handler of OFREP with access control, if there is any."""
         return handler if self.access is None else self.access.handler(handler, wanted, named)
 
     def health(self, methods: Methods) -> Methods:
@@ -110,7 +111,7 @@ class Tenancy:
         return methods if self._streams is None else self._streams.methods(methods, lambda call: None)
 
     def ready(self) -> bool:
-        """Tell whether there are rules, if there have to be."""
+        """Return whether the access rules have been read, if there are any."""
         return self._pipeline is None or (self.access is not None and self.access.rules is not None)
 
     async def run(self) -> None:
@@ -119,23 +120,13 @@ class Tenancy:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._pipeline.run())
                 tasks.create_task(self._adopt(self._pipeline, self.access))
-                tasks.create_task(self._log(self._pipeline))
+                tasks.create_task(log_statuses(self._pipeline, _log_failure))
 
     async def _adopt(self, pipeline: Pipeline[AccessFile, Value, LoadedRules], access: AccessControl) -> None:
-        async for loaded in pipeline.topic:
+        async for loaded in pipeline.published:
             access.adopt(loaded.rules)
             known = {"tokens": len(loaded.rules.tokens), "certificates": len(loaded.rules.certificates)}
             log.info("access rules loaded", extra={"fields": known})
-
-    async def _log(self, pipeline: Pipeline[AccessFile, Value, LoadedRules]) -> None:
-        """Log each file when its state or its error changes."""
-        told: dict[AccessFile, tuple[str, str | None]] = {}
-        async for _ in pipeline.turns:
-            for status in pipeline.statuses():
-                news = status.state, status.error if status.state == "failing" else None
-                if status.state == "failing" and told.get(status.spec) != news:
-                    log.warning("%s: %s; what was read before stays in force", status.spec, status.error)
-                told[status.spec] = news
 
     def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """What can be read is not yet in force: rules may contradict each other, and then none of the files is."""
@@ -144,6 +135,11 @@ class Tenancy:
             whole = report.error is None and self.ready()
             for status in report.statuses:
                 yield (status.spec.path,), float(whole and status.state == "live")
+
+
+def _log_failure(level: int, file: AccessFile, text: str) -> None:
+    if level == logging.WARNING:
+        log.warning("%s: %s; what was read before stays in force", file, text)
 
 
 def policy_of(options: AgentOptions) -> AccessPolicy | None:
@@ -223,4 +219,6 @@ def _warn(options: AgentOptions) -> None:
     if not options.ofrep_tls:
         log.warning("tokens are not encrypted %s: let only trusted networks, or a proxy with TLS, reach it", plain)
     if options.debug_endpoints:
-        log.warning("--debug-endpoints shows all flags to whoever reaches the management port; no token is asked for")
+        log.warning(
+            "--debug-endpoints shows all flags to every client that reaches the management port, without a token"
+        )

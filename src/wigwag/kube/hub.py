@@ -1,6 +1,6 @@
 """The shared watches of one API server: one client for a process, and one watch per spec.
 
-    watch_kube ──▶ Topic[WatchLevel] ──▶ each subscriber, at its own speed
+    watch_kube ──▶ Broadcast[WatchLevel] ──▶ each subscriber, at its own speed
 
 A hub costs nothing until somebody watches. The first subscriber of a spec opens its watch, and the last one closes it.
 A new subscriber gets the current objects at once. A slow one may skip values; a `WatchLevel` therefore holds the value,
@@ -15,7 +15,7 @@ import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from wigwag.pipeline.publish import Topic
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 
@@ -87,7 +87,7 @@ class WatchLevel(Generic[T]):
 @dataclass(slots=True)
 class _Shared(Generic[T]):
     task: asyncio.Task[None]
-    topic: Topic[WatchLevel[T]]
+    levels: Broadcast[WatchLevel[T]]
     subscribers: int = 0
 
 
@@ -138,7 +138,7 @@ class Hub:
         shared = self._join(key)
         edition = 0
         try:
-            async for level in shared.topic:
+            async for level in shared.levels:
                 if level.error is not None:
                     raise level.error
                 changed = level.edition != edition
@@ -159,13 +159,13 @@ class Hub:
         shared = self._shared.get(key)
         if shared is None:
             assert self._group is not None
-            topic = Topic[WatchLevel[T]]()
-            task = self._group.create_task(self._publish(key, topic), name=f"watch {key[0]}")
-            shared = self._shared[key] = _Shared(task, topic)
+            levels = Broadcast[WatchLevel[T]]()
+            task = self._group.create_task(self._publish(key, levels), name=f"watch {key[0]}")
+            shared = self._shared[key] = _Shared(task, levels)
         shared.subscribers += 1
         return shared
 
-    async def _publish(self, key: tuple[KubeWatch, Decode[T]], topic: Topic[WatchLevel[T]]) -> None:
+    async def _publish(self, key: tuple[KubeWatch, Decode[T]], levels: Broadcast[WatchLevel[T]]) -> None:
         """Publish each item. When the watch ends, its subscribers get the error; the next one opens another watch."""
         error: BaseException = RuntimeError("the watch ended")
         level: WatchLevel[T] = WatchLevel()
@@ -173,11 +173,11 @@ class Hub:
             async with closing(self._open_watch(self.kube, *key)) as items:
                 async for item in items:
                     level = level.after(item)
-                    topic.set(level)
+                    levels.publish(level)
         except Exception as caught:  # noqa: BLE001 - whatever it is, the subscribers get it
             error = caught
         finally:
             shared = self._shared.get(key)
-            if shared is not None and shared.topic is topic:
+            if shared is not None and shared.levels is levels:
                 del self._shared[key]
-            topic.set(replace(level, error=error))
+            levels.publish(replace(level, error=error))

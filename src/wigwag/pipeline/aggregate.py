@@ -1,8 +1,9 @@
-"""The latest value of every wanted watch, and what the first picture still waits for.
+"""The latest value of every wanted watch, and what the first snapshot still waits for.
 
 This is the mailbox between watchers and the control loop: a value replaces the one before it, so nothing can pile up,
-and nobody waits for anybody. A value for a spec that is not wanted is dropped, and so is the value of a spec that is no
-longer wanted. Values come out in the order in which their specs are wanted: in a merge, the order is the precedence.
+and neither side waits for the other. A value for a spec that is not wanted is dropped, and so is the value of a spec
+that is no longer wanted. Values come out in the order in which their specs are wanted: in a merge, the order is the
+precedence.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Aggregate(Generic[S, V]):
         return tuple(spec for spec in self._wanted if spec not in self._values)
 
     def held(self, answered: Collection[S], now: float) -> dict[S, float | None]:
-        """Return what a first picture of these answers has to wait for, and until when."""
+        """Return what a first snapshot of these answers has to wait for, and until when."""
         ends = {want.spec: self._end(want) for want in self._wanted.values() if want.required}
         return {spec: end for spec, end in ends.items() if spec not in answered and (end is None or end > now)}
 

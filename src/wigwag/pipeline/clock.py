@@ -46,10 +46,10 @@ async def sleep_until(clock: Clock, when: float) -> None:
     """Wait until a time. Loops round their timers, so it looks again; it always lets others run."""
     await asyncio.sleep(0)
     while clock.now() < when:
-        await heard(clock, asyncio.Event(), when)
+        await wait_event(clock, asyncio.Event(), when)
 
 
-async def heard(clock: Clock, event: asyncio.Event, until: float) -> None:
+async def wait_event(clock: Clock, event: asyncio.Event, until: float) -> None:
     """Wait for an event, or until about a time, and clear the event."""
     timer = clock.call_at(until, event.set)
     try:

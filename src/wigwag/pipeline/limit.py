@@ -1,14 +1,14 @@
-"""How often: limiters are functions of the times at which they are asked.
+"""Limiters: how often a pipeline may publish. A limiter is a function of the times at which it is called.
 
-A limiter is asked at every change and answers
+It is called at every change and returns
 
     0     act now
-    > 0   come back after so many seconds: the trailing edge
-    < 0   nothing to do, a time to come back was given before and lies ahead
+    > 0   call again after so many seconds: the trailing edge
+    < 0   nothing to do: a time to call again was given before and lies ahead
 
-Whoever comes back at the given time asks again, and is told to act; so a change is never lost, and the action at the
-trailing edge counts like any other. (watt's timer acted without asking, which allowed two actions per interval.)
-Times do not decrease.
+At the given time the caller asks again, and gets 0; so a change is never lost, and the action at the trailing edge
+counts like any other. (watt's timer acted without asking, which allowed two actions per interval.) Times do not
+decrease.
 """
 
 from __future__ import annotations

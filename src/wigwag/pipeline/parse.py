@@ -1,8 +1,8 @@
-"""Parsing at the door: what a watcher yields becomes a typed value before anybody else sees it.
+"""Parsing of what a watcher yields, before it reaches the pipeline.
 
-So a document that cannot be parsed is the trouble of its own watch: the last good one stays in force, the status says
-why, the first picture waits for a good one as the spec asks, and no other source notices. A document that is unchanged
-is as bad as it was.
+So a document that cannot be parsed is a failure of its own watch: the last good one stays in force, the status says
+why, the first snapshot waits for a good one as the spec asks, and no other source is affected. A document
+that is unchanged is as bad as it was.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def parsed(
                 elif isinstance(item, Unavailable):
                     yield item
                 else:
-                    found = await asyncio.to_thread(attempt, spec, item) if large(spec, item) else attempt(spec, item)
-                    bad = found if isinstance(found, Unavailable) else None
-                    yield found
+                    value = await asyncio.to_thread(attempt, spec, item) if large(spec, item) else attempt(spec, item)
+                    bad = value if isinstance(value, Unavailable) else None
+                    yield value
 
     def attempt(spec: S, value: V) -> T | Unavailable:
         try:

@@ -1,4 +1,4 @@
-"""The pipeline: one loop that turns the latest values into one published picture.
+"""The pipeline: one loop that turns the latest values into one published snapshot.
 
     wanted ─▶ watch ─▶ aggregate ─▶ limit ─▶ assemble ─▶ publish
       ▲                                         │
@@ -6,23 +6,24 @@
 
 The loop owns the state and waits for three things only: that something has changed, the limiter's permission, and
 `derive`. What happens meanwhile is collected and seen in the next turn. `assemble` is a pure function of the values; if
-it, or `derive`, fails, the last picture stays and the report says why.
+it, or `derive`, fails, the last snapshot stays and the report says why.
 
 The gate: `derive` is not asked, and nothing is published, before every required initial watch has answered once or had
 its time; nothing is published before that holds for what `derive` asked for, too. Once open, the gate stays open: what
-is wanted later is added to the picture when it answers.
+is wanted later is added to the snapshot when it answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.pipeline.aggregate import Aggregate
 from wigwag.pipeline.backoff import Retry
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.clock import sleep_until
-from wigwag.pipeline.publish import Topic
 from wigwag.pipeline.spec import S, V, describe
 from wigwag.pipeline.status import Report
 from wigwag.pipeline.watch import Watches, WatchPolicy
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class Pipeline(Generic[S, V, P]):
-    """Watches what is wanted and publishes one picture of it.
+    """Watches what is wanted and publishes one snapshot of it.
 
     >>> async def watch(spec):
     ...     yield spec.upper()
@@ -48,9 +49,9 @@ class Pipeline(Generic[S, V, P]):
     ...     pipeline = Pipeline([Wanted("a"), Wanted("b")], watch, dict)
     ...     async with asyncio.TaskGroup() as group:
     ...         running = group.create_task(pipeline.run())
-    ...         async for picture in pipeline.topic:
+    ...         async for snapshot in pipeline.published:
     ...             running.cancel()
-    ...             return picture
+    ...             return snapshot
     >>> from wigwag.pipeline.spec import Wanted
     >>> asyncio.run(main())
     {'a': 'A', 'b': 'B'}
@@ -62,14 +63,14 @@ class Pipeline(Generic[S, V, P]):
         watcher: Watcher[S, V],
         assemble: Callable[[Mapping[S, V]], P],
         derive: Callable[[P], Awaitable[Iterable[Wanted[S]]]] | None = None,
-        key: Callable[[P], object] = lambda picture: picture,
-        topic: Topic[P] | None = None,
+        key: Callable[[P], object] = lambda snapshot: snapshot,
+        published: Broadcast[P] | None = None,
         policy: WatchPolicy | None = None,
         restored: Mapping[S, Restored[V]] | None = None,
     ) -> None:
-        """`key` gives what pictures are compared by: one with an equal key is not published again.
+        """`key` returns what snapshots are compared by: one with an equal key is not published again.
 
-        `restored` values count as answers, so the first picture need not wait for those watches; their status tells.
+        `restored` values count as answers, so the first snapshot need not wait for those watches.
         """
         self._initial = tuple(wanted)
         self._derived: tuple[Wanted[S], ...] = ()
@@ -83,31 +84,30 @@ class Pipeline(Generic[S, V, P]):
         self._complete, self._retry = False, Retry(self._policy.backoff, self._policy.random)
         self._error: str | None = None
         self._alarm: Timer | None = None
-        self.topic = topic or Topic[P]()
-        self.turns = Topic[None]()
-        """Rings when a watch changes its state or its error; what they are now, `statuses` tells."""
+        self.published = Broadcast[P]() if published is None else published
+        self.status_changes = Broadcast[None]()
+        """Notifies when a watch changes its state or its error; `statuses` returns what they are now."""
 
     async def run(self) -> None:
         """Watch and publish until cancelled. All tasks are children of this call."""
         try:
             async with asyncio.TaskGroup() as group:
-                ages = {spec: found.age for spec, found in self._restored.items()}
-                self._watches = Watches(
-                    group, self._watcher, self._aggregate.put, lambda: self.turns.set(None), self._policy, ages
-                )
+                ages = {spec: kept.age for spec, kept in self._restored.items()}
+                changed = partial(self.status_changes.publish, None)
+                self._watches = Watches(group, self._watcher, self._aggregate.put, changed, self._policy, ages)
                 self._adopt()
-                for spec, found in self._restored.items():
-                    self._aggregate.put(spec, found.value)
+                for spec, kept in self._restored.items():
+                    self._aggregate.put(spec, kept.value)
                 self._aggregate.touch()
                 while True:
                     await self._aggregate.changed()
                     await self._turn()
         finally:
-            self._ring(None)
+            self._set_alarm(None)
             self._ended, self._watches = self.statuses(), None
 
     def want(self, wanted: Iterable[Wanted[S]]) -> None:
-        """Replace what is wanted initially, at any time. Watches start and stop at once; the picture follows."""
+        """Replace what is wanted initially, at any time. Watches start and stop at once; the snapshot follows."""
         self._initial = tuple(wanted)
         if self._watches is not None:
             self._adopt()
@@ -122,15 +122,15 @@ class Pipeline(Generic[S, V, P]):
         return Report(self._complete, self._aggregate.waiting(), self._error, self.statuses())
 
     async def _turn(self) -> None:
-        """Make a picture of the values of now, and publish it if it may be and is news."""
-        self._ring(None)
+        """Assemble a snapshot of the current values, and publish it if the gate is open and it is new."""
+        self._set_alarm(None)
         if self._held(self._aggregate.take(), {want.spec for want in self._initial}):
             return
         await self._permission()
         try:
-            values, picture = await self._picture()
-            news = not self.topic.serial or self._key(picture) != self._key(self.topic.value)  # type: ignore[arg-type]
-        except Exception as error:  # noqa: BLE001 - a face's own functions; the last good picture stays
+            values, snapshot = await self._snapshot()
+            new = not self.published.serial or self._key(snapshot) != self._key(self.published.value)
+        except Exception as error:  # noqa: BLE001 - a face's own functions; the last good snapshot stays
             self._fail(describe(error))
             return
         self._retry.succeeded()
@@ -138,26 +138,26 @@ class Pipeline(Generic[S, V, P]):
         if self._held(values, set(self._aggregate.specs())):
             return
         self._complete = True
-        if news:
-            self.topic.set(picture)
+        if new:
+            self.published.publish(snapshot)
 
     async def _permission(self) -> None:
-        """Wait until the limiter allows a turn. What it forbids is put off and taken together with what follows."""
+        """Wait until the limiter allows the next snapshot. Changes that come meanwhile are part of it."""
         clock = self._policy.clock
         while (pause := self._limit(clock.now())) > 0:
             await sleep_until(clock, clock.now() + pause)
 
-    async def _picture(self) -> tuple[dict[S, V], P]:
-        """Return the values of now and their picture; if that changes what is wanted, without what no longer is."""
+    async def _snapshot(self) -> tuple[dict[S, V], P]:
+        """Return the current values and their snapshot, without those that `derive` no longer wants."""
         values = self._aggregate.take()
-        picture = self._assemble(values)
+        snapshot = self._assemble(values)
         if self._derive is None:
-            return values, picture
-        self._derived = tuple(await self._derive(picture))
+            return values, snapshot
+        self._derived = tuple(await self._derive(snapshot))
         self._adopt()
         wanted = set(self._aggregate.specs())
         kept = {spec: value for spec, value in values.items() if spec in wanted}
-        return kept, picture if len(kept) == len(values) else self._assemble(kept)
+        return kept, snapshot if len(kept) == len(values) else self._assemble(kept)
 
     def _adopt(self) -> None:
         assert self._watches is not None
@@ -165,26 +165,26 @@ class Pipeline(Generic[S, V, P]):
         self._watches.want(self._aggregate.specs())
 
     def _held(self, answered: Collection[S], specs: set[S]) -> bool:
-        """Tell whether these answers are too few of those specs; if time alone can change that, come back then."""
+        """Return whether the gate stays closed with these answers; if a grace period ends, look again then."""
         if self._complete:
             return False
         ends = {spec: end for spec, end in self._aggregate.held(answered, self._now()).items() if spec in specs}
-        self._ring(min((end for end in ends.values() if end is not None), default=None))
+        self._set_alarm(min((end for end in ends.values() if end is not None), default=None))
         return bool(ends)
 
     def _fail(self, error: str) -> None:
-        """Keep the picture, tell why, and try again later if that can help: `assemble` is pure, `derive` is not."""
+        """Keep the last snapshot, log why, and retry later if that can help: `assemble` is pure, `derive` is not."""
         if error != self._error:
-            log.warning("no new picture: %s", error)
+            log.warning("no new snapshot: %s", error)
         self._error = error
         if self._derive is not None:
-            self._ring(self._retry.next(self._now()))
+            self._set_alarm(self._retry.next(self._now()))
 
     def _now(self) -> float:
         return self._policy.clock.now()
 
-    def _ring(self, when: float | None) -> None:
-        """Have at most one time at which to look again though nothing has come."""
+    def _set_alarm(self, when: float | None) -> None:
+        """Set the time at which to look again though nothing has changed; None: never."""
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm = None if when is None else self._policy.clock.call_at(when, self._aggregate.touch)

@@ -1,13 +1,13 @@
-"""What is wanted, and what a watcher of it is.
+"""Specs, and what a watcher of one yields.
 
-A spec is a frozen record and is its own key: equal specs are one watch, and what is known about a spec goes when the
-spec goes. A watcher is an async generator of *whole* values, so one that comes late, twice or never is not wrong, only
-older. It may raise or end whenever it likes: starting it again is not its business.
+A spec is a frozen record and is its own key: equal specs are one watch, and when a spec goes, its state goes. A watcher
+is an async generator of *whole* values, so a late, repeated or missing value is not wrong, only older. It may raise or
+end at any time: the pipeline restarts it.
 
-The hard case is a watcher that has nothing to show but must not be started again, because it is what will notice the
-recovery: a file that does not exist yet. It yields `Unavailable`. That changes nothing but the status; in particular,
-it is never taken for an empty answer. A watcher that has looked and seen the same as before yields `UNCHANGED`: its
-value is then as fresh as if it had come again, and nobody has to compare it.
+The hard case is a watcher that has nothing to show but must not be restarted, because it is what will notice the
+recovery: a file that does not exist yet. It yields `Unavailable`. That changes nothing but the status; it is never
+taken for an empty value. A watcher that has checked and seen the same as before yields `UNCHANGED`: its value is then
+as fresh as if it had come again, and need not be compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ V_co = TypeVar("V_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Wanted(Generic[S]):
-    """A spec, and how long the first picture waits for it.
+    """A spec, and how long the first snapshot waits for it.
 
     >>> Wanted("a") == Wanted("a", required=True, grace=None)
     True
@@ -32,9 +32,9 @@ class Wanted(Generic[S]):
 
     spec: S
     required: bool = True
-    """Whether the first picture waits for this watch to answer."""
+    """Whether the first snapshot waits for this watch to answer."""
     grace: float | None = None
-    """Seconds after which the first picture waits no longer; None: it waits for ever."""
+    """Seconds after which the first snapshot waits no longer; None: it waits for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Unavailable:
 
     @classmethod
     def of(cls, error: BaseException) -> Unavailable:
-        """Put an error into words."""
+        """Return the reason of an error."""
         return cls(describe(error))
 
 

@@ -1,9 +1,9 @@
 """How a watch, and the pipeline as a whole, is doing: immutable records that may be read at any time.
 
-    starting ──value──▶ live ──failure, end, trouble──▶ failing ──value──▶ live        any ──▶ stopped
+    starting ──value──▶ live ──failure, end, unavailable──▶ failing ──value──▶ live        any ──▶ stopped
 
-A restart alone does not change the state: what failed is failing until it has something good to show. The last error
-stays readable after recovery.
+A restart alone does not change the state: a watch is failing until its next value. The last error stays readable after
+recovery.
 """
 
 from __future__ import annotations
@@ -77,5 +77,5 @@ class Report(Generic[S]):
     waiting: tuple[S, ...]
     """What is wanted and has not answered yet."""
     error: str | None
-    """Why the newest values made no picture; None: they did. The last good picture stays."""
+    """Why the newest values made no snapshot; None: they did. The last good snapshot stays."""
     statuses: tuple[Status[S], ...]

@@ -4,9 +4,9 @@
 waits for either: a watcher that is slow to close cannot hold up the others. How long to wait before the next attempt is
 decided by `backoff`; a watcher that retries by itself says why.
 
-The hard case is a watcher that dies of a cancellation that nobody asked for (an inner task, a closed client): a task
-group takes that for a normal end, and the watch would be gone without a word. Here it is a failure like any other. The
-opposite, one that was asked to stop and goes on, is stopped at its next value.
+The hard case is a watcher that raises `CancelledError` though nobody cancelled it (an inner task, a closed client): a
+task group takes that for a normal end, and the watch would be gone without a log line. Here it is a failure like any
+other. The opposite, a watcher that swallows its cancellation and goes on, is stopped at its next value.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WatchPolicy:
-    """How to behave towards what is watched, and where time and chance come from."""
+    """Back-off, clock, random numbers and limiter of all watches of a pipeline."""
 
     backoff: Backoff = field(default_factory=Backoff)
     clock: Clock = field(default_factory=LoopClock)
     random: Callable[[], float] = random
     limit: Callable[[], Limiter] = lambda: unlimited
-    """Makes the limiter of a pipeline; they have a memory, so each pipeline has its own."""
+    """Makes the limiter of a pipeline; limiters have state, so each pipeline has its own."""
 
 
 @asynccontextmanager
@@ -56,7 +56,7 @@ async def closing(stream: AsyncIterator[T]) -> AsyncIterator[AsyncIterator[T]]:
 
 
 async def first(items: AsyncIterator[V | Unavailable | Unchanged]) -> V | Unavailable | None:
-    """Return the first value or trouble of a watcher, and close it; None if it ends before."""
+    """Return the first value or `Unavailable` of a watcher, and close it; None if it ends before."""
     async with closing(items) as stream:
         async for item in stream:
             if not isinstance(item, Unchanged):
@@ -64,8 +64,8 @@ async def first(items: AsyncIterator[V | Unavailable | Unchanged]) -> V | Unavai
     return None
 
 
-def obey() -> None:
-    """Stop here if this task was asked to stop, whatever has become of the request."""
+def stop_if_cancelled() -> None:
+    """Raise `CancelledError` if this task was cancelled, even if something has swallowed the cancellation."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
@@ -79,11 +79,11 @@ class Watch(Generic[S, V]):
         spec: S,
         watcher: Watcher[S, V],
         deliver: Callable[[S, V], None],
-        turned: Callable[[], None],
+        status_changed: Callable[[], None],
         policy: WatchPolicy,
         age: float | None = None,
     ) -> None:
-        self._watcher, self._deliver, self._turned, self._policy = watcher, deliver, turned, policy
+        self._watcher, self._deliver, self._status_changed, self._policy = watcher, deliver, status_changed, policy
         self._retry = Retry(policy.backoff, policy.random)
         now = policy.clock.now()
         self.status = Status(spec, now, confirmed=None if age is None else now - age)
@@ -94,47 +94,47 @@ class Watch(Generic[S, V]):
         try:
             while True:
                 reason = await self._attempt()
-                self._suffer(reason)
+                self._failed(reason)
                 await sleep_until(clock, self._retry.next(clock.now()))
                 self.status = self.status.again()
         finally:
-            self._become(self.status.stopped(clock.now()))
+            self._set_status(self.status.stopped(clock.now()))
 
     async def _attempt(self) -> str:
-        """Run the watcher once, and tell why it is over."""
+        """Run the watcher once; return why it ended."""
         reason = "the watch ended"
         try:
             async with closing(self._watcher(self.status.spec)) as stream:
                 async for item in stream:
-                    obey()
+                    stop_if_cancelled()
                     self._take(item)
                     await asyncio.sleep(0)  # one that always has something to yield must not starve the others
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - it may fail in any way: that is its status
             reason = describe(error)
-        obey()
+        stop_if_cancelled()
         return reason
 
     def _take(self, item: V | Unavailable | Unchanged) -> None:
         if isinstance(item, Unavailable):
-            self._suffer(item.reason)
+            self._failed(item.reason)
             return
         now = self._policy.clock.now()
         self._retry.succeeded()
         if item is UNCHANGED:
-            self._become(self.status.same(now))
+            self._set_status(self.status.same(now))
             return
-        self._become(self.status.good(now))
+        self._set_status(self.status.good(now))
         self._deliver(self.status.spec, item)
 
-    def _suffer(self, reason: str) -> None:
+    def _failed(self, reason: str) -> None:
         if self.status.state != "failing" or self.status.error != reason:
             log.warning("%s: %s", self.status.spec, reason)
-        self._become(self.status.bad(reason, self._policy.clock.now()))
+        self._set_status(self.status.bad(reason, self._policy.clock.now()))
 
-    def _become(self, status: Status[S]) -> None:
+    def _set_status(self, status: Status[S]) -> None:
         before, self.status = self.status, status
         if (before.state, before.error) != (status.state, status.error):
-            self._turned()
+            self._status_changed()
 
 
 class Watches(Generic[S, V]):
@@ -145,13 +145,13 @@ class Watches(Generic[S, V]):
         group: asyncio.TaskGroup,
         watcher: Watcher[S, V],
         deliver: Callable[[S, V], None],
-        turned: Callable[[], None],
+        status_changed: Callable[[], None],
         policy: WatchPolicy,
         ages: Mapping[S, float] | None = None,
     ) -> None:
         """`ages` has how old the values are that some watches begin with."""
         self._group, self._watcher, self._deliver = group, watcher, deliver
-        self._turned, self._policy, self._ages = turned, policy, ages or {}
+        self._status_changed, self._policy, self._ages = status_changed, policy, ages or {}
         self._running: dict[S, tuple[Watch[S, V], asyncio.Task[None]]] = {}
 
     def want(self, specs: Iterable[S]) -> None:
@@ -167,5 +167,5 @@ class Watches(Generic[S, V]):
         return tuple(watch.status for watch, _ in self._running.values())
 
     def _start(self, spec: S) -> tuple[Watch[S, V], asyncio.Task[None]]:
-        watch = Watch(spec, self._watcher, self._deliver, self._turned, self._policy, self._ages.get(spec))
+        watch = Watch(spec, self._watcher, self._deliver, self._status_changed, self._policy, self._ages.get(spec))
         return watch, self._group.create_task(watch.run(), name=f"watch {spec}")

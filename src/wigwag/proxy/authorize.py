@@ -1,10 +1,10 @@
-"""Whether a subscriber may have a target: nobody is asked, or Kubernetes is.
+"""Whether a subscriber may have a target: always, or if Kubernetes says so.
 
 With `--auth=kubernetes` a subscriber shows the token of its service account. The API server tells whose it is
 (TokenReview) and whether that account may `get` the object itself (SubjectAccessReview), or `list` them all where the
 target is what labels choose. Answers are cached for a short time, so that pods that start or reconnect together do not
-ask twice; a refusal for a shorter one, because somebody may be about to mend it. Equal questions that come while one is
-under way share its answer. If the API server cannot be asked nobody new is let in; open streams go on (`permissions`).
+ask twice; refusals for a shorter time, because a role may just be being added. Equal questions that come while one is
+under way share its answer. If the API server does not answer, new streams are refused; open ones go on (`permissions`).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class Reviews(Protocol):
 
 
 def authorizer(options: ProxyOptions, hub: Hub) -> Review | None:
-    """Return what the options ask for; None: nobody is asked."""
+    """Return what the options ask for; None: every subscriber is admitted."""
     return None if options.auth == "none" else Review(hub.kube, audience=options.auth_audience)
 
 
 class TokenUser(Struct, frozen=True):
-    """Whom the API server took somebody for."""
+    """The user of a token, as the API server sees it."""
 
     username: str = ""
     uid: str = ""
@@ -108,8 +108,8 @@ class Review:
     async def _kept(self, kept: dict[Any, tuple[float, Any]], key: object, ask: Callable[[], Awaitable[Any]]) -> Any:
         """Return an answer that is not too old, or a new one: that of a question under way, or of one of our own."""
         while True:
-            if (found := self._known(kept, key)) is not None:
-                return found[1]
+            if (known := self._known(kept, key)) is not None:
+                return known[1]
             if (asking := self._asking.get(key)) is None:
                 break
             await asyncio.wait([asking])
@@ -121,12 +121,12 @@ class Review:
                 answer = await self._asked(ask)
         except RpcError as error:
             asking.set_exception(error)
-            asking.exception()  # nobody may be waiting for it
+            asking.exception()  # marks it as retrieved: nothing may be waiting for it
             raise
         else:
             asking.set_result(answer)
         finally:
-            asking.cancel()  # if it is not done, whoever waits asks by himself
+            asking.cancel()  # if it is not done, those who wait for it ask themselves
             del self._asking[key]
         kept[key] = self._clock.now() + (ALLOWED_SECONDS if answer else REFUSED_SECONDS), answer
         if len(kept) > self._most:
@@ -134,11 +134,11 @@ class Review:
         return answer
 
     def _known(self, kept: dict[Any, tuple[float, Any]], key: object) -> tuple[float, Any] | None:
-        found = kept.get(key)
-        if found is not None and found[0] <= self._clock.now():
+        known = kept.get(key)
+        if known is not None and known[0] <= self._clock.now():
             del kept[key]
             return None
-        return found
+        return known
 
     async def _asked(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         try:

@@ -2,8 +2,8 @@
 
 Flags are not looked at: what a client does not understand is between it and who wrote it. But a document must be one,
 an object with `flags` in it, and text. One that was cut short is trouble with its target, and the last good one stays;
-and a file that is no flag document (a token, a key, some other program's configuration) is shown to nobody, whoever
-asks for it. YAML becomes JSON, because that is what clients read; flagd-proxy does the same.
+and a file that is no flag document (a token, a key, some other program's configuration) is never sent to a client.
+YAML becomes JSON, because that is what clients read; flagd-proxy does the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NOT_ONE = "it is no flag document: that is a JSON or YAML object with the member
 
 
 class RelayedDocument(Struct, frozen=True, eq=False):
-    """A document to be passed on. One that comes again is another one, so that it cannot be taken for old news."""
+    """A document to be passed on. Documents are compared by identity: the same text again is a new document."""
 
     text: str
 

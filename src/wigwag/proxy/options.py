@@ -23,12 +23,12 @@ def seconds(value: Any) -> float:
     (5.0, 90.0)
     """
     try:
-        found = float(value)
+        number = float(value)
     except ValueError:
-        found = duration(value)
-    if not 0 <= found < float("inf"):
+        number = duration(value)
+    if not 0 <= number < float("inf"):
         raise ValueError(f"{value!r} is not a number of seconds")
-    return found
+    return number
 
 
 def review_seconds(value: Any) -> float:
@@ -37,15 +37,15 @@ def review_seconds(value: Any) -> float:
     >>> review_seconds("2m")
     120.0
     """
-    found = seconds(value)
-    if not 1.0 <= found <= 300.0:
+    number = seconds(value)
+    if not 1.0 <= number <= 300.0:
         raise ValueError(f"{value!r} is not between 1 and 300 seconds")
-    return found
+    return number
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProxyOptions:
-    """The configuration of the proxy."""
+    """The options of the proxy."""
 
     action: str = positional("start", "start the proxy", default="start", choices=("start",))
     port: int = option(

@@ -1,13 +1,13 @@
 """What open streams are allowed: each permission is reviewed again while it is in use, and its streams end with it.
 
     admit ─▶ Permission (one per token and target) ─▶ review, every few minutes ─▶ still allowed: again later
-                 │ one Branch per board                  ├─▶ refused: its streams end with that error
+                 │                                       ├─▶ refused: its streams end with that error
                  ▼                                       └─▶ the API server cannot be asked: streams go on, retry
               streams
 
-A token expires, a service account or a role binding is deleted, and nobody tells the proxy. So it asks. Streams with
-the same token and target share a permission and therefore a review. The time of each review has jitter, so that the
-reviews of streams that were opened together spread out. A permission is forgotten with its last stream.
+When a token expires, or a service account or a role binding is deleted, the proxy is not notified. So it asks. Streams
+with the same token and target share a permission and therefore a review. The time of each review has jitter, so that
+the reviews of streams that were opened together spread out. A permission is forgotten with its last stream.
 
 A token is held in memory for as long as one of its streams is open, because a review needs it. It is in no log.
 """
@@ -24,14 +24,13 @@ from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.wire.rpc import Code, RpcError
-from wigwag.wire.server.board import Board, Branch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.pipeline.clock import Timer
-    from wigwag.serve.relay import Admit, Joined
     from wigwag.sources.source import Source
+    from wigwag.wire.server.broadcast import BroadcastStream, Guard
 
 OUTAGE = Backoff(first=5.0, most=60.0)
 """How a review is retried if the API server cannot be asked."""
@@ -49,11 +48,11 @@ class Reviewer(Protocol):
 class Permission:
     """That a token may have a source, and the streams that make use of it."""
 
-    __slots__ = ("branches", "retry", "source", "timer", "token")
+    __slots__ = ("retry", "source", "streams", "timer", "token")
 
     def __init__(self, token: str, source: Source, retry: Retry) -> None:
         self.token, self.source, self.retry = token, source, retry
-        self.branches: dict[Board, Branch] = {}
+        self.streams: dict[BroadcastStream, None] = {}
         self.timer: Timer | None = None
 
 
@@ -77,8 +76,8 @@ class Permissions:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def __call__(self, token: str | None, source: Source) -> Admit:
-        """Return what admits a stream, or raise `RpcError`."""
+    async def __call__(self, token: str | None, source: Source) -> Guard:
+        """Return what adds a stream to its permission, or raise `RpcError`."""
         await self._review(token, source)
         assert token is not None  # the review refuses it otherwise
         return partial(self._admit, token, source)
@@ -93,25 +92,19 @@ class Permissions:
             for permission in self._open.values():
                 _cancel(permission)
 
-    def _admit(self, token: str, source: Source, joined: Joined) -> Joined:
+    def _admit(self, token: str, source: Source, stream: BroadcastStream) -> None:
         key = token, source
-        board, leave = joined
         permission = self._open.get(key)
         if permission is None:
             permission = self._open[key] = Permission(token, source, Retry(OUTAGE, self._random))
             self._schedule(permission)
-        branch = permission.branches.get(board)
-        if branch is None:
-            branch = permission.branches[board] = Branch(board)
-        return branch, partial(self._leave, permission, board, branch, leave)
+        permission.streams[stream] = None
+        stream.on_close(partial(self._leave, permission, stream))
 
-    def _leave(self, permission: Permission, board: Board, branch: Branch, leave: Callable[[], None]) -> None:
-        if not len(branch):
-            branch.cut()
-            permission.branches.pop(board, None)
-            if not permission.branches:
-                self._forget(permission)
-        leave()
+    def _leave(self, permission: Permission, stream: BroadcastStream) -> None:
+        del permission.streams[stream]
+        if not permission.streams:
+            self._forget(permission)
 
     def _schedule(self, permission: Permission, when: float | None = None) -> None:
         if when is None:
@@ -135,19 +128,17 @@ class Permissions:
         else:
             permission.retry.succeeded()
             when = None
-        if permission.branches:
+        if permission.streams:
             self._schedule(permission, when)
 
     def _end(self, permission: Permission, error: RpcError) -> None:
         """End the streams of a permission, and no others."""
         self._forget(permission)
-        branches = list(permission.branches.values())
-        streams = sum(map(len, branches))
-        log.info("%s: %d streams end: %s: %s", permission.source.name, streams, error.code.name, error.message)
-        for _ in range(streams):
+        streams = list(permission.streams)
+        log.info("%s: %d streams end: %s: %s", permission.source.name, len(streams), error.code.name, error.message)
+        for stream in streams:
             self._revoked()
-        for branch in branches:
-            branch.end(error)
+            stream.end(error)
 
     def _forget(self, permission: Permission) -> None:
         _cancel(permission)

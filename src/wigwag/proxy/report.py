@@ -1,6 +1,6 @@
-"""How the proxy is doing, for the management port and the log: targets, who subscribes to them, and their troubles.
+"""How the proxy is doing, for the management port and the log: targets, their subscribers, and their errors.
 
-What is shown of each target is bounded: targets come from subscribers, and metrics must not grow with their fancy.
+Subscribers choose the targets, so the number of targets in metrics and log lines is bounded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import msgspec
 
 from wigwag.loglimit import LogLimiter
 from wigwag.observe import Gauge
+from wigwag.pipeline.statuslog import log_statuses
 from wigwag.serve.access.local import LOCAL_ONLY, why_not_local
+from wigwag.serve.management.statuses import status_fields, status_gauges
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
@@ -40,17 +42,8 @@ class ProxyReport:
     """What can be said about a running proxy."""
 
     def __init__(self, targets: Targets, now: Callable[[], float], *, everybody: bool = False) -> None:
-        """`everybody` may see the targets, and not only who sits at this machine."""
+        """With `everybody`, the debug page is not limited to clients on this machine."""
         self._targets, self._now, self._everybody = targets, now, everybody
-        self._stopping = False
-
-    def stopping(self) -> None:
-        """From now on, not ready."""
-        self._stopping = True
-
-    def ready(self) -> bool:
-        """Tell whether it is not stopping: a proxy has nothing to wait for."""
-        return not self._stopping
 
     def pages(self) -> dict[bytes, Page]:
         """Return the debugging pages."""
@@ -61,52 +54,37 @@ class ProxyReport:
         registry.add(
             Gauge("sync_active_streams", "Open sync subscriptions.", lambda: [((), self._targets.subscribers)]),
             Gauge("wigwag_proxy_targets", "Targets that are watched, by state.", self._states, ("state",)),
-            Gauge("wigwag_proxy_target_up", "Whether the watch of a target is live.", self._up, _TARGET),
-            Gauge("wigwag_proxy_target_age_seconds", "Age of what a target said last.", self._ages, _TARGET),
-            Gauge("wigwag_proxy_target_restarts", "How often its watch was started again.", self._restarts, _TARGET),
+            *status_gauges("wigwag_proxy_target", "target", _TARGET, self._shown, self._now),
             Gauge("wigwag_proxy_target_subscribers", "Open streams of a target.", self._subscribers, _TARGET),
             self._targets.refusals,
         )
 
     async def log_targets(self) -> None:
-        """Log each target when its state or its error changes, and when it is watched no longer."""
+        """Log each target when its state or its error changes, and when it is no longer watched."""
         limited = LogLimiter(log, MOST_LOGGED)
-        told: dict[Source, tuple[str, str | None]] = {}
-        async for _ in self._targets.pipeline.turns:
-            news = {status.spec: _news(status) for status in self._targets.pipeline.statuses()}
-            for source, (state, error) in news.items():
-                if told.get(source) == (state, error):
-                    continue
-                if error is not None:
-                    limited.log(logging.WARNING, self._now(), "target %s: %s", source.name, error)
-                else:
-                    limited.log(logging.INFO, self._now(), "target %s: %s", source.name, state)
-            for source in told.keys() - news.keys():
-                limited.log(logging.INFO, self._now(), "target %s: no longer watched", source.name)
-            told = news
+
+        def write(level: int, source: Source, text: str) -> None:
+            limited.log(level, self._now(), "target %s: %s", source.name, text)
+
+        await log_statuses(self._targets.pipeline, write)
 
     def _page(self, request: Request) -> Reply:
         if not self._everybody and (reason := why_not_local(request)):
             refused = {"error": f"{LOCAL_ONLY.format('proxy')}: {reason}"}
             return Reply(403, _JSON, msgspec.json.encode(refused) + b"\n")
-        told = {"subscribers": self._targets.subscribers, "targets": [self._told(each) for each in self._statuses()]}
-        return Reply(200, _JSON, msgspec.json.encode(told) + b"\n")
+        targets = [self._described(status) for status in self._statuses()]
+        page = {"subscribers": self._targets.subscribers, "targets": targets}
+        return Reply(200, _JSON, msgspec.json.encode(page) + b"\n")
 
-    def _told(self, status: Status[Source]) -> dict[str, Any]:
+    def _described(self, status: Status[Source]) -> dict[str, Any]:
         target = self._targets.get(status.spec)
         document = None if target is None else target.document
         return {
             "target": status.spec.name,
             "provider": status.spec.provider,
-            "state": status.state,
             "subscribers": 0 if target is None else target.subscribers,
-            "ageSeconds": status.age(self._now()),
-            "updates": status.values,
-            "restarts": status.restarts,
             "characters": None if document is None else len(document.text),
-            "error": status.error if status.state == "failing" else None,
-            "lastError": status.error,
-        }
+        } | status_fields(status, self._now())
 
     def _statuses(self) -> tuple[Status[Source], ...]:
         return self._targets.pipeline.statuses()
@@ -120,22 +98,8 @@ class ProxyReport:
         counts = Counter(status.state for status in self._statuses())
         return (((state,), float(counts[state])) for state in ("starting", "live", "failing"))
 
-    def _up(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return ((labels, float(status.state == "live")) for labels, status in self._shown())
-
-    def _ages(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        ages = ((labels, status.age(self._now())) for labels, status in self._shown())
-        return ((labels, age) for labels, age in ages if age is not None)
-
-    def _restarts(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        return ((labels, float(status.restarts)) for labels, status in self._shown())
-
     def _subscribers(self) -> Iterator[tuple[tuple[str, ...], float]]:
         for labels, status in self._shown():
             target = self._targets.get(status.spec)
             if target is not None:
                 yield labels, float(target.subscribers)
-
-
-def _news(status: Status[Source]) -> tuple[str, str | None]:
-    return status.state, status.error if status.state == "failing" else None

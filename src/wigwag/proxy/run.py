@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from wigwag.kube.hub import Hub
-from wigwag.observe import Registry, set_up_logging
+from wigwag.observe import Registry
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.authorize import authorizer
 from wigwag.proxy.permissions import Permissions
+from wigwag.proxy.relay import Relay
 from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.selectors import Selectors
 from wigwag.proxy.targets import Targets
-from wigwag.serve.face.capacity import connection_metrics, divide, needed, open_files, raise_open_files
-from wigwag.serve.face.ports import Port, PortOpener, management_tls, protection, read_tls
-from wigwag.serve.face.process import run_until_told
+from wigwag.serve.face.capacity import divide, needed, open_files
+from wigwag.serve.face.lifecycle import Lifecycle
+from wigwag.serve.face.ports import Port, management_port, management_tls, read_tls
+from wigwag.serve.face.process import run_process
 from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
 from wigwag.serve.management.vitals import vitals
 from wigwag.serve.reflection import reflecting
-from wigwag.serve.relay import Relay
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents
-from wigwag.version import __version__
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpcs.dispatch import early, rpc_handler
 from wigwag.wire.server.listen import Listener
-from wigwag.wire.server.server import serve
-from wigwag.wire.server.shared import SharedResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +38,7 @@ if TYPE_CHECKING:
     from wigwag.proxy.permissions import Reviewer
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
-    from wigwag.wire.server.server import Server
 
-GRACE_SECONDS = 5.0
 BODY_BYTES = 64 * 1024
 """A request is two short texts."""
 SPARE_FILES = 256
@@ -63,11 +58,9 @@ class ProxyDeps:
 
 
 def run_proxy(options: ProxyOptions) -> int:
-    """Run the proxy until it is told to stop; return the exit code."""
-    set_up_logging(options.log_format, debug=options.debug)
-    logging.getLogger("wigwag.pipeline.watch").setLevel(logging.ERROR)  # `report` tells what happens to targets
-    raise_open_files(needed(1, most_connections(options), reserved_files(options)))
-    return run_until_told(lambda stop: Proxy(options).run(stop))
+    """Run the proxy until a signal stops it; return the exit code."""
+    files = needed(1, most_connections(options), reserved_files(options))
+    return run_process(lambda stop: Proxy(options).run(stop), options.log_format, files, debug=options.debug)
 
 
 def most_connections(options: ProxyOptions) -> int:
@@ -81,11 +74,11 @@ def reserved_files(options: ProxyOptions) -> int:
 
 
 class Proxy:
-    """The proxy, assembled from its options. `addresses` says where each port is once it is started."""
+    """The proxy, assembled from its options."""
 
     def __init__(self, options: ProxyOptions, deps: ProxyDeps | None = None) -> None:
         deps = deps or ProxyDeps()
-        self._options, self._over, self._hub = options, asyncio.Event(), Hub()
+        self._options, self._hub = options, Hub()
         self.targets = Targets(
             options, deps.documents or partial(documents, hub=self._hub, notifier=Notifier()), deps.policy
         )
@@ -100,19 +93,14 @@ class Proxy:
             self._permissions,
             lambda reason: self.targets.refusals.add((reason,)),
         )
-        self.capacity = divide(
+        capacity = divide(
             deps.open_files(),
             1,
             most_connections(options),
             reserved_files(options),
             options.max_connections_per_address,
         )
-        self.servers: dict[str, Server] = {}
-        self.registry.add(*connection_metrics(self.servers))
-        self.shared = SharedResources()
-        self.registry.add(*self.shared.instruments())
-        self.addresses: dict[str, list[str]] = {}
-        self.started = asyncio.Event()
+        self.lifecycle = Lifecycle("wigwag proxy", log, capacity, self.registry)
 
     def _reviewed(self, review: Reviewer, policy: WatchPolicy) -> Permissions:
         revoked = partial(self.targets.refusals.add, ("revoked",))
@@ -120,37 +108,10 @@ class Proxy:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain."""
-        parts = [self._hub.run(), self.targets.run(), self.report.log_targets()]
+        background = [self._hub.run(), self.targets.run(), self.report.log_targets()]
         if self._permissions is not None:
-            parts.append(self._permissions.run())
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(each) for each in parts]
-            try:
-                await self._serve(stop)
-            finally:
-                for task in running:
-                    task.cancel()
-
-    async def _serve(self, stop: asyncio.Event) -> None:
-        async with AsyncExitStack() as stack:
-            opened = self._ports()
-            for port in opened:
-                server = await stack.enter_async_context(PortOpener(port, partial(serve, shared=self.shared)))
-                self.servers[port.name] = server
-                self.addresses[port.name] = server.addresses
-            fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
-            self.capacity.log(log)
-            log.info("wigwag proxy %s serves", __version__, extra={"fields": fields})
-            for port in opened:
-                auth = "Kubernetes tokens" if self._options.auth == "kubernetes" and port.name == "sync" else ""
-                log.info("%s at %s", port.name, fields[port.name], extra={"fields": protection(port, auth)})
-            self.started.set()
-            await stop.wait()
-            log.info("stopping")
-            self.report.stopping()
-            self.targets.close()
-            self._over.set()
-            await asyncio.gather(*(server.drain(GRACE_SECONDS) for server in self.servers.values()))
+            background.append(self._permissions.run())
+        await self.lifecycle.run(self._ports, background, stop, self.targets.close)
 
     def _ports(self) -> list[Port]:
         options, host = self._options, self._options.bind or None
@@ -160,27 +121,26 @@ class Proxy:
             ping_without_stream=options.keep_alive_permit_without_stream,
         )
         tls = read_tls(options)
-        management = Management(
-            lambda: self.started.is_set() and self.report.ready(), self.registry, self.report
-        ).handler()
-        methods, health = reflecting(self._relay.methods()), reflecting(HealthService(self._over.wait).methods())
+        lifecycle, capacity = self.lifecycle, self.lifecycle.capacity
+        auth = "Kubernetes tokens" if options.auth == "kubernetes" else ""
+        management = Management(lifecycle.serving, self.registry, self.report).handler()
+        health = reflecting(HealthService(lifecycle.stopped.wait).methods())
+        methods = reflecting(self._relay.methods())
         return [
             Port(
                 "sync",
                 "--port",
-                "",
                 rpc_handler(methods, limits),
                 Listener(host=host, port=options.port, tls=tls),
-                self.capacity.limits(limits),
+                capacity.limits(limits),
                 early(methods),
+                auth=auth,
             ),
-            Port(
-                "management",
-                "--management-port",
-                "",
-                rpc_handler(health, limits, management),
+            management_port(
+                health,
+                management,
                 Listener(host=host, port=options.management, tls=management_tls(options, tls)),
-                self.capacity.limits(limits, management=True),
-                early(health),
+                limits,
+                capacity.limits(limits, management=True),
             ),
         ]

@@ -1,8 +1,8 @@
 """What a selector names: one source, of a kind that subscribers may ask for.
 
-A selector comes from whoever can reach the port, and says what this process is to open. So nothing is allowed that was
-not allowed on the command line, but FeatureFlags and files, which flagd-proxy's clients ask for. A path is taken apart
-and put together again before it is compared with the root, so that `..` leads nowhere else; nor do symbolic links.
+A selector comes from any client that can reach the port, and decides what this process opens. So nothing is allowed
+that was not allowed on the command line, except FeatureFlags and files, which the clients of flagd-proxy ask for. A
+path is normalised before it is compared with the root, so `..` does not lead out of it; nor do symbolic links.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The targets that somebody subscribes to: one watch each, and one board for each way to write its documents.
+"""The targets that clients subscribe to: one watch each, and one broadcast for each encoding of its documents.
 
-    join ─▶ Target ─▶ wanted ─▶ Pipeline ─▶ picture ─▶ Target ─▶ Boards ─▶ streams
+    join ─▶ SyncTarget ─▶ wanted ─▶ Pipeline ─▶ documents ─▶ SyncTarget ─▶ Broadcasts ─▶ streams
                                                                     leave ─▶ (linger) ─▶ no longer wanted
 
 A target is watched from its first subscriber on, and for a while after its last one: a client that reconnects must not
 cost a watch. While nothing is known of a target its streams are open and silent. Whatever goes wrong with the watch is
 in its status; streams keep the last good document and learn of the next one.
 
-The hard case is a full house: with as many targets as are allowed, one that nobody subscribes to any more has to go
-before its time. Only if there is none, a new target is refused.
+The hard case is the limit of targets: when it is reached, a target without subscribers is dropped early. Only if there
+is none, a new target is refused.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.observe import Counter
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.parse import parsed
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.proxy.documents import check
-from wigwag.serve.feed import stopping
+from wigwag.serve.streams import stopping
 from wigwag.wire.rpc import Code, RpcError
-from wigwag.wire.server.board import Board
+from wigwag.wire.server.broadcast import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,47 +34,48 @@ if TYPE_CHECKING:
     from wigwag.pipeline.watch import WatchPolicy
     from wigwag.proxy.documents import RelayedDocument
     from wigwag.proxy.options import ProxyOptions
-    from wigwag.serve.relay import Encode
+    from wigwag.serve.sync import Encode
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
+    from wigwag.wire.server.broadcast import BroadcastStream
 
-    Picture = Mapping[Source, RelayedDocument]
+    TargetDocuments = Mapping[Source, RelayedDocument]
 
 
 class SyncTarget:
-    """One source, and everybody who wants its documents."""
+    """One source, and the streams that carry its documents."""
 
-    __slots__ = ("_boards", "document", "source", "subscribers")
+    __slots__ = ("_broadcasts", "document", "source", "subscribers")
 
     def __init__(self, source: Source) -> None:
         self.source, self.subscribers = source, 0
         self.document: RelayedDocument | None = None
-        self._boards: dict[Encode, Board] = {}
+        self._broadcasts: dict[Encode, Broadcast[Message]] = {}
 
-    def board(self, encode: Encode) -> Board:
-        """Return where documents are posted that are written so."""
-        board = self._boards.get(encode)
-        if board is None:
-            board = self._boards[encode] = Board()
+    def broadcast(self, encode: Encode) -> Broadcast[Message]:
+        """Return the broadcast of the documents in an encoding."""
+        broadcast = self._broadcasts.get(encode)
+        if broadcast is None:
+            broadcast = self._broadcasts[encode] = Broadcast()
             if self.document is not None:
-                board.post(partial(encode, self.document.text))
-        return board
+                broadcast.publish(_message(encode, self.document))
+        return broadcast
 
-    def post(self, document: RelayedDocument) -> None:
-        """Tell everybody of a document, if it is another one."""
+    def publish(self, document: RelayedDocument) -> None:
+        """Send a document to all streams, if it is another one."""
         before, self.document = self.document, document
         if before is not document and (before is None or before.text != document.text):
-            for encode, board in self._boards.items():
-                board.post(partial(encode, document.text))
+            for encode, broadcast in self._broadcasts.items():
+                broadcast.publish(_message(encode, document))
 
     def end(self, error: RpcError) -> None:
         """End all streams."""
-        for board in self._boards.values():
-            board.end(error)
+        for broadcast in self._broadcasts.values():
+            broadcast.end(error)
 
 
 class Targets:
-    """All targets. `refusals` counts who could not be let in."""
+    """All targets. `refusals` counts subscribers that were refused."""
 
     def __init__(self, options: ProxyOptions, documents: Callable[[Source], Documents], policy: WatchPolicy) -> None:
         self._most, self._most_subscribers, self._linger = options.max_targets, options.max_subscribers, options.linger
@@ -84,7 +86,7 @@ class Targets:
         self._closed = False
         self.subscribers = 0
         self.refusals = Counter("wigwag_proxy_refusals", "Subscribers that were refused, by reason.", ("reason",))
-        self.pipeline: Pipeline[Source, RelayedDocument, Picture] = Pipeline(
+        self.pipeline: Pipeline[Source, RelayedDocument, TargetDocuments] = Pipeline(
             (),
             parsed(documents, check),  # type: ignore[misc]  # mypy takes the union of documents for object
             _passed_through,
@@ -98,8 +100,8 @@ class Targets:
         """Return what is known of a source, if anybody subscribes to it, or did just now."""
         return self._targets.get(source)
 
-    def join(self, source: Source, encode: Encode) -> tuple[Board, Callable[[], None]]:
-        """Subscribe: return the board to read, and what to call at the end."""
+    def join(self, source: Source, encode: Encode, stream: BroadcastStream) -> Broadcast[Message]:
+        """Subscribe a stream: return the broadcast that it reads."""
         if self._closed:
             raise stopping()
         if self.subscribers >= self._most_subscribers:
@@ -109,10 +111,11 @@ class Targets:
             timer.cancel()
         target.subscribers += 1
         self.subscribers += 1
-        return target.board(encode), partial(self._leave, target)
+        stream.on_close(partial(self._leave, target))
+        return target.broadcast(encode)
 
     def close(self) -> None:
-        """Let nobody in any more, and end all streams."""
+        """Refuse new streams, and end all open ones."""
         self._closed = True
         for target in self._targets.values():
             target.end(stopping())
@@ -129,18 +132,18 @@ class Targets:
                 timer.cancel()
 
     async def _steer(self) -> None:
-        """Tell the pipeline what is wanted: once for all who come and go at one moment."""
+        """Pass the wanted targets to the pipeline, once for all streams that open and close at the same moment."""
         while True:
             await self._changed.wait()
             self._changed.clear()
             self.pipeline.want([Wanted(source, required=False) for source in self._targets])
 
     async def _hand_out(self) -> None:
-        async for picture in self.pipeline.topic:
-            for source, document in picture.items():
+        async for documents in self.pipeline.published:
+            for source, document in documents.items():
                 target = self._targets.get(source)
                 if target is not None:
-                    target.post(document)
+                    target.publish(document)
 
     def _opened(self, source: Source) -> SyncTarget:
         if len(self._targets) >= self._most:
@@ -159,7 +162,7 @@ class Targets:
             self._lingering[target] = self._clock.call_at(when, partial(self._drop, target))
 
     def _drop(self, target: SyncTarget) -> None:
-        """Forget a target that nobody subscribes to."""
+        """Drop a target without subscribers."""
         self._lingering.pop(target).cancel()
         del self._targets[target.source]
         self._changed.set()
@@ -169,5 +172,9 @@ class Targets:
         return RpcError(Code.RESOURCE_EXHAUSTED, message)
 
 
-def _passed_through(values: Mapping[Source, RelayedDocument]) -> Picture:
+def _message(encode: Encode, document: RelayedDocument) -> Message:
+    return Message(partial(encode, document.text, None))
+
+
+def _passed_through(values: Mapping[Source, RelayedDocument]) -> TargetDocuments:
     return values

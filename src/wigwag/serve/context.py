@@ -9,9 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from wigwag.errors import SelectorError
+from wigwag.wire.rpc import Code, RpcError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from wigwag.flags.flagset import FlagSet
+    from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.http import Request
     from wigwag.wire.rpc import Call
 
@@ -31,16 +36,24 @@ class Enrichment(Struct, frozen=True):
         """Return the context that rules see; the very same object where there is nothing to add."""
         if not self.static and not self.headers and not facts:
             return context
-        found = {}
+        from_headers = {}
         if headers:
             for name, attribute in self.headers.items():
                 value = source.header(name.lower().encode())
                 if value:
-                    found[attribute] = value.decode("utf-8", "replace")
-        return {**context, **facts, **self.static, **found}
+                    from_headers[attribute] = value.decode("utf-8", "replace")
+        return {**context, **facts, **self.static, **from_headers}
 
 
 def selector_of(source: Call | Request) -> str:
     """Return the selector that the header names; empty for all flags."""
     value = source.header(SELECTOR)
     return value.decode("utf-8", "replace") if value else ""
+
+
+def select(snapshot: Snapshot, call: Call, selector: str | None = None) -> FlagSet:
+    """Return the flags that a call selects by its header, or by the selector given."""
+    try:
+        return snapshot.select(selector_of(call) if selector is None else selector)
+    except SelectorError as error:
+        raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error

@@ -13,12 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wigwag.errors import SelectorError
 from wigwag.flags.model import DEFAULT, DISABLED, ERROR
 from wigwag.serve import messages
-from wigwag.serve.context import selector_of
-from wigwag.serve.feed import NOT_YET
+from wigwag.serve.context import select, selector_of
 from wigwag.serve.messages import AnyFlag
+from wigwag.serve.streams import NOT_YET
 from wigwag.wire.rpc import Code, Method, RpcError
 
 if TYPE_CHECKING:
@@ -60,16 +59,16 @@ class Evaluation:
 
     def methods(self) -> dict[bytes, Method]:
         """Return all methods of all three services."""
-        found: dict[bytes, Method] = {}
+        methods: dict[bytes, Method] = {}
         for service in (V2, V1, OLD):
             for name, kind in _METHODS.items():
-                found[f"/{service}/Resolve{name}".encode()] = Method(unary=self._resolving(service, kind), safe=True)
+                methods[f"/{service}/Resolve{name}".encode()] = Method(unary=self._resolving(service, kind), safe=True)
             if service != V2:
-                found[f"/{service}/ResolveAll".encode()] = Method(unary=self._all(service), safe=True)
-            found[f"/{service}/EventStream".encode()] = Method(
+                methods[f"/{service}/ResolveAll".encode()] = Method(unary=self._all(service), safe=True)
+            methods[f"/{service}/EventStream".encode()] = Method(
                 stream=self._changes.event_stream(bounded=service != OLD)
             )
-        return found
+        return methods
 
     def _resolving(self, service: str, type: FlagType) -> Unary:
         current, enrich, resolver = self._current, self._enrichment.apply, self._resolver
@@ -81,27 +80,33 @@ class Evaluation:
             snapshot = current()
             flags = select(snapshot, call)
             enriched = enrich(context, call, snapshot.facts, headers=with_headers)
-            found = resolver.resolve(snapshot, flags, key, type, enriched)
-            if found.error is not None:
-                raise failure(found)
-            if found.variant is None:
-                return self._valueless(service, type, found, call.json)
-            return resolver.encoded(snapshot, forms[call.json], found, lambda found: encode(found, call.json))
+            result = resolver.resolve(snapshot, flags, key, type, enriched)
+            if result.error is not None:
+                raise failure(result)
+            if result.variant is None:
+                return self._valueless(service, type, result, call.json)
+            return resolver.encoded(snapshot, forms[call.json], result, lambda result: encode(result, call.json))
 
-        def encode(found: Resolution, json: bool) -> bytes:
+        def encode(result: Resolution, json: bool) -> bytes:
             return messages.resolved(
-                type, found.value, found.reason, found.variant, found.metadata, optional=optional, json=json
+                type,
+                result.value,
+                result.reason,
+                result.variant,
+                result.metadata,
+                optional=optional,
+                json=json,
             )
 
         return resolve
 
-    def _valueless(self, service: str, type: str, found: Resolution, json: bool) -> bytes:
-        reason = found.reason
+    def _valueless(self, service: str, type: str, result: Resolution, json: bool) -> bytes:
+        reason = result.reason
         if reason == DEFAULT and service == V1:
             raise RpcError(*_ERRORS["FLAG_NOT_FOUND"])
         if reason == DEFAULT and service == OLD:
             reason = "FALLBACK"
-        return messages.resolved(type, None, reason, None, found.metadata, optional=service == V2, json=json)
+        return messages.resolved(type, None, reason, None, result.metadata, optional=service == V2, json=json)
 
     def _all(self, service: str) -> Unary:
         old = service == OLD
@@ -120,8 +125,8 @@ class Evaluation:
             entries = []
             for key, kind in snapshot.keep(selector, "typed keys", lambda: _typed_keys(flags)):
                 if kind is not None or old:
-                    found = resolve(snapshot, flags, key, kind, context, budget)
-                    entries.append(encoded(snapshot, forms[call.json], found, partial(encode, key, kind)))
+                    result = resolve(snapshot, flags, key, kind, context, budget)
+                    entries.append(encoded(snapshot, forms[call.json], result, partial(encode, key, kind)))
             return messages.resolved_all(list(filter(None, entries)), None if old else flags.reflected, json=call.json)
 
         return resolve_all
@@ -141,31 +146,23 @@ def _kind(value: object) -> FlagType | None:
     return _ANY_TYPES.get(value.__class__)
 
 
-def _entry(key: str, kind: FlagType | None, found: Resolution, *, old: bool, json: bool) -> bytes:
+def _entry(key: str, kind: FlagType | None, result: Resolution, *, old: bool, json: bool) -> bytes:
     """Write the answer of one flag among all; nothing if it is left out.
 
     The oldest service takes a flag without a default as what its rule answers, and has no metadata.
     """
-    metadata = None if old else found.metadata
+    metadata = None if old else result.metadata
     if kind is None:
-        kind = _kind(found.value)
-        if kind is None or found.variant is None:
+        kind = _kind(result.value)
+        if kind is None or result.variant is None:
             return b""
-    if found.error is not None or found.variant is None:
-        reason = ERROR if found.error else found.reason if found.reason == DISABLED else DEFAULT
+    if result.error is not None or result.variant is None:
+        reason = ERROR if result.error else result.reason if result.reason == DISABLED else DEFAULT
         return messages.all_entry(key, AnyFlag(reason, "", kind, _ZEROS[kind], metadata), json=json)
-    return messages.all_entry(key, AnyFlag(found.reason, found.variant, kind, found.value, metadata), json=json)
+    return messages.all_entry(key, AnyFlag(result.reason, result.variant, kind, result.value, metadata), json=json)
 
 
-def select(snapshot: Snapshot, call: Call, selector: str | None = None) -> FlagSet:
-    """Return the flags that a call selects by its header, or by what else it says."""
-    try:
-        return snapshot.select(selector_of(call) if selector is None else selector)
-    except SelectorError as error:
-        raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error
-
-
-def failure(found: Resolution) -> RpcError:
+def failure(result: Resolution) -> RpcError:
     """Return what a failed evaluation is to a remote caller."""
-    code, message = _ERRORS.get(found.error or "", _OTHER)
+    code, message = _ERRORS.get(result.error or "", _OTHER)
     return RpcError(code, message)

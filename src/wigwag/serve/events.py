@@ -1,6 +1,6 @@
-"""What tells clients that flags have changed: the event stream of the evaluation services, and server-sent events.
+"""Streams of changes: the event stream of the evaluation services, and server-sent events.
 
-Every subscriber compares the snapshot it saw last with the current one, within its own selection. Whoever is slow skips
+Every subscriber compares the snapshot it saw last with the current one, within its own selection. A slow one skips
 snapshots but never misses the difference. A thousand subscribers of one selection share one comparison and encoding.
 """
 
@@ -13,14 +13,13 @@ import msgspec
 
 from wigwag.flags.store import diff
 from wigwag.serve import messages
-from wigwag.serve.context import selector_of
-from wigwag.serve.evaluation import select
-from wigwag.serve.feed import stopping
+from wigwag.serve.context import select, selector_of
+from wigwag.serve.streams import steps, stopping
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from wigwag.serve.feed import Feed
+    from wigwag.pipeline.broadcast import Broadcast
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.rpc import Call, ServerStream
 
@@ -31,24 +30,26 @@ HEARTBEAT_SECONDS = 30.0
 class ChangeStreams:
     """Streams of changes to the published flags."""
 
-    def __init__(self, feed: Feed, deadline: float = 0.0, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
-        self._feed, self._deadline, self._keep_alive = feed, deadline, keep_alive
+    def __init__(
+        self, snapshots: Broadcast[Snapshot], deadline: float = 0.0, keep_alive: float = KEEP_ALIVE_SECONDS
+    ) -> None:
+        self._snapshots, self._deadline, self._keep_alive = snapshots, deadline, keep_alive
 
     def event_stream(self, *, bounded: bool) -> ServerStream:
         """Return the handler of `EventStream`; `bounded` by the stream deadline."""
 
         def handler(call: Call) -> AsyncIterator[bytes]:
             messages.read_nothing(call.body, call.json)
-            select(self._feed.current(), call)
+            select(self._snapshots.value, call)
             return self._events(selector_of(call), call.json, self._deadline if bounded else 0.0)
 
         return handler
 
     async def _events(self, selector: str, json: bool, deadline: float) -> AsyncIterator[bytes]:
         """Yield ready at once, then each change, something every 20 seconds, and a farewell; then fail."""
-        async with aclosing(self._feed.steps(self._feed.current(), self._keep_alive, deadline)) as steps:
+        async with aclosing(steps(self._snapshots, self._snapshots.value, self._keep_alive, deadline)) as stream:
             yield messages.event("provider_ready", {}, json=json)
-            async for previous, snapshot in steps:
+            async for previous, snapshot in stream:
                 if snapshot is None:
                     yield messages.event("provider_shutdown", {}, json=json)
                     raise stopping()
@@ -62,14 +63,14 @@ class ChangeStreams:
                 del previous  # or a quiet stream would keep it alive
 
     async def server_sent(self, selector: str, last: str = "") -> AsyncIterator[bytes]:
-        """Yield server-sent events that tell a client to evaluate again.
+        """Yield server-sent events that make a client evaluate again.
 
-        `last` is the id of the last event of a client that comes back: it is told at once if it missed a change. Ids
-        are digests of the selection, so they hold across restarts and agents.
+        `last` is the id of the last event of a client that reconnects: it gets an event at once if it missed a change.
+        Ids are digests of the selection, so they hold across restarts and agents.
         """
-        async with aclosing(self._feed.steps(self._feed.current(), HEARTBEAT_SECONDS)) as steps:
-            yield _welcome(self._feed.current(), selector, last)
-            async for previous, snapshot in steps:
+        async with aclosing(steps(self._snapshots, self._snapshots.value, HEARTBEAT_SECONDS)) as stream:
+            yield _welcome(self._snapshots.value, selector, last)
+            async for previous, snapshot in stream:
                 if snapshot is None:
                     return
                 if snapshot is previous:
@@ -91,7 +92,7 @@ def _change(kinds: dict[str, str], json: bool) -> bytes:
 
 
 def _welcome(snapshot: Snapshot, selector: str, last: str) -> bytes:
-    """Tell the client where it stands; while there are no flags yet, nothing that would make it drop its own."""
+    """Return the first event: the current id; while there are no flags yet, nothing that makes clients drop theirs."""
     if not snapshot.number:
         return b": connected\n\n"
     current = snapshot.version(selector)
@@ -99,6 +100,6 @@ def _welcome(snapshot: Snapshot, selector: str, last: str) -> bytes:
 
 
 def _refetch(snapshot: Snapshot, selector: str) -> bytes:
-    told = {"type": "refetchEvaluation", "etag": f'"{snapshot.id}"', "lastModified": int(snapshot.published)}
+    event = {"type": "refetchEvaluation", "etag": f'"{snapshot.id}"', "lastModified": int(snapshot.published)}
     current = snapshot.version(selector).encode()
-    return b"id: %s\nevent: message\ndata: %s\n\n" % (current, msgspec.json.encode(told))
+    return b"id: %s\nevent: message\ndata: %s\n\n" % (current, msgspec.json.encode(event))

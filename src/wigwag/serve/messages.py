@@ -84,8 +84,8 @@ def read_sync(body: bytes, json: bool) -> tuple[str, str]:
     if json:
         message = read_json(body)
         return _string(message, "providerId", "provider_id"), _string(message, "selector")
-    found = {number: value for number, kind, value in fields(body) if kind == BYTES}
-    return read_text(found.get(1, b"")), read_text(found.get(2, b""))  # type: ignore[arg-type]
+    values = {number: value for number, kind, value in fields(body) if kind == BYTES}
+    return read_text(values.get(1, b"")), read_text(values.get(2, b""))  # type: ignore[arg-type]
 
 
 def _string(message: Json, name: str, proto_name: str = "") -> str:
@@ -142,24 +142,24 @@ def resolved(
     encode, zero = _VALUES[type]
     if json:
         return _resolved_json(type, zero if variant is None else value, reason, variant, metadata, optional)
-    found = b""
+    message = b""
     if variant is not None and (optional or value != zero or type == "object"):
-        found = encode(1, value)
+        message = encode(1, value)
     elif type == "object" and not optional:
-        found = encode(1, zero)
-    found += text(2, reason)
+        message = encode(1, zero)
+    message += text(2, reason)
     if variant:
-        found += text(3, variant)
+        message += text(3, variant)
     elif variant is not None and optional:
-        found += text(3, "")
-    return found + blob(4, encode_struct(metadata))
+        message += text(3, "")
+    return message + blob(4, encode_struct(metadata))
 
 
 def _resolved_json(type: str, value: Any, reason: str, variant: str | None, metadata: Json, optional: bool) -> bytes:
-    told: Json = {"reason": reason, "metadata": metadata}
+    answer: Json = {"reason": reason, "metadata": metadata}
     if variant is not None or not optional:
-        told |= {"value": str(_clamped(value)) if type == "integer" else value, "variant": variant or ""}
-    return _to_json(told)
+        answer |= {"value": str(_clamped(value)) if type == "integer" else value, "variant": variant or ""}
+    return _to_json(answer)
 
 
 class AnyFlag(msgspec.Struct, frozen=True):
@@ -217,8 +217,8 @@ def event(type: str, data: Json, *, json: bool) -> bytes:
 def synced(document: str, context: Json | None, *, json: bool) -> bytes:
     """Write `SyncFlagsResponse`: 1 flag_configuration, 2 sync_context."""
     if json:
-        told: Json = {"flagConfiguration": document}
-        return _to_json(told if context is None else told | {"syncContext": context})
+        response: Json = {"flagConfiguration": document}
+        return _to_json(response if context is None else response | {"syncContext": context})
     return text(1, document) + (b"" if context is None else blob(2, encode_struct(context)))
 
 

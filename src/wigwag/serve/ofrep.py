@@ -19,7 +19,7 @@ from wigwag.errors import SelectorError
 from wigwag.flags.document import without_surrogates
 from wigwag.jsontext import decode_request
 from wigwag.serve.context import Enrichment, selector_of
-from wigwag.serve.feed import NOT_YET
+from wigwag.serve.streams import NOT_YET
 from wigwag.wire.http import Reply, Stream, parsed
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ MENDED_BYTES = 64 * 1024
 
 
 class EventStreams(Struct, frozen=True):
-    """How clients are told about changes."""
+    """How clients learn about changes."""
 
     enabled: bool = True
     inactivity_delay: int = 120
@@ -111,11 +111,15 @@ class Ofrep:
             flags = snapshot.select(selector_of(request))
         except SelectorError as error:
             return _error(400, key, "GENERAL", f"invalid selector: {error}", None)
-        found = self._resolver.resolve(snapshot, flags, key, None, context)
-        if found.error is not None:
-            status, code, details = _DETAILS.get(found.error, _OTHER)
-            return _error(status, key, code, details.format(key=key), found.metadata)
-        return Reply(200, _JSON, self._resolver.encoded(snapshot, "ofrep", found, lambda found: _success(key, found)))
+        result = self._resolver.resolve(snapshot, flags, key, None, context)
+        if result.error is not None:
+            status, code, details = _DETAILS.get(result.error, _OTHER)
+            return _error(status, key, code, details.format(key=key), result.metadata)
+        return Reply(
+            200,
+            _JSON,
+            self._resolver.encoded(snapshot, "ofrep", result, lambda result: _success(key, result)),
+        )
 
     def _bulk(self, request: Request) -> Reply:
         snapshot = self._current()
@@ -138,22 +142,22 @@ class Ofrep:
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
         items, budget, kept = [], flags.budget(), snapshot.form("ofrep")
         keys = snapshot.keep(selector, "keys", lambda: ordered_keys(flags))
-        for key, found in self._resolver.judge_all(snapshot, flags, keys, context, budget):
+        for key, result in self._resolver.resolve_all(snapshot, flags, keys, context, budget):
             if budget.refused:
                 budget.refused = False
-                items.append(_error_body(key, "GENERAL", OVER_BUDGET, found.metadata))
+                items.append(_error_body(key, "GENERAL", OVER_BUDGET, result.metadata))
                 continue
-            known = kept.get(id(found))
-            items.append(known[1] if known else snapshot.encoded("ofrep", found, partial(_item, key)))
+            known = kept.get(id(result))
+            items.append(known[1] if known else snapshot.encoded("ofrep", result, partial(_item, key)))
         return b'{"flags":[' + b",".join(items) + b"],"
 
     def _tail(self, snapshot: Snapshot, flags: FlagSet, selector: str) -> bytes:
         return snapshot.keep(selector, "tail", lambda: self._rest(flags, flags.reflected))
 
     def _dated(self, snapshot: Snapshot, flags: FlagSet, tail: bytes) -> bytes:
-        """Tell the snapshot and its age, if asked to. The ETag is without: the same flags stay the same as they age."""
-        told = self._resolver.told(snapshot, flags)
-        return self._rest(flags, {**flags.reflected, **told}) if told else tail
+        """Add the snapshot and its age, if enabled. The ETag ignores them: flags do not change as they age."""
+        metadata = self._resolver.snapshot_metadata(snapshot, flags)
+        return self._rest(flags, {**flags.reflected, **metadata}) if metadata else tail
 
     def _rest(self, flags: FlagSet, metadata: dict[str, Any]) -> bytes:
         streams = self._streams.advertised(str(flags.reflected.get("flagSetId", "")))
@@ -213,18 +217,18 @@ def ordered_keys(flags: FlagSet) -> tuple[str, ...]:
     return tuple(dict.fromkeys(flag.key for flag in flags.flags()))
 
 
-def _item(key: str, found: Resolution) -> bytes:
-    if found.error is None:
-        return _success(key, found)
-    _, code, details = _DETAILS.get(found.error, _OTHER)
-    return _error_body(key, code, details.format(key=key), found.metadata)
+def _item(key: str, result: Resolution) -> bytes:
+    if result.error is None:
+        return _success(key, result)
+    _, code, details = _DETAILS.get(result.error, _OTHER)
+    return _error_body(key, code, details.format(key=key), result.metadata)
 
 
-def _success(key: str, found: Resolution) -> bytes:
-    if found.variant is None:
-        return _encode({"key": key, "reason": found.reason, "metadata": found.metadata})
-    told = {"value": found.value, "key": key, "reason": found.reason, "variant": found.variant}
-    return _encode(told | {"metadata": found.metadata})
+def _success(key: str, result: Resolution) -> bytes:
+    if result.variant is None:
+        return _encode({"key": key, "reason": result.reason, "metadata": result.metadata})
+    answer = {"value": result.value, "key": key, "reason": result.reason, "variant": result.variant}
+    return _encode(answer | {"metadata": result.metadata})
 
 
 def _error(status: int, key: str | None, code: str, details: str, metadata: dict[str, Any] | None) -> Reply:
@@ -232,8 +236,8 @@ def _error(status: int, key: str | None, code: str, details: str, metadata: dict
 
 
 def _error_body(key: str | None, code: str, details: str, metadata: dict[str, Any] | None) -> bytes:
-    told: dict[str, Any] = {"key": key} if key is not None else {}
-    return _encode(told | {"errorCode": code, "errorDetails": details, "metadata": metadata})
+    answer: dict[str, Any] = {"key": key} if key is not None else {}
+    return _encode(answer | {"errorCode": code, "errorDetails": details, "metadata": metadata})
 
 
 def _matches(header: bytes | None, etag: bytes) -> bool:

@@ -52,7 +52,7 @@ class Schemas(Struct, frozen=True):
 
 @cache
 def schemas() -> Schemas:
-    """Read the descriptors; once, and not before somebody asks."""
+    """Read the descriptors, once, with the first request."""
     from importlib.resources import files
 
     descriptors = (files("wigwag.proto") / "descriptors.binpb").read_bytes()

@@ -1,7 +1,7 @@
-"""How every surface evaluates: one flag of a selection, marked with its age where that is asked for, and counted.
+"""Evaluation for every protocol: one flag of a selection, with its age in the metadata if you want that, and counted.
 
-There is one such way, so the same context and snapshot give the same result whatever protocol asks. An answer from a
-source that is stale says so by its reason; what it says otherwise does not change.
+All protocols evaluate here, so the same context and snapshot give the same result in each of them. The reason of an
+answer from a stale source is STALE; its value stays the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wigwag.serve.snapshot import Snapshot
 
 SNAPSHOT, AGE = "wigwag.snapshot", "wigwag.age"
-"""What evaluation metadata has of the snapshot, if asked for: the digest of the selected flags, and the seconds since
+"""Keys of the metadata of evaluations (`--response-metadata`): the digest of the selected flags, and the seconds since
 they were known to hold. Without a selector, the digest is the snapshot's id."""
 
 
@@ -28,7 +28,7 @@ class SourceFreshness(Protocol):
     """How current the sources are."""
 
     stale: frozenset[Hashable]
-    """The origins whose flags are too old, or from an earlier life."""
+    """The origins whose flags are too old, or were restored from a file."""
 
     def age(self, origin: Hashable) -> float | None:
         """Return how long ago the flags of an origin were known to hold, in seconds."""
@@ -60,62 +60,51 @@ class Resolver:
         context: Mapping[str, Any],
         budget: Budget | None = None,
     ) -> Resolution:
-        """Evaluate a flag of a selection of a snapshot, and tell of the snapshot if asked to."""
-        found = self.judge(snapshot, flags, key, type, context, budget)
-        return self._dated(snapshot, flags, key, found) if self._metadata else found
-
-    def judge(
-        self,
-        snapshot: Snapshot,
-        flags: FlagSet,
-        key: str,
-        type: FlagType | None,
-        context: Mapping[str, Any],
-        budget: Budget | None = None,
-    ) -> Resolution:
         """Evaluate a flag of a selection of a snapshot; flags that one request asks for together share a budget."""
-        found = flags.resolve(key, type, None, context, None, budget)
+        result = flags.resolve(key, type, None, context, None, budget)
         if self._freshness.stale:
-            found = self._marked(snapshot, flags, key, found)
-        self._evaluated(key, found)
-        return found
+            result = self._marked(snapshot, flags, key, result)
+        self._evaluated(key, result)
+        return self._dated(snapshot, flags, key, result) if self._metadata else result
 
-    def judge_all(
+    def resolve_all(
         self, snapshot: Snapshot, flags: FlagSet, keys: Collection[str], context: Mapping[str, Any], budget: Budget
     ) -> Iterator[tuple[str, Resolution]]:
-        """Evaluate flags of a selection of a snapshot as one request, each when the one before has been used."""
+        """Evaluate flags as one request, each when the caller has used the one before."""
         stale, answers = self._freshness.stale, []
-        for key, found in zip(keys, flags.resolve_all(keys, context, budget), strict=True):
-            answer = key, self._marked(snapshot, flags, key, found) if stale else found
+        for key, result in zip(keys, flags.resolve_all(keys, context, budget), strict=True):
+            answer = key, self._marked(snapshot, flags, key, result) if stale else result
             answers.append(answer)
             yield answer
         self._metrics.evaluated_all(answers)
 
-    def _marked(self, snapshot: Snapshot, flags: FlagSet, key: str, found: Resolution) -> Resolution:
+    def _marked(self, snapshot: Snapshot, flags: FlagSet, key: str, result: Resolution) -> Resolution:
         """Return a resolution as a stale one if its source is."""
-        stale = found.variant is not None and self._origin(snapshot, flags, key) in self._freshness.stale
-        return snapshot.stale(found) if stale else found
+        stale = result.variant is not None and self._origin(snapshot, flags, key) in self._freshness.stale
+        return snapshot.stale(result) if stale else result
 
-    def told(self, snapshot: Snapshot, flags: FlagSet) -> dict[str, Any]:
-        """Return what an answer about many flags tells of their snapshot: its id, and the age of the oldest part."""
+    def snapshot_metadata(self, snapshot: Snapshot, flags: FlagSet) -> dict[str, Any]:
+        """Return the metadata of an answer about many flags: the snapshot's id, and the age of the oldest part."""
         if not self._metadata:
             return {}
         ages = [age for origin in snapshot.origins(flags) if (age := self._freshness.age(origin)) is not None]
-        return _told(snapshot, flags, max(ages, default=None))
+        return _metadata_of(snapshot, flags, max(ages, default=None))
 
-    def encoded(self, snapshot: Snapshot, form: str, found: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:
+    def encoded(
+        self, snapshot: Snapshot, form: str, result: Resolution, encode: Callable[[Resolution], bytes]
+    ) -> bytes:
         """Return a resolution in a form, encoded once for as long as it stays the same."""
-        return encode(found) if self._metadata else snapshot.encoded(form, found, encode)
+        return encode(result) if self._metadata else snapshot.encoded(form, result, encode)
 
     def _origin(self, snapshot: Snapshot, flags: FlagSet, key: str) -> Hashable:
         flag = flags.flag(key)
         return snapshot.origin(flag) if flag else None
 
-    def _dated(self, snapshot: Snapshot, flags: FlagSet, key: str, found: Resolution) -> Resolution:
-        told = _told(snapshot, flags, self._freshness.age(self._origin(snapshot, flags, key)))
-        return replace(found, metadata={**found.metadata, **told})
+    def _dated(self, snapshot: Snapshot, flags: FlagSet, key: str, result: Resolution) -> Resolution:
+        metadata = _metadata_of(snapshot, flags, self._freshness.age(self._origin(snapshot, flags, key)))
+        return replace(result, metadata={**result.metadata, **metadata})
 
 
-def _told(snapshot: Snapshot, flags: FlagSet, age: float | None) -> dict[str, Any]:
-    """Of the selected flags only: who may see them may not know when those of others change."""
+def _metadata_of(snapshot: Snapshot, flags: FlagSet, age: float | None) -> dict[str, Any]:
+    """Only of the selected flags: a client that may see them must not learn when others change."""
     return {SNAPSHOT: snapshot.version_of(flags)} | ({} if age is None else {AGE: round(age, 3)})

@@ -74,7 +74,7 @@ class Snapshot:
         return self.flags.select(selector) if self._matches(selector) else self.flags.nothing(selector)
 
     def _matches(self, selector: str) -> bool:
-        """Tell whether a selector names anything that is here; others are clients' inventions, and not remembered."""
+        """Return whether a selector names anything that exists; others are made up by clients, and not cached."""
         if len(selector) > LONGEST_SELECTOR:
             raise SelectorError(f"a selector has at most {LONGEST_SELECTOR} characters")
         wanted = Selector.parse(selector)
@@ -83,8 +83,8 @@ class Snapshot:
 
     def origin(self, flag: Flag) -> Hashable:
         """Return where a flag came from."""
-        found = [origin for origin, layer in self.layers() if layer.flag(flag.set_id, flag.key) is not None]
-        return found[-1] if found else None
+        origins = [origin for origin, layer in self.layers() if layer.flag(flag.set_id, flag.key) is not None]
+        return origins[-1] if origins else None
 
     def origins(self, flags: FlagSet) -> frozenset[Hashable]:
         """Return where the flags of a selection came from."""
@@ -96,39 +96,40 @@ class Snapshot:
         """Return each layer of the flags with where it came from; two may have the same name."""
         return zip(self._origins, self.flags.layers, strict=False)
 
-    def stale(self, found: Resolution) -> Resolution:
+    def stale(self, result: Resolution) -> Resolution:
         """Return a resolution that has a variant as one from a stale source: the same object each time."""
-        kept = self._stale.get(id(found))
+        kept = self._stale.get(id(result))
         if kept is None:
-            kept = self._stale[id(found)] = found, replace(found, reason=STALE)
+            kept = self._stale[id(result)] = result, replace(result, reason=STALE)
         return kept[1]
 
-    def encoded(self, form: str, found: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:
+    def encoded(self, form: str, result: Resolution, encode: Callable[[Resolution], bytes]) -> bytes:
         """Return a resolution in a form, encoded once if it has a variant: those are prepared, and few."""
-        if found.variant is None:
-            return encode(found)
+        if result.variant is None:
+            return encode(result)
         encoded = self.form(form)
-        kept = encoded.get(id(found))
+        kept = encoded.get(id(result))
         if kept is None:
-            kept = encoded[id(found)] = found, encode(found)  # with the resolution itself, so that its id stays its own
+            # With the resolution itself, so that no other object can have its id.
+            kept = encoded[id(result)] = result, encode(result)
         return kept[1]
 
     def form(self, form: str) -> dict[int, tuple[Resolution, bytes]]:
         """Return what is encoded in a form so far, by the id of the resolution."""
-        found = self._encoded.get(form)
-        if found is None:
-            found = self._encoded[form] = {}
-        return found
+        encoded = self._encoded.get(form)
+        if encoded is None:
+            encoded = self._encoded[form] = {}
+        return encoded
 
     def keep(self, selector: str, form: Hashable, make: Callable[[], T]) -> T:
         """Return what was made of a selection before, or make it now, and keep it unless the selector is made up."""
         key = selector, form
-        found = self._kept.get(key)
-        if found is None:
-            found = make()
+        value = self._kept.get(key)
+        if value is None:
+            value = make()
             if not selector or self._matches(selector):
-                self._kept[key] = found
-        return found
+                self._kept[key] = value
+        return value
 
 
 def _digest(value: Any) -> str:
@@ -137,5 +138,5 @@ def _digest(value: Any) -> str:
 
 def _names(flags: FlagSet) -> tuple[frozenset[str], frozenset[str]]:
     """Return the flag sets and the sources that there are."""
-    sets = frozenset(set_id for set_id, found in flags.sets.items() if found)
+    sets = frozenset(set_id for set_id, members in flags.sets.items() if members)
     return sets, frozenset(layer.setting.source for layer in flags.layers)

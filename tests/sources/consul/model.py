@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 from tests.pipeline.fakes import FakeClock, settle
-from wigwag.pipeline.clock import heard, sleep_until
+from wigwag.pipeline.clock import sleep_until, wait_event
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.access import ConsulAccess
 from wigwag.sources.consul.query import ConsulDeps
@@ -93,7 +93,7 @@ class ModelConsul:
         self._changed.add(event)
         try:
             while self.state == OK and index and self._index(path) <= index and self.clock.now() < until:
-                await heard(self.clock, event, until)
+                await wait_event(self.clock, event, until)
         finally:
             self._changed.discard(event)
         if self.state == DEAF:

@@ -5,7 +5,7 @@
 
 There is a whole generation under one of the two names at every moment, so a process may die at any, and a write that
 fails harms nothing. What is damaged is set aside, so that somebody can look at it. What a newer wigwag wrote is not
-ours: it is neither read nor deleted. Nothing here keeps an agent from starting: what is wrong is told.
+ours: it is neither read nor deleted. Nothing here keeps an agent from starting: problems are logged.
 
 One agent writes. Another one on the same directory reads what is there, and writes when the first is gone.
 """
@@ -34,7 +34,7 @@ _ASIDE = tuple(f"{_STEM}.{number}.corrupt" for number in range(3))
 """Where damaged files go, the newest first; what falls off the end is deleted."""
 _VERSIONED = re.compile(r"state-v([0-9]{1,9})\.wigwag")
 _UNFIT = (errno.ELOOP, errno.EISDIR, errno.EINVAL, errno.EFBIG, errno.ENXIO)
-"""What reading says of something that is no file of ours at all: a link, a directory, a pipe, too much."""
+"""Errors of reading something that is not our file: a link, a directory, a pipe, a file that is too large."""
 _REMEDIES = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room",
@@ -48,7 +48,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class LoadedState:
-    """What was found, and what was wrong with it, in words."""
+    """What was read, and what was wrong with it, as text."""
 
     entries: tuple[StateEntry, ...] = ()
     problems: tuple[str, ...] = ()
@@ -64,10 +64,10 @@ class StateDir:
     @classmethod
     def open(cls, path: str | Path, most: int = MOST_BYTES, enter: Callable[[Path], Folder] = Folder) -> StateDir:
         """Open a directory, and make it if need be. If that fails it is tried again with each `save`."""
-        found = cls(Path(path).absolute(), most, enter)
+        directory = cls(Path(path).absolute(), most, enter)
         with suppress(StateError):
-            found._enter()  # `load` tells
-        return found
+            directory._enter()  # `load` reports the error
+        return directory
 
     def load(self) -> LoadedState:
         """Return the newest entries that are whole, if there are any; set aside what is damaged."""
@@ -99,7 +99,7 @@ class StateDir:
         return len(data)
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock, so that another agent can write."""
         if self._folder is not None:
             self._folder.close()
         self._folder = None
@@ -123,11 +123,11 @@ class StateDir:
         folder.remove(_NEW)
 
     def _foreign(self, folder: Folder) -> Iterator[str]:
-        """Tell of files that another version of wigwag keeps."""
+        """Report files that another version of wigwag keeps."""
         try:
             names = folder.names()
         except OSError:
-            return  # reading will tell
+            return  # reading reports the error
         for name in names:
             match = _VERSIONED.fullmatch(name)
             if match and int(match[1]) != VERSION:
@@ -139,7 +139,7 @@ class StateDir:
         except FileNotFoundError:
             return None
         except (StateError, OSError) as error:
-            problems.append(f"{self._path / name}: not used: {_words(error)}")
+            problems.append(f"{self._path / name}: not used: {_message(error)}")
             if folder.locked and _damaged(error):
                 with suppress(OSError):
                     _set_aside(folder, name, error)
@@ -147,7 +147,7 @@ class StateDir:
 
     def _failed(self, what: str, error: OSError) -> StateError:
         remedy = _REMEDIES.get(error.errno or 0)
-        return StateError(f"{self._path}: {what}: {_words(error)}" + (f"; {remedy}" if remedy else ""))
+        return StateError(f"{self._path}: {what}: {_message(error)}" + (f"; {remedy}" if remedy else ""))
 
 
 def _store(folder: Folder, data: bytes) -> None:
@@ -162,7 +162,7 @@ def _store(folder: Folder, data: bytes) -> None:
 
 
 def _ours(folder: Folder, name: str) -> bool:
-    """Tell whether there is a generation of ours under this name; whatever else is there is set aside."""
+    """Return whether this name is a state file of ours; anything else is set aside."""
     try:
         check_version(folder.head(name, HEAD_BYTES))
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _ours(folder: Folder, name: str) -> bool:
 
 
 def _damaged(error: StateError | OSError) -> bool:
-    """Tell whether it is the file that is at fault, and not its permissions or the disk."""
+    """Return whether the file itself is bad, and not its permissions or the disk."""
     return isinstance(error, StateError) or error.errno in _UNFIT
 
 
@@ -193,5 +193,5 @@ def _set_aside(folder: Folder, name: str, error: StateError | OSError) -> None:
     folder.rename(name, _ASIDE[0])
 
 
-def _words(error: StateError | OSError) -> str:
+def _message(error: StateError | OSError) -> str:
     return str(error) if isinstance(error, StateError) else error.strerror or str(error)

@@ -37,7 +37,7 @@ class StateEntry(Struct, frozen=True):
     """The last good flags of one source."""
 
     key: str
-    """What tells sources apart; nobody looks into it."""
+    """Identifies the source; opaque."""
     name: str
     """The source, for people."""
     document: bytes

@@ -19,18 +19,18 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class Folder:
-    """A directory for our own eyes."""
+    """A private directory."""
 
     def __init__(self, path: Path) -> None:
         """Open the directory; make it if need be."""
         self._path = path
         self._lock: int | None = None
-        with suppress(FileExistsError):  # if it is none, opening it tells so
+        with suppress(FileExistsError):  # if it is no directory, opening it fails
             path.mkdir(mode=0o700, parents=True)
         self._handle = os.open(path, _FOLDER)
 
     def here(self) -> bool:
-        """Tell whether the path still leads to this directory."""
+        """Return whether the path still leads to this directory."""
         try:
             there = self._path.stat()
         except OSError:
@@ -38,7 +38,7 @@ class Folder:
         return os.path.samestat(there, os.fstat(self._handle))
 
     def lock(self, name: str) -> bool:
-        """Have the directory to ourselves until it is closed, or the process ends in any way; if nobody else has."""
+        """Lock the directory until it is closed or the process ends; false if another process has locked it."""
         if self._lock is None:
             handle = os.open(name, _LOCK, 0o600, dir_fd=self._handle)
             try:
@@ -54,7 +54,7 @@ class Folder:
 
     @property
     def locked(self) -> bool:
-        """Whether we have it to ourselves."""
+        """Whether this process has locked it."""
         return self._lock is not None
 
     def names(self) -> list[str]:
@@ -74,7 +74,7 @@ class Folder:
             os.close(handle)
 
     def write(self, name: str, data: bytes) -> None:
-        """Make a file that only we may read, and see it on the disk."""
+        """Create a file that only this user may read, and sync it to the disk."""
         handle = os.open(name, _CREATE, 0o600, dir_fd=self._handle)
         try:
             left = memoryview(data)
@@ -94,11 +94,11 @@ class Folder:
             os.unlink(name, dir_fd=self._handle)
 
     def sync(self) -> None:
-        """See the names on the disk."""
+        """Sync the directory entries to the disk."""
         os.fsync(self._handle)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the directory and release the lock."""
         for handle in (self._handle, self._lock):
             if handle is not None:
                 with suppress(OSError):

@@ -1,12 +1,12 @@
 """Keeps the newest flags of every source on disk, without ever holding up the agent.
 
 `note` says what holds now and returns at once. Writing happens in a thread, one write at a time, at most once in a
-while; what is noted meanwhile waits for the next one, the newest of it. What a source has not said again since the
-restart stays as it was found: a source that answers replaces its own flags only.
+while; of what is noted meanwhile, the newest waits for the next write. The flags of a source that has not answered
+since the restart stay as they were: a source that answers replaces only its own.
 
 Flags that changed are written within a second. That they still hold is written, too, for the age after a restart, but
-only every minute. A write that failed, in whatever way, is told and tried again with the next change, or after that
-minute; a disk that hangs is waited for at the end, but not for long.
+only every minute. A write that failed is logged and retried with the next change, or after that minute. The hard case
+is a disk that hangs: shutdown waits for it, but not for long.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wigwag.agent.state.document import document_of
 from wigwag.agent.state.file import StateEntry
 from wigwag.background import BackgroundWorker
 from wigwag.errors import StateError
-from wigwag.pipeline.clock import heard
+from wigwag.pipeline.clock import wait_event
 from wigwag.pipeline.spec import describe
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class KeptFlags:
     at: float
 
     def same(self, other: KeptFlags | None) -> bool:
-        """Tell whether nothing is new; flags are compared by identity, which costs nothing.
+        """Return whether nothing is new; flags are compared by identity, which costs nothing.
 
         Times are differences of two clocks, so they are never quite the same: what is within a second is.
         """
@@ -72,7 +72,7 @@ class SaveTiming:
 
 @dataclass(frozen=True, slots=True)
 class KeeperStatus:
-    """How it went."""
+    """How saving is going."""
 
     last_saved: float | None = None
     """When the flags were last written, in Unix seconds."""
@@ -86,7 +86,7 @@ class KeeperStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What a write came to, with the entries it made."""
+    """The result of a write, with the entries it made."""
 
     entries: dict[str, StateEntry]
     made: dict[str, FlagSet]
@@ -111,7 +111,7 @@ class Keeper:
         self._tried: dict[str, FlagSet] = {}
         self._written: dict[str, KeptFlags] = {}
         self._last = float("-inf")
-        self._courier = BackgroundWorker("wigwag-state")
+        self._worker = BackgroundWorker("wigwag-state")
         self._writing: asyncio.Future[_Outcome] | None = None
         self._news = asyncio.Event()
         self._closed = False
@@ -119,12 +119,12 @@ class Keeper:
 
     def restore(self, keys: Collection[str]) -> LoadedState:
         """Return what was kept of these sources. What was kept of others is forgotten with the next write."""
-        found = self._store.load()
-        self._entries = {entry.key: entry for entry in found.entries if entry.key in keys}
-        return LoadedState(tuple(self._entries.values()), found.problems)
+        loaded = self._store.load()
+        self._entries = {entry.key: entry for entry in loaded.entries if entry.key in keys}
+        return LoadedState(tuple(self._entries.values()), loaded.problems)
 
     def note(self, held: Mapping[str, KeptFlags]) -> None:
-        """Say what sources hold now. One that is not named holds what it held."""
+        """Note the current flags of sources. A source that is not named keeps its flags."""
         self._held = {**self._held, **held}
         self._news.set()
 
@@ -136,7 +136,7 @@ class Keeper:
                 await self._news.wait()
                 self._news.clear()
             elif due > self._clock.now():
-                await heard(self._clock, self._news, due)
+                await wait_event(self._clock, self._news, due)
             else:
                 await self._write()
 
@@ -155,7 +155,7 @@ class Keeper:
         return self._writing is None
 
     def status(self) -> KeeperStatus:
-        """Return how it went so far."""
+        """Return how saving is going."""
         return self._status
 
     def _due(self) -> float | None:
@@ -178,9 +178,9 @@ class Keeper:
         self._last, held = self._clock.now(), self._held
         self._tried = {key: item.flags for key, item in held.items()}
         try:
-            self._writing = asyncio.get_running_loop().run_in_executor(self._courier, self._save, held)
+            self._writing = asyncio.get_running_loop().run_in_executor(self._worker, self._save, held)
         except RuntimeError as error:  # there can be no more threads, at present
-            self._learn(held, _Outcome(self._entries, self._made, None, _words(error)))
+            self._record(held, _Outcome(self._entries, self._made, None, _message(error)))
         else:
             self._writing.add_done_callback(partial(self._settle, held))
 
@@ -189,29 +189,29 @@ class Keeper:
         if self._writing is not None:
             over = asyncio.Event()
             self._writing.add_done_callback(lambda _: over.set())
-            await heard(self._clock, over, self._clock.now() + self._timing.patience)
+            await wait_event(self._clock, over, self._clock.now() + self._timing.patience)
         return self._writing is None
 
     def _leave(self) -> None:
-        """Let go of the thread, whatever it does. What comes of it nobody will hear."""
+        """Dismiss the thread, whatever it does. Its result is ignored."""
         if self._writing is not None:
             self._writing.cancel()
-        self._courier.dismiss()
+        self._worker.dismiss()
 
     def _save(self, held: Mapping[str, KeptFlags]) -> _Outcome:
-        """Make the entries and write them. Meanwhile nobody changes what this reads."""
+        """Make the entries and write them, in the thread. The event loop does not change what this reads."""
         entries, made, errors = dict(self._entries), dict(self._made), []
         for key, item in held.items():
             try:
                 entries[key] = self._entry(key, item)
                 made[key] = item.flags
             except Exception as error:  # noqa: BLE001 - what was kept of it before stays, and so do the others
-                errors.append(_words(error))
+                errors.append(_message(error))
         size = None
         try:
             size = self._store.save(entries.values())
         except Exception as error:  # noqa: BLE001 - a disk may fail in any way: the agent goes on
-            errors.append(_words(error))
+            errors.append(_message(error))
         return _Outcome(entries, made, size, "; ".join(errors) or None)
 
     def _entry(self, key: str, item: KeptFlags) -> StateEntry:
@@ -220,13 +220,13 @@ class Keeper:
         return StateEntry(key, item.flags.layers[0].setting.source, document_of(item.flags), item.at)
 
     def _settle(self, held: dict[str, KeptFlags], writing: asyncio.Future[_Outcome]) -> None:
-        """See a write to its end; one that was given up has none."""
+        """Record the result of a write, unless it was given up."""
         if not writing.cancelled():
             self._writing = None
-            self._learn(held, writing.result())
+            self._record(held, writing.result())
 
-    def _learn(self, held: dict[str, KeptFlags], outcome: _Outcome) -> None:
-        """Learn what a write came to."""
+    def _record(self, held: dict[str, KeptFlags], outcome: _Outcome) -> None:
+        """Update the state and the status after a write."""
         before = self._status
         self._entries, self._made = outcome.entries, outcome.made
         saved = outcome.size is not None
@@ -239,14 +239,14 @@ class Keeper:
             before.saves + saved,
             before.failures + (outcome.error is not None),
         )
-        self._tell(before.last_error, outcome.error)
+        self._log_change(before.last_error, outcome.error)
 
-    def _tell(self, before: str | None, error: str | None) -> None:
+    def _log_change(self, before: str | None, error: str | None) -> None:
         if error is not None and error != before:
             log.warning("%s", error)
         elif error is None and before is not None:
             log.info("the flags are saved again")
 
 
-def _words(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return str(error) if isinstance(error, StateError) else f"the flags could not be saved: {describe(error)}"

@@ -1,7 +1,7 @@
-"""Last known good: what the agent begins with when nobody answers, and how the directory learns what to keep.
+"""Last known good: the flags that an agent starts with when no source answers, and what is saved for the next start.
 
 Each source has an entry of its own, by what it is and not by where it stands in the list, so sources may be added and
-reordered between two lives. Flags that were restored stay in force until their own source answers, and are stale until
+reordered between two starts. Flags that were restored stay in force until their own source answers, and are stale until
 then.
 """
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from wigwag.agent.state.keeper import Keeper, KeptFlags
     from wigwag.flags.flagset import FlagSet
     from wigwag.observe import Registry
+    from wigwag.pipeline.broadcast import Broadcast
     from wigwag.pipeline.clock import Clock
-    from wigwag.pipeline.publish import Topic
     from wigwag.pipeline.run import Pipeline
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
 
 CONFIRM_SECONDS = 20.0
-"""How often the directory is told that flags still hold."""
+"""How often the state records that flags still hold."""
 log = logging.getLogger("wigwag.agent")
 
 
 def keys_of(sources: Iterable[Source]) -> dict[Source, str]:
-    """Return what sources are known by across lives: what is asked for, not its place, nor a password.
+    """Return the key of each source across restarts: what it asks for, not its place, nor a password.
 
     Of sources that are alike but for a password, the password tells which is which: it may be what decides about the
     answer. Then a new one makes a new source; better no flags from before than another's.
@@ -53,19 +53,19 @@ def keys_of(sources: Iterable[Source]) -> dict[Source, str]:
 
 
 def _asked(source: Source) -> str:
-    told = source.settings
-    names = sorted(name.lower() for name, _ in told.headers)
-    what = unsigned(told.address) if told.address else source.name
-    return _digest(source.provider, what, told.selector, told.provider_id, names)
+    settings = source.settings
+    names = sorted(name.lower() for name, _ in settings.headers)
+    what = unsigned(settings.address) if settings.address else source.name
+    return _digest(source.provider, what, settings.selector, settings.provider_id, names)
 
 
 def _secrets(source: Source) -> tuple[object, ...]:
-    told = source.settings
-    return told.address, told.auth_header, sorted(told.headers), msgspec.to_builtins(told.oauth)
+    settings = source.settings
+    return settings.address, settings.auth_header, sorted(settings.headers), msgspec.to_builtins(settings.oauth)
 
 
-def _digest(*told: object) -> str:
-    return blake2b(msgspec.json.encode(told), digest_size=16).hexdigest()
+def _digest(*parts: object) -> str:
+    return blake2b(msgspec.json.encode(parts), digest_size=16).hexdigest()
 
 
 class LastGood:
@@ -86,16 +86,16 @@ class LastGood:
         self._keys: dict[Source, str] = {}
 
     def restore(self, sources: Iterable[Source], loader: Loader) -> dict[Source, Restored[FlagSet]]:
-        """Return what is known of these sources from before. What cannot be used is told, and never in the way."""
+        """Return what is known of these sources from before. What cannot be used is settings, and never in the way."""
         if self._keeper is None:
             return {}
         self._keys = keys_of(sources)
         by_key = {key: source for source, key in self._keys.items()}
-        found = self._keeper.restore(by_key.keys())
-        for problem in found.problems:
+        loaded = self._keeper.restore(by_key.keys())
+        for problem in loaded.problems:
             log.warning("state: %s", problem)
         restored: dict[Source, Restored[FlagSet]] = {}
-        for entry in found.entries:
+        for entry in loaded.entries:
             source = by_key[entry.key]
             try:
                 flags = loader.parse(source, Document(entry.document, "json"))
@@ -119,8 +119,8 @@ class LastGood:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._keeper.run())
             group.create_task(self._confirm(note))
-            group.create_task(_each(pipeline.turns, note))
-            await _each(pipeline.topic, note)
+            group.create_task(_each(pipeline.status_changes, note))
+            await _each(pipeline.published, note)
 
     async def _confirm(self, note: Callable[[], None]) -> None:
         while True:
@@ -150,8 +150,8 @@ class LastGood:
         )
 
 
-async def _each(topic: Topic[Any], note: Callable[[], None]) -> None:
-    async for _ in topic:
+async def _each(broadcast: Broadcast[Any], note: Callable[[], None]) -> None:
+    async for _ in broadcast:
         note()
 
 

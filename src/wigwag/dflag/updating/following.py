@@ -77,7 +77,7 @@ class Follower:
             group.create_task(self._follow_statuses(self._flow))
 
     async def _follow_pictures(self, flow: Flow) -> None:
-        async for picture in flow.topic:
+        async for picture in flow.published:
             self._note_statuses()
             await self._record.prepare(picture)
             self._tried = frozenset(picture)
@@ -87,7 +87,7 @@ class Follower:
             self._ready()
 
     async def _follow_statuses(self, flow: Flow) -> None:
-        async for _ in flow.turns:
+        async for _ in flow.status_changes:
             self._note_statuses()
 
     def _note_statuses(self) -> None:

@@ -1,16 +1,16 @@
 """Authentication, authorization and rate limits, once per request, before the handler.
 
-    request ─ who? ─▶ not too often? ─▶ known? ─▶ may select that? ─▶ handler
-                           │               │             │
-                         429              401         400, 403
+    request ─ who? ─▶ rate limit ─▶ known? ─▶ may use the selector? ─▶ handler
+                          │            │              │
+                         429          401          400, 403
 
-`AccessControl` wraps the methods of an RPC port, or the handler of an HTTP port, when the port is put together.
-Without any option there is no `AccessControl`, nothing is wrapped, and it costs nothing. A caller whose rule names one
-selector need not send it: the handler sees the request as if it had been sent.
+`AccessControl` wraps the methods of an RPC port, or the handler of an HTTP port, when the port is assembled. Without
+any option there is no `AccessControl`, nothing is wrapped, and it costs nothing. A caller whose rule names one selector
+need not send it: the handler sees the request as if it had been sent.
 
-A stream is let in once but lives long. So it is held: when other rules come, every stream whose caller is no longer let
-in ends, at once if it waits, else before its next message. It counts, and is known here, from its first pull, because a
-stream that is dropped before that is never told so.
+The hard case is a stream: it is authorized once but stays open. When new rules are adopted, every stream whose caller
+they no longer allow ends, at once if it waits, else before its next message. A stream is counted and registered from
+its first pull on, because one that is dropped before that is never closed.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from wigwag.serve.access.tokens import PresentedCredential, digest
 from wigwag.serve.context import SELECTOR, selector_of
 from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code, Method, RpcError
+from wigwag.wire.server.broadcast import BroadcastStream
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -55,60 +56,60 @@ NOT_YET = "the access rules have not been read yet; try again later"
 
 
 class AccessPolicy(Struct, frozen=True, kw_only=True):
-    """What is asked of a request; by default nothing."""
+    """What is required of a request; by default nothing."""
 
     known: bool = False
-    """Only who is known by the rules is let in."""
+    """Only callers that the rules name are accepted."""
     selector: bool = False
-    """Nobody sees all flags by saying nothing."""
+    """A request without a selector is refused."""
     throttle: Throttle | None = None
     slots: Slots | None = None
 
 
 class Principal(Struct, frozen=True):
-    """Somebody who was let in."""
+    """A caller whose request was accepted."""
 
     name: str
-    """What he is counted under: the name of his rule, his certificate's identity, or where he comes from."""
-    proof: PresentedCredential
+    """What it is counted under: the name of its rule, the identity in its certificate, or its address."""
+    credential: PresentedCredential
     caller: Caller | None
 
 
 class AccessControl:
-    """Lets requests in, or refuses them with an `RpcError`. With rules, all are refused until the first are adopted."""
+    """Accepts requests, or refuses them with an `RpcError`. With rules, it refuses all until the first are adopted."""
 
     def __init__(self, policy: AccessPolicy, refusals: Refusals, now: Callable[[], float] = monotonic) -> None:
         self._policy, self._refusals, self._now = policy, refusals, now
-        self._held: dict[RevocableStream, tuple[Principal, str]] = {}
+        self._held: dict[RevocableStream | BroadcastStream, tuple[Principal, str]] = {}
         self.rules: Rules | None = None
 
     def adopt(self, rules: Rules) -> None:
-        """Go by these rules from now on, and end the streams that they do not allow."""
+        """Use these rules from now on, and end the streams that they do not allow."""
         self.rules = rules
-        for held, (visitor, selector) in list(self._held.items()):
-            error = self._objection(visitor, selector)
+        for held, (principal, selector) in list(self._held.items()):
+            error = self._revocation(principal, selector)
             if error is not None:
                 held.end(error)
 
     def methods(self, methods: Methods, wanted: Wanted = selector_of) -> dict[bytes, Method]:
-        """Return the methods behind the door."""
+        """Return the methods with access control."""
         return {path: self._method(method, wanted) for path, method in methods.items()}
 
     def handler(self, handler: Handler, wanted: Callable[[Request], str], key: Callable[[Request], str]) -> Handler:
-        """Return the handler of OFREP behind the door; `key` tells the flag that a request names, for its refusal."""
+        """Return the handler of OFREP with access control; `key` returns the flag that a request names."""
 
         def handle(request: Request) -> Response | Awaitable[Response]:
             try:
-                visitor = self._enter(request.header(AUTHORIZATION), request.peer)
+                principal = self._authenticate(request.header(AUTHORIZATION), request.peer)
                 selector = wanted(request)
-                granted = self._grant(visitor, selector)
+                granted = self._authorize(principal, selector)
                 if granted != selector:
                     headers = ((SELECTOR, granted.encode()), *request.headers)
                     request = replace(request, headers=headers, known=None)
                 answer = handler(request)
                 if isinstance(answer, Stream) and self._holds:
-                    self._room(visitor)
-                    answer.chunks = _quietly(self._hold(answer.chunks, visitor, granted))
+                    self._check_streams(principal)
+                    answer.chunks = _quietly(self._revocable(answer.chunks, principal, granted))
             except RpcError as error:
                 return _refused(error, key(request))
             return answer
@@ -130,109 +131,126 @@ class AccessControl:
 
     def _stream(self, handler: ServerStream, wanted: Wanted) -> ServerStream:
         def stream(call: Call) -> AsyncIterator[bytes]:
-            visitor, selector = self._admit(call, wanted)
-            self._room(visitor)
+            principal, selector = self._admit(call, wanted)
+            self._check_streams(principal)
             messages = handler(call)
-            assert isinstance(messages, AsyncIterator)  # what is behind this door begins at once
-            return self._hold(messages, visitor, selector) if self._holds else messages
+            assert isinstance(messages, AsyncIterator)  # the streams of an agent begin at once
+            if isinstance(messages, BroadcastStream) and self._holds:
+                messages.guard(lambda stream: stream.on_close(self._register(stream, principal, selector)))
+                return messages
+            return self._revocable(messages, principal, selector) if self._holds else messages
 
         return stream
 
     def _admit(self, call: Call, wanted: Wanted) -> tuple[Principal, str]:
         fields = call.fields
-        visitor = self._enter(fields.get(AUTHORIZATION), call.request.peer)
+        principal = self._authenticate(fields.get(AUTHORIZATION), call.request.peer)
         selector = wanted(call)
         if selector is None:
-            return visitor, ""
-        granted = self._grant(visitor, selector)
+            return principal, ""
+        granted = self._authorize(principal, selector)
         if granted != selector:
             call.fields = {**fields, SELECTOR: granted.encode()}
-        return visitor, granted
+        return principal, granted
 
-    def _enter(self, authorization: bytes | None, peer: Peer | None) -> Principal:
-        """Find out who it is, count him, and let him in if he may."""
+    def _authenticate(self, authorization: bytes | None, peer: Peer | None) -> Principal:
+        """Return who calls; raise if the caller is unknown, or calls too often."""
         policy, rules, caller = self._policy, self.rules, None
         certificate = peer.certificate if peer is not None else None
         token = bearer_token(authorization) if policy.known else None
-        proof = PresentedCredential(digest(token) if token is not None else None, certificate)
+        credential = PresentedCredential(digest(token) if token is not None else None, certificate)
         if rules is not None:
-            caller = rules.caller(proof)
+            caller = rules.caller(credential)
         name = caller.name if caller is not None else _unknown(certificate, peer)
         if policy.throttle is not None and (wait := policy.throttle.take(name, self._now())):
             raise self._refuse("rate", name, _too_often(wait))
         if policy.known and caller is None:
-            raise self._stranger(name, proof)
-        return Principal(name, proof, caller)
+            raise self._unauthenticated(name, credential)
+        return Principal(name, credential, caller)
 
-    def _stranger(self, name: str, proof: PresentedCredential) -> RpcError:
+    def _unauthenticated(self, name: str, credential: PresentedCredential) -> RpcError:
         if self.rules is None:
             return self._refuse("closed", name, RpcError(Code.UNAVAILABLE, NOT_YET))
         message = NO_TOKEN
-        if proof.digest is not None:
+        if credential.digest is not None:
             message = "the token is not known, or no longer"
-        elif proof.certificate is not None:
+        elif credential.certificate is not None:
             message = "no access rule names the client certificate; " + NO_TOKEN
         return self._refuse("unauthenticated", name, RpcError(Code.UNAUTHENTICATED, message, metadata=CHALLENGE))
 
-    def _grant(self, visitor: Principal, selector: str) -> str:
-        """Return the selector that the visitor goes by: his own, if he may, or the only one that he may."""
-        caller = visitor.caller
+    def _authorize(self, principal: Principal, selector: str) -> str:
+        """Return the selector that counts: that of the request, if it is allowed, or the only one that is."""
+        caller = principal.caller
         if caller is None or caller.selectors is None:
             if not selector and self._policy.selector:
-                raise self._refuse("no_selector", visitor.name, RpcError(Code.INVALID_ARGUMENT, NO_SELECTOR))
+                raise self._refuse("no_selector", principal.name, RpcError(Code.INVALID_ARGUMENT, NO_SELECTOR))
             return selector
         if caller.only and (not selector or selector == caller.only):
             return caller.only
         if not selector:
-            raise self._refuse("no_selector", visitor.name, RpcError(Code.INVALID_ARGUMENT, NO_SELECTOR))
+            raise self._refuse("no_selector", principal.name, RpcError(Code.INVALID_ARGUMENT, NO_SELECTOR))
         try:
             allowed = Selector.parse(selector) in caller.selectors
         except SelectorError as error:
             raise RpcError(Code.INVALID_ARGUMENT, str(error)) from error
         if not allowed:
             message = f"{caller.name!r} may not use this selector; ask whoever keeps the access rules"
-            raise self._refuse("forbidden", visitor.name, RpcError(Code.PERMISSION_DENIED, message))
+            raise self._refuse("forbidden", principal.name, RpcError(Code.PERMISSION_DENIED, message))
         return selector
 
     @property
     def _holds(self) -> bool:
         return self._policy.known or self._policy.slots is not None
 
-    def _room(self, visitor: Principal) -> None:
+    def _check_streams(self, principal: Principal) -> None:
         slots = self._policy.slots
-        if slots is not None and not slots.free(visitor.name):
-            raise self._refuse("streams", visitor.name, _too_many(slots.most))
+        if slots is not None and not slots.free(principal.name):
+            raise self._refuse("streams", principal.name, _too_many(slots.most))
 
-    async def _hold(self, messages: AsyncIterator[bytes], visitor: Principal, selector: str) -> AsyncIterator[bytes]:
-        """Yield what a stream yields for as long as its visitor may have it."""
-        slots, held = self._policy.slots, RevocableStream(messages)
-        error = self._objection(visitor, selector)  # other rules may have come since it was let in
-        if error is not None:
-            raise error
-        if slots is not None and not slots.take(visitor.name):
-            raise self._refuse("streams", visitor.name, _too_many(slots.most))
-        self._held[held] = visitor, selector
+    async def _revocable(
+        self, messages: AsyncIterator[bytes], principal: Principal, selector: str
+    ) -> AsyncIterator[bytes]:
+        """Yield what a stream yields, for as long as its principal may have it."""
+        stream = RevocableStream(messages)
+        release = self._register(stream, principal, selector)
         try:
-            async for message in held:
+            async for message in stream:
                 yield message
         finally:
-            del self._held[held]
-            if slots is not None:
-                slots.give_back(visitor.name)
-            await held.aclose()
+            release()
+            await stream.aclose()
 
-    def _objection(self, visitor: Principal, selector: str) -> RpcError | None:
-        """Return why the rules of now do not allow what was allowed."""
+    def _register(
+        self, stream: RevocableStream | BroadcastStream, principal: Principal, selector: str
+    ) -> Callable[[], None]:
+        """Count a stream that begins, and end it when its right ends; return what to call when it is closed."""
+        slots = self._policy.slots
+        error = self._revocation(principal, selector)  # other rules may have come since it was accepted
+        if error is not None:
+            raise error
+        if slots is not None and not slots.take(principal.name):
+            raise self._refuse("streams", principal.name, _too_many(slots.most))
+        self._held[stream] = principal, selector
+
+        def release() -> None:
+            del self._held[stream]
+            if slots is not None:
+                slots.give_back(principal.name)
+
+        return release
+
+    def _revocation(self, principal: Principal, selector: str) -> RpcError | None:
+        """Return why the current rules do not allow what was allowed before; None if they do."""
         if not self._policy.known or self.rules is None:
             return None
-        caller = self.rules.caller(visitor.proof)
+        caller = self.rules.caller(principal.credential)
         if caller is None:
             gone = RpcError(Code.UNAUTHENTICATED, "the token or certificate is no longer accepted", metadata=CHALLENGE)
-            return self._refuse("revoked", visitor.name, gone)
+            return self._refuse("revoked", principal.name, gone)
         if caller.selectors is None or (selector and Selector.parse(selector) in caller.selectors):
             return None
         denied = RpcError(Code.PERMISSION_DENIED, f"{caller.name!r} may no longer use this selector")
-        return self._refuse("revoked", visitor.name, denied)
+        return self._refuse("revoked", principal.name, denied)
 
     def _refuse(self, reason: str, name: str, error: RpcError) -> RpcError:
         self._refusals.note(reason, name, self._now())
@@ -258,7 +276,7 @@ def _too_many(most: int) -> RpcError:
 
 
 async def _quietly(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield chunks of a stream that has no way to say why it ends: whoever comes back is told then."""
+    """Yield chunks of a stream that has no way to say why it ends: a client that reconnects gets the error."""
     try:
         async for chunk in chunks:
             yield chunk
@@ -269,6 +287,6 @@ async def _quietly(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def _refused(error: RpcError, key: str) -> Reply:
-    told = {"key": key} if key else {}
-    body = msgspec.json.encode(told | {"errorCode": "GENERAL", "errorDetails": error.message})
+    named = {"key": key} if key else {}
+    body = msgspec.json.encode(named | {"errorCode": "GENERAL", "errorDetails": error.message})
     return Reply(error.code.http_status, ((b"content-type", b"application/json"), *error.metadata), body)

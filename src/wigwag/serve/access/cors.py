@@ -1,8 +1,8 @@
-"""Which browsers' pages may call us: none, unless their origin is listed.
+"""CORS: which web pages may call the agent: none, unless their origin is listed.
 
-An origin is listed as a whole (`https://shop.example`), with one `*` for any part of it (`https://*.shop.example`), or
-as `*`, which is everybody. What we answer depends on who asks, so every answer that a cache may keep says `vary`, to
-those who are not listed and those who are no page at all, too; otherwise one's answer would be served to another.
+You list an origin as a whole (`https://shop.example`), with one `*` for any part of it (`https://*.shop.example`), or
+all of them as `*`. The response depends on the origin, so every response that a cache may keep has `vary`, also for
+origins that are not listed and for clients that are no browser. Otherwise a cache would serve one client's to another.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _pattern(origin: str) -> bytes:
 
 
 def _preflight(request: Request, allowed: Headers) -> Reply:
-    """Say what a page may send: whatever it asks for, `authorization` included, which `*` would not cover."""
+    """Return the headers that allow what a page asks for, `authorization` included, which `*` would not cover."""
     if not allowed:
         return Reply(204, _VARY_PREFLIGHT)
     wanted = request.header(b"access-control-request-headers") or b""

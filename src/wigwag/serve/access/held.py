@@ -25,7 +25,7 @@ class RevocableStream:
         self._pull: asyncio.Timeout | None = None
 
     def end(self, error: Exception) -> None:
-        """Have the pull that is under way, or else the next one, raise this error. The first one counts."""
+        """Make the current pull, or else the next one, raise this error. The first error counts."""
         self._error = self._error or error
         if self._pull is not None:
             self._pull.reschedule(0)

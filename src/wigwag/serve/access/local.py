@@ -1,7 +1,7 @@
-"""Who is on this machine: pages that show more than others should see are for them, unless asked otherwise.
+"""Whether a request comes from this machine: debug pages are served to such requests only, unless you allow others.
 
-The address of the peer alone does not tell. A browser on this machine may ask for a page of another site, and a proxy
-on this machine passes on what others ask: see `wigwag.origin`.
+The address of the peer is not enough. A browser on this machine may load a page of another site, and a proxy on this
+machine passes on the requests of others: see `wigwag.origin`.
 """
 
 from __future__ import annotations

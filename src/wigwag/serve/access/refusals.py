@@ -1,4 +1,4 @@
-"""Refused requests are counted, each of them, and told to the log at most once a second, together."""
+"""Counts every refused request, and logs them together, at most once a second."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger("wigwag.serve")
 
 
 class Refusals:
-    """How many requests were refused, by reason. Nothing that a client sent is kept or told."""
+    """How many requests were refused, by reason. Nothing that a client sent is kept or logged."""
 
     def __init__(self, registry: Registry) -> None:
         self._counter = Counter("wigwag_requests_refused", "Requests that were refused, by reason.", ("reason",))

@@ -1,12 +1,12 @@
-"""How often somebody may ask, and how many streams he may hold.
+"""How often a caller may send requests, and how many streams it may have open.
 
-A bucket of tokens that fills at a steady rate is one number: the time at which it is full again. A request puts that
-off by one interval; if it is too far away already, the request has to wait. Whoever has been quiet for long enough has
-a full bucket, which is the same as none, so the table forgets callers without doing anybody wrong.
+The rate limit is a token bucket, kept as one number: the time at which it is full again. A request moves that time by
+one interval; if it is too far ahead already, the request is refused. A caller that has been quiet long enough has a
+full bucket, which is the same as none, so the table can forget it.
 
-The hard case is a caller with a million addresses. The table has a fixed size and drops whoever was quiet longest: such
-a caller is not held back by it (no table could), but fills no memory and takes nothing away from others. Addresses of
-IPv6 count by their /64, the smallest network that one site is given.
+The hard case is a caller with a million addresses. The table has a fixed size and drops the caller that was quiet
+longest: such a caller is not limited by it (no table could), but it fills no memory and takes nothing from others.
+IPv6 addresses count by their /64, the smallest network that one site is given.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Slots:
         return len(self._taken)
 
     def free(self, caller: str) -> bool:
-        """Tell whether there is one left."""
+        """Return whether there is one left."""
         return self._taken.get(caller, 0) < self.most
 
     def take(self, caller: str) -> bool:

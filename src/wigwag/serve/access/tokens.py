@@ -3,7 +3,7 @@
     [{"name": "team-a", "tokenFile": "team-a.token", "selectors": ["flagSetId=team-a"]},
      {"name": "ops", "certificates": ["spiffe://example.org/ops"], "selectors": ["*"]}]
 
-A token is known here by its SHA-256 only. Whoever asks is found by the digest of what he shows, so no comparison takes
+A token is known here by its SHA-256 only. A caller is looked up by the digest of its token, so no comparison takes
 longer the nearer a guess comes, and nothing that is printed by accident is a secret. The hard case is an error in the
 file itself: what says where it is must not quote it, because what is in the wrong place may be a token.
 """
@@ -59,37 +59,37 @@ class UnresolvedRule(Struct, frozen=True):
 
 
 class Caller(Struct, frozen=True):
-    """Somebody known by a rule."""
+    """A caller that a rule names."""
 
     name: str
     selectors: frozenset[Selector] | None
-    """What he may select; None for everything, with or without a selector."""
+    """The selectors that the caller may use; None: any, or no selector at all."""
     only: str = ""
-    """What he selects if he does not say: the one thing that he may."""
+    """The selector of a request that has none: the only one that the caller may use."""
 
 
 class PresentedCredential(Struct, frozen=True):
-    """What somebody shows of himself: the digest of a token, or else the identity in a verified certificate."""
+    """What a caller presents: the digest of a token, or else the identity in a verified certificate."""
 
     digest: bytes | None = None
     certificate: Identity | None = None
 
 
 class Rules(Struct, frozen=True):
-    """Everybody who is known, by what he shows."""
+    """All known callers, by their credentials."""
 
     tokens: Mapping[bytes, Caller] = {}
     certificates: Mapping[Identity, Caller] = {}
 
-    def caller(self, proof: PresentedCredential) -> Caller | None:
-        """Return who that is. A token counts before a certificate: one that is shown must be good."""
-        if proof.digest is not None:
-            return self.tokens.get(proof.digest)
-        return self.certificates.get(proof.certificate) if proof.certificate is not None else None
+    def caller(self, credential: PresentedCredential) -> Caller | None:
+        """Return the caller. A token counts before a certificate: if one is sent, it must be good."""
+        if credential.digest is not None:
+            return self.tokens.get(credential.digest)
+        return self.certificates.get(credential.certificate) if credential.certificate is not None else None
 
 
 def digest(token: bytes) -> bytes:
-    """Return what a token is known by."""
+    """Return the digest of a token."""
     return sha256(token).digest()
 
 
@@ -126,7 +126,7 @@ def compile_rules(drafts: Iterable[UnresolvedRule], files: Mapping[str, tuple[by
 
 
 def _put(table: dict[K, Caller], key: K, caller: Caller, what: str) -> None:
-    """Make an entry. One proof of two people proves neither; twice the same is no harm."""
+    """Add an entry. Two callers must not share a credential; a repetition is harmless."""
     before = table.setdefault(key, caller)
     if before != caller:
         raise DocumentError(f"the rules {before.name!r} and {caller.name!r} have the same {what}; give each its own")

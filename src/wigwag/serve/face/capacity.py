@@ -52,7 +52,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
         return replace(limits, connections=most, connections_per_address=min(self.per_address, most))
 
     def log(self, log: Logger) -> None:
-        """Tell at the start what the limits are, and what to do if they are low."""
+        """Log the limits at the start, and what to do if they are low."""
         fields = {
             "per port": self.port,
             "per address": self.per_address,

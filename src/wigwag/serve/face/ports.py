@@ -1,4 +1,4 @@
-"""Opening ports: what is served where, with TLS or without, and in plain words why that is not possible."""
+"""Ports: what is served where, with TLS or without, and why a port cannot be opened."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from wigwag.errors import StartError, UsageError
 from wigwag.options import long_name
 from wigwag.pipeline.spec import cause
+from wigwag.wire.rpcs.dispatch import early, rpc_handler
 from wigwag.wire.server.listen import Listener
 from wigwag.wire.tls import Tls
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from wigwag.wire.http import Early, Handler
     from wigwag.wire.limits import WireLimits
+    from wigwag.wire.rpc import Methods
     from wigwag.wire.server.server import Server
 
     Serve = Callable[[Handler, Sequence[Listener], WireLimits, Early | None], AbstractAsyncContextManager[Server]]
@@ -44,30 +46,23 @@ class Port(Struct, frozen=True):
 
     name: str
     option: str
-    """What to say to serve elsewhere."""
-    socket_option: str
+    """The option that chooses another port."""
     handler: Handler
     listener: Listener
     limits: WireLimits
     early: Early | None = None
     """Which requests the handler wants before their bodies are there."""
+    socket_option: str = ""
+    auth: str = ""
+    """What the service itself asks clients for, such as tokens."""
 
 
-class PortOpener:
-    """A server that says in plain words why it cannot be opened."""
-
-    def __init__(self, port: Port, serve: Serve) -> None:
-        self._port = port
-        self._serving = serve(port.handler, [port.listener], port.limits, port.early)
-
-    async def __aenter__(self) -> Server:
-        try:
-            return await self._serving.__aenter__()
-        except* (OSError, UnicodeError, StartError) as group:  # a host may be no name at all
-            raise StartError(why(self._port, group)) from None
-
-    async def __aexit__(self, *exc: object) -> bool | None:
-        return await self._serving.__aexit__(*exc)  # type: ignore[arg-type]
+def management_port(
+    health: Methods, pages: Handler, listener: Listener, limits: WireLimits, enforced: WireLimits
+) -> Port:
+    """Return the port of probes, metrics and debug pages. It asks for no token: probes have none."""
+    handler = rpc_handler(health, limits, pages)
+    return Port("management", "--management-port", handler, listener, enforced, early(health))
 
 
 def why(port: Port, failed: BaseException) -> str:
@@ -80,14 +75,11 @@ def why(port: Port, failed: BaseException) -> str:
     return f"cannot serve {port.name} at {where}: {error}"
 
 
-def protection(port: Port, auth: str = "") -> dict[str, str]:
-    """Return for the log how an open port is protected: whether TLS is on, and what clients have to show.
-
-    `auth` is what the service itself asks for, such as tokens; a certificate that TLS demands is added to it.
-    """
+def protection(port: Port) -> dict[str, str]:
+    """Return for the log how an open port is protected: whether TLS is on, and what clients have to show."""
     tls = port.listener.tls
-    shown = ["client certificates"] * (tls is not None and tls.clients == "required") + [auth] * bool(auth)
-    return {"tls": "on" if tls else "off", "auth": " and ".join(shown) or "off"}
+    certificates = "client certificates" if tls is not None and tls.clients == "required" else ""
+    return {"tls": "on" if tls else "off", "auth": " and ".join(filter(None, (certificates, port.auth))) or "off"}
 
 
 def read_tls(options: TlsOptions) -> Tls | None:

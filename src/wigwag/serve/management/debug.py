@@ -1,15 +1,15 @@
-"""What an operator wants to see of a running agent, served to this machine only unless asked otherwise.
+"""The debug pages of an agent, for requests from this machine only unless `--debug-endpoints` allows others.
 
 /debug/sources                   each source: state, age, last error, restarts, problems of its document
 /debug/snapshots                 the snapshots that are kept, and what each changed
 /debug/flags                     the flags in force, as sync clients get them
-/debug/evaluate?key=K            what an evaluation comes to; without a key, those of all flags
-/debug/explain?key=K             how it comes about
+/debug/evaluate?key=K            the result of an evaluation; without a key, of all flags
+/debug/explain?key=K             the steps that lead to it
 /debug/diff?from=S&to=S          what differs between two snapshots, and for whom
 
-The context is the JSON body of a POST; for a comparison, a list of them will do. `snapshot=S` looks at an earlier one,
-`selector=` at some of the flags, `format=text` is for people. Comparing many contexts takes a while, so it is done in
-slices, and evaluations go on in between.
+The context is the JSON body of a POST; a comparison also takes a list of contexts. `snapshot=S` selects an earlier
+snapshot, `selector=` some of the flags, and `format=text` is for people. Comparing many contexts takes a while, so it
+is done in slices, and evaluations go on in between.
 """
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ class Debug:
         snapshot, flags = self._wanted(request)
         context, key = self._context(request, snapshot), _parameter(request, "key")
         keys = [key] if key else flags.keys()
-        found = [{"key": name, **_outcome(flags, name, context)} for name in keys]
+        outcomes = [{"key": name, **_outcome(flags, name, context)} for name in keys]
         origin = {"snapshot": snapshot.id, "number": snapshot.number}
-        return _json(200, {**origin, **found[0]} if key else {**origin, "flags": found})
+        return _json(200, {**origin, **outcomes[0]} if key else {**origin, "flags": outcomes})
 
     def _explain(self, request: Request) -> Reply:
         key = _parameter(request, "key")
@@ -141,8 +141,8 @@ class Debug:
                     end = loop.time() + _SLICE
         except WigwagError as error:
             return _json(400, {"error": str(error)})
-        found = comparing.result()
-        return _text(str(found)) if form == "text" else _json(200, found.to_dict())
+        comparison = comparing.result()
+        return _text(str(comparison)) if form == "text" else _json(200, comparison.to_dict())
 
     def _wanted(self, request: Request) -> tuple[Snapshot, FlagSet]:
         snapshot = self._snapshot(_parameter(request, "snapshot"))
@@ -173,9 +173,14 @@ def _contexts(request: Request) -> list[dict[str, Any]]:
 
 
 def _outcome(flags: FlagSet, key: str, context: Mapping[str, Any]) -> dict[str, Any]:
-    found = flags.resolve(key, None, None, context)
-    told = {"value": found.value, "variant": found.variant, "reason": found.reason, "metadata": found.metadata}
-    return told | ({"error": found.error, "message": found.message} if found.error else {})
+    result = flags.resolve(key, None, None, context)
+    outcome = {
+        "value": result.value,
+        "variant": result.variant,
+        "reason": result.reason,
+        "metadata": result.metadata,
+    }
+    return outcome | ({"error": result.error, "message": result.message} if result.error else {})
 
 
 def _told(entry: HistoryEntry, now: float) -> dict[str, Any]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wigwag.flags.digests import Pairs
     from wigwag.flags.flag import DocumentDefaults, Flag
     from wigwag.flags.model import Finding
+    from wigwag.pipeline.broadcast import Broadcast
 
 SHORTEST = 6
 """Characters of an id that are enough, if no other id begins with them."""
@@ -74,9 +75,9 @@ class Row:
         """Make them whole. The documents are gone, and with them what only they can tell, such as repeated members."""
         nothing = read(b'{"flags":{}}', Limits())
         layers = [Layer(setting, _sets(flags), problems, nothing) for setting, problems, flags in self._layers]
-        found = FlagSet(layers, self._clock)
-        found.id = id  # known already, and not cheap
-        return found
+        flag_set = FlagSet(layers, self._clock)
+        flag_set.id = id  # known already, and not cheap
+        return flag_set
 
 
 class HistoryEntry(Struct, eq=False):
@@ -102,6 +103,15 @@ class SnapshotHistory:
         self.most, self._free = most, free
         self._entries: deque[HistoryEntry] = deque()
         self._current: Snapshot | None = None
+
+    def follow(self, snapshots: Broadcast[Snapshot]) -> None:
+        """Add each snapshot that is published from now on, before later subscribers see it."""
+
+        def add() -> None:
+            if snapshots.error is None:
+                self.add(snapshots.value)
+
+        snapshots.subscribe(add)
 
     def add(self, snapshot: Snapshot) -> None:
         """Remember a snapshot that has just become the current one."""
@@ -141,13 +151,13 @@ class SnapshotHistory:
 
     def find(self, name: str) -> Snapshot:
         """Return a snapshot by its id, the first characters of it, its number, or as `current` or `previous`."""
-        found = self._named(name)
-        if isinstance(found, str):
-            raise UsageError(f"{found}; there is {self._listed()}")
-        if self._current is not None and found is self._entries[0]:
+        entry = self._named(name)
+        if isinstance(entry, str):
+            raise UsageError(f"{entry}; there is {self._listed()}")
+        if self._current is not None and entry is self._entries[0]:
             return self._current
-        flags = found.row.flags(found.flags_id)
-        return Snapshot(flags, number=found.number, published=found.published, facts=found.facts)
+        flags = entry.row.flags(entry.flags_id)
+        return Snapshot(flags, number=entry.number, published=entry.published, facts=entry.facts)
 
     def _named(self, name: str) -> HistoryEntry | str:
         """Return the entry that is meant, or why there is none."""
@@ -166,7 +176,7 @@ class SnapshotHistory:
         return next(iter(starting.values())) if len(starting) == 1 else f"{name!r} may mean several snapshots"
 
     def _listed(self) -> str:
-        """Say what there is."""
+        """Return the names of what is kept."""
         named = [f"{entry.id[:12]} (number {entry.number})" for entry in self._entries]
         return few(["current", "previous"][: len(named)] + named, 20)
 

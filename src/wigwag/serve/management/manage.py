@@ -20,7 +20,7 @@ _METRICS: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-
 
 
 class Debugging(Protocol):
-    """What else there is to be seen."""
+    """The debug pages of a face."""
 
     def pages(self) -> Mapping[bytes, Page]:
         """Return the pages by their path."""

@@ -30,13 +30,13 @@ _HTTP = ("service.name", "http.route", "http.request.method", "http.response.sta
 
 
 class Recorder(Protocol):
-    """Who is told of evaluations."""
+    """What counts evaluations."""
 
-    def evaluated(self, key: str, found: Resolution) -> None:
-        """Take note of one."""
+    def evaluated(self, key: str, resolution: Resolution) -> None:
+        """Count one evaluation."""
 
     def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
-        """Take note of all that one request asked for."""
+        """Count all evaluations of one request."""
 
 
 class Metrics:
@@ -95,21 +95,21 @@ class Metrics:
             HistogramView(sizes, "rpc.server.response.size", "Size of the answers to calls.", RPC, "By"),
         ]
 
-    def evaluated(self, key: str, found: Resolution) -> None:
+    def evaluated(self, key: str, resolution: Resolution) -> None:
         """Count one evaluation."""
-        if found.error is None:
-            self._impressions.add((key, PROVIDER, found.reason, found.variant or ""))
-            self._reasons.add((PROVIDER, found.reason, ""))
+        if resolution.error is None:
+            self._impressions.add((key, PROVIDER, resolution.reason, resolution.variant or ""))
+            self._reasons.add((PROVIDER, resolution.reason, ""))
         else:
-            self._reasons.add((PROVIDER, found.reason, found.error))
+            self._reasons.add((PROVIDER, resolution.reason, resolution.error))
 
     def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
         """Count many evaluations: their reasons are few."""
         count, reasons = self._impressions.add, dict[tuple[str, str | None], int]()
-        for key, found in answers:
-            reason, error = kind = found.reason, found.error
+        for key, resolution in answers:
+            reason, error = kind = resolution.reason, resolution.error
             if error is None:
-                count((key, PROVIDER, reason, found.variant or ""))
+                count((key, PROVIDER, reason, resolution.variant or ""))
             reasons[kind] = reasons.get(kind, 0) + 1
         for (reason, error), number in reasons.items():
             self._reasons.add((PROVIDER, reason, error or ""), number)
@@ -152,11 +152,11 @@ class Metrics:
     async def _awaited(self, request: Request, answer: object, note: Note, start: float) -> Response:
         self.active += 1
         try:
-            found: Response = await answer  # type: ignore[misc]
+            response: Response = await answer  # type: ignore[misc]
         finally:
             self.active -= 1
-        note(request, found, perf_counter() - start)
-        return found
+        note(request, response, perf_counter() - start)
+        return response
 
     def _notes(
         self, service: str, route: Callable[[bytes], str], outcome: Callable[[str, Response], RpcLabels]

@@ -36,8 +36,8 @@ class _Cpu:
 
     def read(self) -> Reading:
         used = os.times()
-        told = "User and system CPU time."
-        return Reading("counter", "process_cpu_seconds", told, "", (), [((), used.user + used.system)])
+        text = "User and system CPU time."
+        return Reading("counter", "process_cpu_seconds", text, "", (), [((), used.user + used.system)])
 
 
 def _found(read: Callable[[], float]) -> Samples:

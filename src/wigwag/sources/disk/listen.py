@@ -21,7 +21,7 @@ from collections import defaultdict
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
-from wigwag.pipeline.clock import heard
+from wigwag.pipeline.clock import wait_event
 from wigwag.sources.disk import notify
 from wigwag.sources.disk.notify import EVERY
 from wigwag.sources.disk.read import MOST_LINKS, names_of
@@ -153,7 +153,7 @@ class PathListener:
             when = until if due is None else due
             if self._clock.now() >= when:
                 return due is not None
-            await heard(self._clock, self._woken, when)
+            await wait_event(self._clock, self._woken, when)
 
     def _patient(self) -> bool:
         return self._patience is not None and self._clock.now() < self._patience

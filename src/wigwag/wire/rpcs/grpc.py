@@ -25,29 +25,29 @@ from wigwag.wire.rpc import Call, Code, RpcError
 from wigwag.wire.rpcs import envelope
 from wigwag.wire.rpcs.outcome import chunks, remaining
 from wigwag.wire.rpcs.protobuf import blob, integer, text
-from wigwag.wire.server.board import Frame, Posted
+from wigwag.wire.server.broadcast import BroadcastStream, Frame
 
 OK: Headers = ((b"grpc-status", b"0"),)
 _UNIT = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _DIGITS = 8
 
 
-class Broadcast(Stream):
-    """A stream whose messages are posted for many: who cannot read them that way pulls the chunks, as of any stream."""
+class BroadcastResponse(Stream):
+    """A stream of a broadcast. A connection that cannot send it so pulls the chunks, as of any stream."""
 
-    __slots__ = ("ending", "frame", "posted", "seconds")
+    __slots__ = ("ending", "frame", "messages", "seconds")
 
     def __init__(
         self,
         stream: Stream,
-        posted: Posted,
+        messages: BroadcastStream,
         frame: Frame,
         ending: Callable[[RpcError], Headers],
         seconds: float | None = None,
     ) -> None:
         """`ending` gives the trailers of an error, and `seconds` is how long the client waits for the end."""
         super().__init__(stream.status, stream.headers, stream.chunks, stream.trailers)
-        self.posted, self.frame, self.ending, self.seconds = posted, frame, ending, seconds
+        self.messages, self.frame, self.ending, self.seconds = messages, frame, ending, seconds
 
 
 class Grpc:
@@ -99,8 +99,8 @@ class Grpc:
         """Return the response with many messages."""
         frame = _compressed if _takes_gzip(call) else _plain
         stream = Stream(200, self._leading(call), chunks(messages, call, frame), partial(_ending, call))
-        if isinstance(messages, Posted) and not call.response_trailers:
-            return Broadcast(stream, messages, frame, _trailers_of, call.deadline)
+        if isinstance(messages, BroadcastStream) and not call.response_trailers:
+            return BroadcastResponse(stream, messages, frame, _trailers_of, call.deadline)
         return stream
 
     def _leading(self, call: Call) -> Headers:

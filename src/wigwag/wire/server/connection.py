@@ -26,11 +26,11 @@ from wigwag.wire.h2.server import Http2
 from wigwag.wire.http import Early, Handler, Reply, Request, Response, Stream, error_reply
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.peer import Peer
-from wigwag.wire.rpcs.grpc import Broadcast
+from wigwag.wire.rpcs.grpc import BroadcastResponse
 from wigwag.wire.server.accept import Admission, Admitted
 from wigwag.wire.server.exchange import Exchange, Machine
-from wigwag.wire.server.reader import GATHERED_BYTES, BoardReader
 from wigwag.wire.server.retained import Retained
+from wigwag.wire.server.sender import GATHERED_BYTES, BroadcastSender
 from wigwag.wire.server.shared import SharedResources
 from wigwag.wire.server.turns import MARK, NOTABLE, SLICE, TimeShare
 from wigwag.wire.server.writer import ConnectionWriter
@@ -81,10 +81,10 @@ class Connection(asyncio.Protocol):
         self._sniffed = b""
         self._unread, self._at = b"", 0
         """What was read and is not parsed, and where that begins."""
-        self._tasks: set[asyncio.Task[None] | BoardReader] = set()
+        self._tasks: set[asyncio.Task[None] | BroadcastSender] = set()
         self._room: list[tuple[Exchange, asyncio.Future[None]]] = []
-        self._behind: dict[BoardReader, None] = {}
-        """Streams that wait for room: those that are pulled, and those of boards."""
+        self._behind: dict[BroadcastSender, None] = {}
+        """Streams that wait for room: those that are pulled, and those of broadcasts."""
 
     # the transport's calls
 
@@ -347,8 +347,8 @@ class Connection(asyncio.Protocol):
             if type(response) is Reply:
                 exchange.reply(response)
                 return len(response.body)
-            if type(response) is Broadcast:
-                self._read(exchange, response)
+            if type(response) is BroadcastResponse:
+                self._send(exchange, response)
                 return 0
         except Exception as error:  # noqa: BLE001 — around a request
             self._failed(exchange, error)
@@ -378,8 +378,8 @@ class Connection(asyncio.Protocol):
             ready = response if isinstance(response, Stream) else await response
             if isinstance(ready, Reply):
                 exchange.reply(ready)
-            elif type(ready) is Broadcast:
-                self._read(exchange, ready)
+            elif type(ready) is BroadcastResponse:
+                self._send(exchange, ready)
             else:
                 began = True
                 await self._stream(exchange, ready)
@@ -429,8 +429,8 @@ class Connection(asyncio.Protocol):
                 self._room.append((exchange, room))
         if self._behind:
             behind, self._behind = self._behind, {}
-            for reader in behind:
-                reader.told()
+            for sender in behind:
+                sender.notify()
 
     def written(self, size: int) -> None:
         """Something was sent: see that it leaves, now or with what others send."""
@@ -439,23 +439,23 @@ class Connection(asyncio.Protocol):
         else:
             self.writer.flush_soon()
 
-    # boards
+    # broadcasts
 
-    def _read(self, exchange: Exchange, response: Broadcast) -> None:
-        """Respond with what is posted, from now on."""
+    def _send(self, exchange: Exchange, response: BroadcastResponse) -> None:
+        """Respond with what is published, from now on."""
         if exchange.begin(response.status, response.headers):
-            exchange.task = reader = BoardReader(self, exchange, response)
-            self._tasks.add(reader)
-            reader.begin(response)
+            exchange.task = sender = BroadcastSender(self, exchange, response)
+            self._tasks.add(sender)
+            sender.begin(response.seconds)
 
-    def tell_later(self, reader: BoardReader) -> None:
-        """Tell a reader again when there may be room."""
-        self._behind[reader] = None
+    def notify_later(self, sender: BroadcastSender) -> None:
+        """Notify a sender again when there may be room."""
+        self._behind[sender] = None
 
-    def done(self, reader: BoardReader) -> None:
-        """Forget a reader."""
-        self._tasks.discard(reader)
-        self._behind.pop(reader, None)
+    def done(self, sender: BroadcastSender) -> None:
+        """Forget a sender."""
+        self._tasks.discard(sender)
+        self._behind.pop(sender, None)
 
     # streams that are pulled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -13,10 +13,13 @@ from openfeature.schemas.protobuf.sync.v1 import sync_service_pb2 as old_sync
 
 from tests.pipeline.fakes import run
 from wigwag.errors import UsageError
-from wigwag.serve.relay import Admit, Encode, Relay
+from wigwag.pipeline.broadcast import Broadcast
+from wigwag.proxy.relay import Relay
+from wigwag.serve.sync import Encode
+from wigwag.sources.source import Source
 from wigwag.wire.http import Request
 from wigwag.wire.rpc import Call, Code, RpcError
-from wigwag.wire.server.board import Board, Posted
+from wigwag.wire.server.broadcast import BroadcastStream, Guard, Message
 
 NEW, OLD = "flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService"
 DOCUMENT = '{"flags": {"grün": {}}}'
@@ -31,24 +34,25 @@ class Station:
         self.left = 0
         self.refused: list[str] = []
 
-    def read(self, selector: str) -> str:
+    def read(self, selector: str) -> Source:
         if not selector.startswith("file:"):
             raise UsageError("only file:PATH")
-        return selector
+        return Source(selector, "file")
 
-    def join(self, target: str, encode: Encode) -> tuple[Board, Callable[[], None]]:
-        self.joined.append(target)
-        board, document = Board(), self.document
+    def join(self, target: Source, encode: Encode, stream: BroadcastStream) -> Broadcast[Message]:
+        self.joined.append(target.name)
+        broadcast, document = Broadcast[Message](), self.document
         if document is not None:
-            board.post(lambda: encode(document))
-        return board, self._leave
+            broadcast.publish(Message(lambda: encode(document, None)))
+        stream.on_close(self._leave)
+        return broadcast
 
     def _leave(self) -> None:
         self.left += 1
 
     def method(self, name: str, authorize: Any = None) -> Any:
-        relay = Relay(self.read, self.join, authorize, self.refused.append, patience=0.01)
-        method = relay.methods()[f"/{name}".encode()]
+        relay = Relay(self.read, self.join, authorize, self.refused.append)
+        method = relay.methods(patience=0.01)[f"/{name}".encode()]
         return method.unary or method.stream
 
 
@@ -120,25 +124,27 @@ def test_a_fetch_waits_for_a_document_but_not_for_ever() -> None:
     run(main)
 
 
-class Guard:
+class Doorman:
     """Lets one token in, when the test says so."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str | None, str]] = []
         self.open = asyncio.Event()
 
-    async def __call__(self, token: str | None, target: str) -> Admit:
-        self.asked.append((token, target))
+    async def __call__(self, token: str | None, target: Source) -> Guard:
+        self.asked.append((token, target.name))
         await self.open.wait()
         if token != "good":
             raise RpcError(Code.PERMISSION_DENIED, "not you")
-        return lambda joined: joined
+        return lambda stream: None
 
 
 def test_who_is_let_in_is_asked_before_there_is_a_stream() -> None:
     async def main() -> None:
-        station, guard = Station(), Guard()
-        answer: Awaitable[Posted] = station.method(f"{NEW}/SyncFlags", guard)(call(authorization="Bearer good"))
+        station, guard = Station(), Doorman()
+        answer: Awaitable[BroadcastStream] = station.method(f"{NEW}/SyncFlags", guard)(
+            call(authorization="Bearer good")
+        )
         waiting = asyncio.ensure_future(answer)
         await asyncio.sleep(0)
         assert (guard.asked, station.joined) == ([("good", "file:a")], [])
@@ -151,7 +157,7 @@ def test_who_is_let_in_is_asked_before_there_is_a_stream() -> None:
 @pytest.mark.parametrize("method", ["SyncFlags", "FetchAllFlags"])
 def test_who_is_not_let_in_reads_nothing_and_is_counted(method: str) -> None:
     async def main() -> None:
-        station, guard = Station(), Guard()
+        station, guard = Station(), Doorman()
         guard.open.set()
         with pytest.raises(RpcError, match="not you"):
             await station.method(f"{NEW}/{method}", guard)(call(authorization="Basic good"))

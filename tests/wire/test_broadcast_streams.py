@@ -1,9 +1,9 @@
-"""What is posted for many streams: everybody gets the newest, nobody holds up anybody, and it is written once."""
+"""What is published for many streams: everybody gets the newest, nobody holds up anybody, and it is written once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,13 +11,14 @@ import h2.events
 import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, run
+from wigwag.pipeline.broadcast import Broadcast
 from wigwag.wire.client.grpc import Channel, open_channel
 from wigwag.wire.client.http2 import Endpoint
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
 from wigwag.wire.rpcs import envelope
 from wigwag.wire.rpcs.dispatch import rpc_handler
-from wigwag.wire.server.board import Board, Posted
+from wigwag.wire.server.broadcast import BroadcastStream, Message
 from wigwag.wire.server.server import Listener, Server, serve
 
 WATCH = "/pkg.Service/Watch"
@@ -25,17 +26,18 @@ GONE = RpcError(Code.UNAVAILABLE, "over")
 
 
 class Desk:
-    """A board, and who reads it."""
+    """A broadcast, and who reads it."""
 
     def __init__(self) -> None:
-        self.board = Board()
+        self.broadcast = Broadcast[Message]()
         self.readers = 0
         self.made = 0
         self._moved = asyncio.Event()
 
-    def join(self) -> tuple[Board, Callable[[], None]]:
+    def join(self, stream: BroadcastStream) -> Broadcast[Message]:
         self._count(1)
-        return self.board, lambda: self._count(-1)
+        stream.on_close(lambda: self._count(-1))
+        return self.broadcast
 
     def _count(self, change: int) -> None:
         self.readers += change
@@ -46,10 +48,10 @@ class Desk:
             self.made += 1
             return message
 
-        self.board.post(make)
+        self.broadcast.publish(Message(make))
 
     def method(self) -> Method:
-        return Method(stream=lambda call: Posted(self.join))
+        return Method(stream=lambda call: BroadcastStream(self.join))
 
     async def until(self, readers: int) -> None:
         while self.readers != readers:
@@ -128,12 +130,9 @@ def test_a_message_is_made_and_compressed_once_for_all() -> None:
 
 
 def test_all_who_share_a_frame_share_its_bytes() -> None:
-    board = Board()
-    board.post(lambda: b"x" * 2_000)
-    assert board.framed(envelope.wrap) is board.framed(envelope.wrap)
-    before = board.framed(envelope.wrap)
-    board.post(lambda: b"y")
-    assert board.framed(envelope.wrap) != before
+    message = Message(lambda: b"x" * 2_000)
+    assert message.framed(envelope.wrap) is message.framed(envelope.wrap)
+    assert message.framed(envelope.wrap) != Message(lambda: b"y").framed(envelope.wrap)
 
 
 def test_the_end_reaches_every_stream_with_its_error() -> None:
@@ -142,13 +141,13 @@ def test_the_end_reaches_every_stream_with_its_error() -> None:
         async with serving(desk.method()) as server, calling(server) as channel:
             streams = [channel.stream(WATCH, b"") for _ in range(3)]
             await desk.until(3)
-            desk.board.end(GONE)
+            desk.broadcast.end(GONE)
             for stream in streams:
                 with pytest.raises(RpcError, match="over") as caught:
                     await anext(stream)
                 assert caught.value.code is Code.UNAVAILABLE
             assert desk.readers == 0
-            assert len(desk.board) == 0
+            assert desk.broadcast.subscribers == 0
 
     run(main)
 
@@ -169,11 +168,11 @@ def test_the_clients_deadline_ends_a_stream() -> None:
 
 
 def test_who_may_not_join_is_told_so() -> None:
-    def refuse() -> tuple[Board, Callable[[], None]]:
+    def refuse(stream: BroadcastStream) -> Broadcast[Message]:
         raise RpcError(Code.RESOURCE_EXHAUSTED, "full")
 
     async def main() -> None:
-        method = Method(stream=lambda call: Posted(refuse))
+        method = Method(stream=lambda call: BroadcastStream(refuse))
         async with serving(method) as server, calling(server) as channel:
             with channel.stream(WATCH, b"") as answers, pytest.raises(RpcError, match="full"):
                 await anext(answers)
@@ -189,7 +188,7 @@ def test_a_handler_may_wait_before_there_is_a_stream() -> None:
         await asyncio.sleep(0)
         if call.body:
             raise RpcError(Code.PERMISSION_DENIED, "not you")
-        return Posted(desk.join)
+        return BroadcastStream(desk.join)
 
     async def main() -> None:
         async with serving(Method(stream=admitted)) as server, calling(server) as channel:
@@ -254,7 +253,7 @@ def test_a_client_that_goes_away_is_forgotten() -> None:
                 kept[0].close()
                 await desk.until(4)
             await desk.until(0)
-            assert len(desk.board) == 0
+            assert desk.broadcast.subscribers == 0
             desk.post(b"nobody reads this")
 
     run(main)
@@ -289,7 +288,7 @@ def test_other_protocols_pull_it() -> None:
             assert (await client.until(h2.events.DataReceived, 1)).data == envelope.wrap(b"first")
             desk.post(b"second")
             assert (await client.until(h2.events.DataReceived, 1)).data == envelope.wrap(b"second")
-            desk.board.end(GONE)
+            desk.broadcast.end(GONE)
             assert b"grpc-status: 14" in (await client.until(h2.events.DataReceived, 1)).data
         assert desk.readers == 0
 
@@ -299,17 +298,17 @@ def test_other_protocols_pull_it() -> None:
 def test_who_pulls_may_skip_but_ends_on_the_newest() -> None:
     async def main() -> None:
         desk = Desk()
-        posted = Posted(desk.join)
-        pull: Awaitable[Any] = asyncio.ensure_future(anext(posted))
+        stream = BroadcastStream(desk.join)
+        pull: Awaitable[Any] = asyncio.ensure_future(anext(stream))
         await asyncio.sleep(0)
         for number in range(10):
             desk.post(b"%d" % number)
         assert await pull == b"9"
         desk.post(b"10")
-        assert await anext(posted) == b"10"
-        await posted.aclose()
-        await posted.aclose()
-        assert (desk.readers, len(desk.board)) == (0, 0)
+        assert await anext(stream) == b"10"
+        await stream.aclose()
+        await stream.aclose()
+        assert (desk.readers, desk.broadcast.subscribers) == (0, 0)
 
     run(main)
 
@@ -317,7 +316,47 @@ def test_who_pulls_may_skip_but_ends_on_the_newest() -> None:
 def test_a_stream_that_is_dropped_before_it_began_was_no_reader() -> None:
     async def main() -> None:
         desk = Desk()
-        await Posted(desk.join).aclose()
+        await BroadcastStream(desk.join).aclose()
         assert desk.readers == 0
+
+    run(main)
+
+
+def test_a_stream_that_is_ended_alone_leaves_the_others_as_they_are() -> None:
+    async def main() -> None:
+        desk, streams = Desk(), list[BroadcastStream]()
+        desk.post(b"first")
+
+        def handler(call: Call) -> BroadcastStream:
+            streams.append(BroadcastStream(desk.join))
+            return streams[-1]
+
+        async with serving(Method(stream=handler)) as server, calling(server) as channel:
+            with channel.stream(WATCH, b"") as one, channel.stream(WATCH, b"") as other:
+                assert await anext(one) == await anext(other) == b"first"
+                streams[0].end(RpcError(Code.PERMISSION_DENIED, "no longer"))
+                streams[0].end(RpcError(Code.UNKNOWN, "too late"))
+                with pytest.raises(RpcError, match="no longer"):
+                    await anext(one)
+                await desk.until(1)
+                desk.post(b"second")
+                assert await anext(other) == b"second"
+
+    run(main)
+
+
+def test_a_guard_that_refuses_undoes_what_guards_before_it_did() -> None:
+    async def main() -> None:
+        desk, undone = Desk(), list[str]()
+
+        def refuse(stream: BroadcastStream) -> None:
+            raise RpcError(Code.PERMISSION_DENIED, "not you")
+
+        stream = BroadcastStream(desk.join)
+        stream.guard(refuse)
+        stream.guard(lambda stream: stream.on_close(lambda: undone.append("slot")))
+        with pytest.raises(RpcError, match="not you"):
+            await anext(stream)
+        assert (undone, desk.readers) == (["slot"], 0)
 
     run(main)
