@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import site
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ NOT_RUN = {
     r"^\./scripts/run$": "it makes an environment of its own; what it starts then is `wigwag start`, which is run",
     r"^\./scripts/test$": "it runs these tests",
     r"^pip install \.$": "it needs an index to build from; `uv tool install .` makes the same, and is run",
-    r"^pip install openfeature-provider-flagd$": "the tests have it installed, in the version that uv.lock pins",
+    r"client/bin/pip install openfeature-provider-flagd$": "the tests have it installed, as uv.lock pins it",
     r"^docker build": "it needs Docker and a registry",
     r"^kubectl": "it needs a cluster; tests/real/test_tutorial.py does the same at an API server",
     r"^consul kv put": "it needs Consul; tests/real/test_consul.py runs against one",
@@ -42,7 +43,7 @@ NOT_READY = {
 """Servers that are started, and stopped, but never have flags: their sources do not exist here. Also why."""
 EXIT_CODES = {r"wigwag diff": 1, r"wigwag lint typo": 1}
 """Commands that end with another code than 0; here, because there are differences, or errors."""
-EDITS = re.compile(r"^(sed -i|mv) .*flags\.yaml$", re.MULTILINE)
+EDITS = re.compile(r"^(sed|mv) .*mv \S+ flags\.yaml$|^mv .*flags\.yaml$", re.MULTILINE)
 """Commands after which the agent of a page publishes a snapshot; what follows waits for it."""
 NEEDED = [name for name in ("curl", "grpcurl", "git") if shutil.which(name) is None]
 
@@ -143,6 +144,9 @@ def openfeature_client(session: Session, place: Place) -> Iterator[dict[str, str
     assert running is not None
     (script,) = contents((ROOT / "docs/tutorial/first-ten-minutes.md").read_text(), "py")
     place.write(client_py=script.replace("8013", str(running.port("evaluation"))))
+    (place.folder / "client/bin").mkdir(parents=True)
+    (place.folder / "client/bin/python").symlink_to(sys.executable)
+    place.environment["PYTHONPATH"] = site.getsitepackages()[0]
     yield {}
 
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -17,6 +18,8 @@ import pytest
 from tests.agent.process import AgentProcess
 from wigwag.cli.main import COMMANDS
 from wigwag.flags.checks import catalogue
+from wigwag.flags.rules.operators.table import OPERATORS
+from wigwag.sources.kinds import BUILT_IN
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -162,3 +165,23 @@ def test_the_glossary_names_each_term_once_in_order_and_modules_that_are_there()
     modules = [name for _, _, where in rows for name in re.findall(r"`(\w[\w/]*(?:\.py|/))`", where)]
     missing = [name for name in modules if not (ROOT / "src" / "wigwag" / name).exists() and not (ROOT / name).exists()]
     assert missing == []
+
+
+def test_every_operator_is_in_the_guide() -> None:
+    guide = (ROOT / "docs/guides/flags.md").read_text()
+    assert [name for name in OPERATORS if f"`{name}`" not in guide] == []
+
+
+def test_every_kind_of_source_is_in_the_guide() -> None:
+    guide = (ROOT / "docs/guides/sources.md").read_text()
+    named = [kind.name for kind in BUILT_IN if not kind.internal]
+    assert [name for name in named if not re.search(rf"\b{name}\b", guide)] == []
+
+
+def test_every_watcher_of_a_source_is_in_the_contract_that_they_do_not_know_each_other() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (independent,) = (each["modules"] for each in contracts if each["type"] == "independence")
+    for path in (ROOT / "src/wigwag/sources").rglob("*.py"):
+        if re.search(r"^(async )?def watch_", path.read_text(), re.MULTILINE):
+            module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+            assert any(module == each or module.startswith(f"{each}.") for each in independent), module

@@ -44,7 +44,7 @@ class AgentProcess:
         self._reader = threading.Thread(target=self._read)
         self._reader.start()
         try:
-            self.wait_for_log(lambda line: line["msg"].endswith("serves"))
+            self.wait_for_log(lambda line: line["msg"].endswith("is serving"))
             if self._ready:
                 self.wait_for_log(lambda line: line["msg"] == "snapshot published")
         except BaseException:
@@ -88,7 +88,7 @@ class AgentProcess:
 
     def address(self, name: str) -> str:
         """Return `host:port` of evaluation, management, sync or OFREP."""
-        line = next(line for line in self.lines if line["msg"].endswith("serves"))
+        line = next(line for line in self.lines if line["msg"].endswith("is serving"))
         return str(line[name])
 
     def port(self, name: str) -> int:

@@ -44,14 +44,14 @@ def idle_connections(port: int, count: int) -> Iterator[None]:
 
 
 def caps(agent: AgentProcess) -> dict[str, int]:
-    return agent.wait_for_log(lambda line: line["msg"] == "connections at most")
+    return agent.wait_for_log(lambda line: line["msg"] == "connection limits")
 
 
 def test_the_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
     path = tmp_path / "flags.json"
     write(path, {"flags": {"x": FLAG}})
     with SoftlyLimited(f"--uri=file:{path}") as agent, idle_connections(agent.port("evaluation"), 300):
-        assert caps(agent)["per port"] > 300
+        assert caps(agent)["per_port"] > 300
         assert value(agent, "x") is False
 
 
@@ -59,7 +59,7 @@ def test_idle_connections_to_one_port_leave_the_others_probes_and_sources_alone(
     path = tmp_path / "flags.json"
     write(path, {"flags": {"x": FLAG}})
     with HardlyLimited(f"--uri=file:{path}") as agent, idle_connections(agent.port("evaluation"), 300):
-        assert caps(agent)["open files"] == 256
+        assert caps(agent)["open_files"] == 256
         agent.wait_for_log(lambda line: "raise the hard limit of open files" in line["msg"])
         agent.wait_for_log(lambda line: "refused: port_limit" in line["msg"])
         assert agent.fetch("management", "/healthz")[0] == 200
@@ -68,9 +68,9 @@ def test_idle_connections_to_one_port_leave_the_others_probes_and_sources_alone(
         write(path, {"flags": {"x": ON}})
         changed(agent, seen)
         metrics = agent.fetch("management", "/metrics")[1].decode()
-        refused = f'{{port="evaluation",reason="port_limit"}} {300 - caps(agent)["per port"]}'
+        refused = f'{{port="evaluation",reason="port_limit"}} {300 - caps(agent)["per_port"]}'
         assert f"wigwag_connections_refused_total{refused}" in metrics
-        assert f'wigwag_connections_limit{{port="evaluation"}} {caps(agent)["per port"]}' in metrics
+        assert f'wigwag_connections_limit{{port="evaluation"}} {caps(agent)["per_port"]}' in metrics
         lines = [line for line in agent.lines if "refused" in line["msg"]]
         assert len(lines) <= 20, "one line for each refused connection"
 
@@ -92,4 +92,4 @@ def test_idle_connections_to_the_documents_of_a_proxy_leave_its_probes_alone() -
         assert proxy.fetch("management", "/healthz")[0] == 200
         proxy.wait_for_log(lambda line: "refused: port_limit" in line["msg"])
         refused = proxy.metric('wigwag_connections_refused_total{port="sync",reason="port_limit"}')
-        assert refused == 300 - caps(proxy)["per port"]
+        assert refused == 300 - caps(proxy)["per_port"]

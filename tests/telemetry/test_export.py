@@ -295,7 +295,7 @@ def test_without_the_extra_an_agent_whose_environment_asks_for_it_starts_and_say
         said = []
         for line in process.stderr:
             said.append(line)
-            if "serves" in line:
+            if "is serving" in line:
                 break
         process.terminate()
         process.communicate(timeout=20)

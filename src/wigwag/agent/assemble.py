@@ -126,7 +126,7 @@ def assembler(
     def assemble(values: Mapping[Source, Value]) -> Snapshot:
         by_source = {source: value for source, value in values.items() if not isinstance(value, Facts)}
         if not by_source:
-            raise StartError("no source has answered yet")  # nothing is not the same as no flags
+            raise StartError("no source has answered yet; /debug/sources shows why")  # which does not mean no flags
         ordered = sorted(by_source, key=lambda source: source.position)
         flags = merged.of([by_source[source] for source in ordered])
         origins = tuple(source for source in ordered for _ in by_source[source].layers)

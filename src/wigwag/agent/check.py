@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from wigwag.agent.annotations import documents
 from wigwag.agent.assemble import Loader
 from wigwag.agent.facts import FACTS, Facts, watch_facts
 from wigwag.agent.freshness import too_strict
-from wigwag.agent.locate import documents
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.checks.lint import lint_documents
 from wigwag.flags.model import Limits

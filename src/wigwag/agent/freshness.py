@@ -80,7 +80,7 @@ class Freshness:
         if now_stale != before:
             self._stale, self.stale = now_stale, frozenset(now_stale)
             for source in now_stale - before:
-                log.warning("source %s: its flags are stale, and say so", source.name)
+                log.warning("source %s: its flags are stale; evaluations report STALE", source.name)
             for source in before - now_stale:
                 log.info("source %s: its flags are fresh again", source.name)
         return pause

@@ -79,7 +79,7 @@ def namespace_of(environment: Mapping[str, str]) -> str:
     """Return our namespace; `UsageError` if it is not known."""
     namespace = environment.get("POD_NAMESPACE") or find_cluster(environment).namespace
     if not namespace:
-        raise UsageError(f"it is not known which namespace this is; {ADVICE}")
+        raise UsageError(f"cannot determine the namespace of this pod; {ADVICE}")
     return namespace
 
 
@@ -88,7 +88,7 @@ def identify(environment: Mapping[str, str]) -> PodIdentity:
     find_cluster(environment)
     name = environment.get("POD_NAME") or (environment.get("HOSTNAME", "") if in_a_pod(environment) else "")
     if not name:
-        raise UsageError(f"it is not known which pod this is; {ADVICE}")
+        raise UsageError(f"cannot determine the name of this pod; {ADVICE}")
     return PodIdentity(namespace_of(environment), name)
 
 
@@ -131,7 +131,7 @@ class Zones:
 
     def __init__(self, hub: Hub) -> None:
         self._hub, self._zones = hub, {"": ""}
-        self.known, self._told = True, ""
+        self.known, self._logged = True, ""
 
     async def of(self, node: str) -> str:
         """Return the zone of a node, as far as it is known."""
@@ -142,12 +142,12 @@ class Zones:
                 self._zones[node] = str(node_object["metadata"].get("labels", {}).get(ZONE, ""))
             except (WigwagError, KeyError, AttributeError) as error:
                 self.known = False
-                self._tell(f"the zone of node {node} is not known: {error}; it needs a ClusterRole with {RULE}")
+                self._log(f"cannot read the zone of node {node}: {error}; reading it needs a ClusterRole with {RULE}")
         return self._zones.get(node, "")
 
-    def _tell(self, why: str) -> None:
-        if why != self._told:
-            self._told = why
+    def _log(self, why: str) -> None:
+        if why != self._logged:
+            self._logged = why
             log.info("%s", why)
 
 

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag import library
+from wigwag.agent.annotations import agent_sources, documents
 from wigwag.agent.assemble import Loader, assembler, content
 from wigwag.agent.deps import AgentDeps
 from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
-from wigwag.agent.locate import agent_sources, documents
 from wigwag.agent.ports import DATA_PORTS, ports
 from wigwag.agent.report import AgentReport
 from wigwag.agent.state.lastgood import LastGood
@@ -28,7 +28,7 @@ from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.process import run_process, settle
 from wigwag.serve.management.history import SnapshotHistory
 from wigwag.serve.management.metrics import Metrics
-from wigwag.serve.management.vitals import vitals
+from wigwag.serve.management.process_metrics import vitals
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.streams import stopping
 from wigwag.sources.disk.notify import Notifier

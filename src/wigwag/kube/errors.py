@@ -90,7 +90,7 @@ class ApiError(WigwagError):
 def read_status(body: bytes | msgspec.Raw, code: int = 0) -> ApiStatus:
     """Read a `Status`; of anything else, make one from the HTTP status code.
 
-    >>> print(read_status(b'{"kind":"ApiStatus","code":409,"reason":"Conflict","message":"try again"}'))
+    >>> print(read_status(b'{"kind":"Status","code":409,"reason":"Conflict","message":"try again"}'))
     409 Conflict: try again
     >>> print(read_status(b"<html>", 502))
     502 Bad Gateway

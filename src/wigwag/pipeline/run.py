@@ -11,6 +11,9 @@ it, or `derive`, fails, the last snapshot stays and the report says why.
 The gate: `derive` is not asked, and nothing is published, before every required initial watch has answered once or had
 its time; nothing is published before that holds for what `derive` asked for, too. Once open, the gate stays open: what
 is wanted later is added to the snapshot when it answers.
+
+`derive` gets the assembled snapshot and is awaited in the loop: until it returns nothing is published, so it must have
+a timeout of its own. A limiter that returns zero or less lets the next snapshot through.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from wigwag.errors import WigwagError
 from wigwag.pipeline.aggregate import Aggregate
 from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.broadcast import Broadcast
@@ -130,6 +134,9 @@ class Pipeline(Generic[S, V, P]):
         try:
             values, snapshot = await self._snapshot()
             new = not self.published.serial or self._key(snapshot) != self._key(self.published.value)
+        except WigwagError as error:
+            self._fail(str(error))
+            return
         except Exception as error:  # noqa: BLE001 - a face's own functions; the last good snapshot stays
             self._fail(describe(error))
             return

@@ -124,7 +124,7 @@ class Permissions:
                 self._end(permission, error)
                 return
             when: float | None = permission.retry.next(self._clock.now())
-            log.warning("%s: %s; open streams go on", permission.source.name, error)
+            log.warning("%s: cannot check permission again: %s; open streams stay open", permission.source.name, error)
         else:
             permission.retry.succeeded()
             when = None
@@ -135,7 +135,7 @@ class Permissions:
         """End the streams of a permission, and no others."""
         self._forget(permission)
         streams = list(permission.streams)
-        log.info("%s: %d streams end: %s: %s", permission.source.name, len(streams), error.code.name, error.message)
+        log.info("%s: closing %d streams: %s: %s", permission.source.name, len(streams), error.code.name, error.message)
         for stream in streams:
             self._revoked()
             stream.end(error)

@@ -23,7 +23,7 @@ from wigwag.serve.face.ports import Port, management_port, management_tls, read_
 from wigwag.serve.face.process import run_process
 from wigwag.serve.management.health import HealthService
 from wigwag.serve.management.manage import Management
-from wigwag.serve.management.vitals import vitals
+from wigwag.serve.management.process_metrics import vitals
 from wigwag.serve.reflection import reflecting
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents

@@ -64,7 +64,7 @@ def test_after_a_restart_with_every_upstream_dead_the_last_good_flags_are_served
             assert (source["state"], source["restored"], source["stale"]) == ("failing", True, True)
             assert source["ageSeconds"] >= 0
             assert metric(agent, "wigwag_source_stale") == 1
-            agent.wait_for_log(lambda line: "as they were" in line["msg"])
+            agent.wait_for_log(lambda line: "restored" in line["msg"])
             agent.wait_for_log(lambda line: "are stale" in line["msg"])
             write(flags, {"flags": {"x": {**FLAG, "defaultVariant": "off"}}})
             agent.wait_for_log(lambda line: "fresh again" in line["msg"])
@@ -161,7 +161,7 @@ def test_restored_flags_do_not_wait_for_a_source_that_is_new(tmp_path: Path) -> 
     with AgentProcess(*sources, f"--state-dir={state}") as agent:
         published, serves = (
             datetime.fromisoformat(next(line["ts"] for line in agent.lines if wanted in line["msg"]))
-            for wanted in ("published", "serves")
+            for wanted in ("published", "is serving")
         )
         assert abs(published - serves) < timedelta(seconds=4)  # not one after the grace of the other, which is 5 s
         assert evaluate(agent, "x")["reason"] == "STALE"

@@ -103,7 +103,7 @@ class LastGood:
                 log.warning("state: the flags of %s are not used: %s", source.name, describe(error))
                 continue
             restored[source] = Restored(flags, max(0.0, self._wall() - entry.saved))
-            log.info("state: %d flags of %s, as they were %.0f s ago", len(flags), source.name, restored[source].age)
+            log.info("state: restored %d flags of %s, saved %.0f s ago", len(flags), source.name, restored[source].age)
         return restored
 
     async def run(self, pipeline: Pipeline[Source, Value, Snapshot], flags: Mapping[Source, FlagSet]) -> None:

@@ -1,1 +1,10 @@
-"""One module per command: a frozen record of options and a function that returns an exit code."""
+"""One module per command; `cli.main.COMMANDS` lists them. Each has:
+
+Options      a frozen record: its fields are the options (see `wigwag.options`)
+HELP         one line, for `wigwag --help`
+DESCRIPTION  a paragraph, for `wigwag COMMAND --help`
+run          a function from the options to an exit code
+ENVIRONMENT  if options may come from variables: their prefix
+CONFIG       True if options may come from a config file
+ALIASES      old names of options
+"""

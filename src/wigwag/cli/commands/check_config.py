@@ -52,10 +52,10 @@ def run(options: Options) -> int:
     """Check, print, and return the exit code."""
     import asyncio
 
+    from wigwag.agent.annotations import agent_sources
     from wigwag.agent.check import reach
     from wigwag.agent.facts import fact_sources
-    from wigwag.agent.faults import faults, repeated
-    from wigwag.agent.locate import agent_sources
+    from wigwag.agent.preflight import faults, repeated
 
     if options.timeout <= 0:
         raise UsageError("--timeout: a source needs some time to answer; write a duration such as 10s")

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from wigwag.errors import SelectorError
 from wigwag.flags.selector import Selector
 from wigwag.origin import bearer_token
-from wigwag.serve.access.held import RevocableStream
+from wigwag.serve.access.revocable import RevocableStream
 from wigwag.serve.access.throttle import UNKNOWN, place
 from wigwag.serve.access.tokens import PresentedCredential, digest
 from wigwag.serve.context import SELECTOR, selector_of

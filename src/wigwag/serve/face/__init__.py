@@ -1,1 +1,5 @@
-"""What every long-running command shares: its ports, its limits, its signals and its exit code."""
+"""The runtime that every long-running command (a face: agent, proxy) shares.
+
+`process` runs it: log, limits, event loop, signals, exit code. `lifecycle` opens, announces and drains its ports.
+`ports` describes one port; `capacity` divides the open files among them.
+"""

@@ -54,13 +54,13 @@ class Capacity(Struct, frozen=True, kw_only=True):
     def log(self, log: Logger) -> None:
         """Log the limits at the start, and what to do if they are low."""
         fields = {
-            "per port": self.port,
+            "per_port": self.port,
             "per address": self.per_address,
             "management": self.management,
-            "open files": self.open_files,
+            "open_files": self.open_files,
             "reserved": self.reserve,
         }
-        log.info("connections at most", extra={"fields": fields})
+        log.info("connection limits", extra={"fields": fields})
         if self.shortage:
             log.warning("%s", self.shortage)
 

@@ -77,7 +77,7 @@ class Lifecycle:
             self._servers[port.name], self.addresses[port.name] = server, server.addresses
         fields = {name: " ".join(addresses) for name, addresses in self.addresses.items()}
         self.capacity.log(self._log)
-        self._log.info("%s %s serves", self._title, __version__, extra={"fields": fields})
+        self._log.info("%s %s is serving", self._title, __version__, extra={"fields": fields})
         for port in ports:
             self._log.info("%s at %s", port.name, fields[port.name], extra={"fields": protection(port)})
         self.started.set()

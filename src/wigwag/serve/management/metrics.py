@@ -6,15 +6,15 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
 from wigwag.observe import Counter, Gauge, Histogram, HistogramView, Registry
-from wigwag.serve.management.outcomes import NAMES as RPC
-from wigwag.serve.management.outcomes import no_rpc
+from wigwag.serve.management.rpc_labels import NAMES as RPC
+from wigwag.serve.management.rpc_labels import no_rpc
 from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Resolution
-    from wigwag.serve.management.outcomes import RpcLabels
+    from wigwag.serve.management.rpc_labels import RpcLabels
     from wigwag.wire.http import Handler, Request, Response
 
     Note = Callable[[Request, Response, float], None]

@@ -3,7 +3,7 @@
 Everything that one `data_received` produces leaves in one write. Responses that need no waiting are made right there;
 only streams and awaitables get a task, which belongs to the server's task group. A stream is pulled when its exchange
 is writable and the transport is not full, and at no other time: a slow client costs one chunk of memory per stream.
-What is posted for many streams is not even pulled: a reader takes it from the board under the same condition.
+A broadcast is not even pulled: a `BroadcastSender` takes its newest message under the same condition.
 
 The hard case is a client that sends more than its share. What it sent is parsed in small pieces, and after each piece
 and each response the clock is read; when it is up, the rest stays in `_unread`, reading pauses, and `Turns` calls

@@ -13,8 +13,8 @@ import pytest
 
 from tests.agent.test_facts import mounted
 from tests.pipeline.fakes import FakeWatcher, run, settle
+from wigwag.agent.annotations import ANNOTATION, MOST, OPERATORS, ORDER, agent_sources, located, references
 from wigwag.agent.facts import POD, Facts, watch_facts
-from wigwag.agent.locate import ANNOTATION, MOST, OPERATORS, ORDER, agent_sources, located, references
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.ownpod import Pod, PodIdentity, decode_pod, described, identify, namespace_of, zone_of
 from wigwag.errors import UsageError
@@ -333,7 +333,7 @@ def test_who_does_not_know_its_pod_is_told_so(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as group:
             task = group.create_task(hub.run())
             async with closing(located(self_source(""), hub, {"KUBECONFIG": kubeconfig(tmp_path)})) as stream:
-                with pytest.raises(UsageError, match="it is not known which pod this is; set POD_NAME"):
+                with pytest.raises(UsageError, match="cannot determine the name of this pod; set POD_NAME"):
                     await anext(aiter(stream))
             task.cancel()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wigwag.observe import Registry
-from wigwag.serve.management.vitals import vitals
+from wigwag.serve.management.process_metrics import vitals
 
 
 def told() -> dict[str, float]:
