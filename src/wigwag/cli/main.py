@@ -143,6 +143,6 @@ def usage(command: str, record: type) -> str:
     """
     shapes = {None: "{0}", "?": "[{0}]", "+": "{0} [{0} ...]"}
     each = list(declared(record))
-    arguments = [shapes[one.setting.nargs].format(one.setting.metavar) for one in each if one.setting.positional]
-    options = ["[OPTION]..."] * any(not one.setting.positional for one in each)
+    arguments = [shapes[one.nargs].format(one.metavar) for one in each if one.positional]
+    options = ["[OPTION]..."] * any(not one.positional for one in each)
     return " ".join(["wigwag", command, *options, *arguments])

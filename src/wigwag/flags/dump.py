@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from wigwag.errors import DocumentError
 from wigwag.flags import store
 from wigwag.flags.flag import LoadSettings
-from wigwag.flags.model import Fractional
+from wigwag.flags.model import Fractional, canonical
 from wigwag.flags.rules import refs
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _ABSENT = object()
 write = msgspec.json.Encoder().encode
-canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Dumped(Struct, frozen=True):
