@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from calendar import timegm
 from typing import TYPE_CHECKING
 
 from wigwag.flags.checks.catalogue import finding
@@ -24,6 +24,11 @@ _NEED_ARRAYS = LOOPS | {"if", "?:", "and", "or"}
 _VOID = "nobody gets any of these variants, and the default variant applies"
 _TIMESTAMP = "$flagd.timestamp"
 _FLAGD_PROPERTIES = ("$flagd.flagKey", _TIMESTAMP)
+_DATE = re.compile(
+    r"([12]\d{3})-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+    r"(?:[T ](\d\d):(\d\d)(?::(\d\d))?(?:\.\d+)?)?(?:Z|([+-])(\d\d):?(\d\d))?",
+    re.ASCII,
+)
 _COMPARISONS = ("==", "!=", "===", "!==", "<", "<=", ">", ">=")
 _SEPARATORS = re.compile(r"[\s,;|/]")
 
@@ -143,11 +148,13 @@ def _seconds(text: str) -> str:
     """Return the number that a date or a number in quotes stands for, or an example of one."""
     if text.isascii() and text.isdigit():
         return f"{text}, without quotes"
-    try:
-        date = datetime.fromisoformat(text)
-    except ValueError:
+    date = _DATE.fullmatch(text)
+    if date is None:
         return "a number such as 1735689600"
-    return str(int((date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()))
+    year, month, day, hour, minute, second = (int(part or 0) for part in date.groups()[:6])
+    sign, hours, minutes = date.groups()[6:]
+    offset = (int(hours or 0) * 60 + int(minutes or 0)) * (-60 if sign == "-" else 60)
+    return str(timegm((year, month, day, hour, minute, second)) - offset)
 
 
 def _membership(operation: Operation) -> Iterator[Finding]:

@@ -240,8 +240,6 @@ def locate(url: str, environment: Mapping[str, str]) -> BlobAddress:
     ('s3', 'flags', 'team/a.json', {'region': 'eu-west-1'})
     """
     parts = urlsplit(url)
-    if parts.scheme not in _STORES or not parts.netloc or not parts.path.strip("/"):
-        raise UsageError("this does not name an object of a store; write s3://BUCKET/OBJECT, gs://… or azblob://…")
     query = {name.lower(): value for name, value in parse_qsl(parts.query, keep_blank_values=True)}
     name = query.pop("prefix", "") + unquote(parts.path.lstrip("/"))
     config = _STORES[parts.scheme](query, environment)

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from wigwag.sources.fields import OAuthFields
     from wigwag.wire.client.client import ClientResponse
 
-LONGEST = 86400.0
-"""The longest interval, a day, as in flagd."""
 _KEPT = 60.0
 _SETTLED = 2.0
 _STATUS = {
@@ -81,10 +79,6 @@ class HttpWatch:
             check_fields((*self.headers, *authorization))
         except UsageError as error:
             raise UsageError(f"http source: {error}") from None
-        if not 0 < self.interval <= LONGEST:
-            raise UsageError(f"{self}: the interval must be more than 0 and at most {LONGEST:.0f} seconds")
-        if self.timeout < 0:
-            raise UsageError(f"{self}: the timeout must be a number of seconds, or 0")
 
     def __str__(self) -> str:
         return str(parse_url(self.url))
