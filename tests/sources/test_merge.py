@@ -109,7 +109,7 @@ def test_a_document_that_cannot_be_read_keeps_what_it_said_last_and_the_others_l
     [
         (b"", "the document is empty"),
         (b"{}", "no `flags`"),
-        (b'{"flags": 5}', "no `flags`"),
+        (b'{"flags": 5}', "$.flags: must be an object or an array of flags"),
         (b'{"flags": {}, "metadata": 5}', "$.metadata: must be an object"),
         (b'{"flags": {}, "$evaluators": []}', "$.$evaluators: must be an object"),
         (b"\xff\xfe", ""),

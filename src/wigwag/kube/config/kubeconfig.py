@@ -53,7 +53,7 @@ class Located(Generic[T]):
             raise self.error(f"{name} is not base64 of PEM; write the output of `base64 < FILE`") from None
 
 
-class ClusterEntry(Struct, rename="kebab"):
+class ClusterEntry(Struct, rename="kebab", omit_defaults=True):
     """A cluster as it is written."""
 
     server: str = ""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
@@ -282,7 +283,7 @@ def _azure(query: Query, environment: Mapping[str, str]) -> Options:
         account_name=account,
         account_key=environment.get("AZURE_STORAGE_KEY", "") or connection["AccountKey"],
         sas_key=token.removeprefix("?"),
-        endpoint=connection["BlobEndpoint"] or _azure_endpoint(account, query, environment, connection),
+        endpoint=connection["BlobEndpoint"].rstrip("/") or _azure_endpoint(account, query, environment, connection),
     )
 
 
@@ -301,17 +302,8 @@ def _azure_endpoint(account: str, query: Query, environment: Mapping[str, str], 
 
 
 def _connection(text: str) -> Mapping[str, str]:
-    """Parse a connection string, `AccountName=…;AccountKey=…`."""
-    names = [
-        "AccountName",
-        "AccountKey",
-        "SharedAccessSignature",
-        "BlobEndpoint",
-        "EndpointSuffix",
-        "DefaultEndpointsProtocol",
-    ]
-    pairs = {name: value for name, _, value in (part.partition("=") for part in text.split(";"))}
-    return {name: pairs.get(name, "").rstrip("/" if name == "BlobEndpoint" else "") for name in names}
+    """Parse a connection string, `AccountName=…;AccountKey=…`; what it does not have is empty."""
+    return defaultdict(str, ((name, value) for name, _, value in (part.partition("=") for part in text.split(";"))))
 
 
 def _with_scheme(endpoint: str, scheme: str) -> str:
