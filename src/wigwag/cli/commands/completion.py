@@ -72,14 +72,15 @@ def run(options: Options) -> int:
 
 def commands() -> list[Command]:
     """Return all commands."""
-    return [_command(name) for name in COMMANDS]
-
-
-def _command(name: str) -> Command:
-    module = module_of(name)
-    every = list(declared(module.Options))
-    options = [each for each in every if not each.positional]
-    return Command(name, module.HELP, options, [each for each in every if each.positional])
+    every = []
+    for name in COMMANDS:
+        module = module_of(name)
+        parameters = list(declared(module.Options))
+        options, arguments = (
+            [each for each in parameters if each.positional is argument] for argument in (False, True)
+        )
+        every.append(Command(name, module.HELP, options, arguments))
+    return every
 
 
 def spellings(option: Declared) -> Iterator[str]:
