@@ -135,10 +135,9 @@ def document_versions(layer: Layer) -> Callable[[Flag], DocumentVersion]:
     known: dict[int, DocumentVersion] = {}
 
     def version_of(flag: Flag) -> DocumentVersion:
-        setting = flag.setting
-        if id(setting) not in known:
-            known[id(setting)] = DocumentVersion(setting, layer.setting)
-        return known[id(setting)]
+        if id(flag.setting) not in known:
+            known[id(flag.setting)] = DocumentVersion(flag.setting, layer.setting)
+        return known[id(flag.setting)]
 
     return version_of
 

@@ -170,16 +170,12 @@ def _any(operands: list[Json], where: Where) -> list[Pending]:
     return [(operand, (where, index)) for index, operand in enumerate(operands)]
 
 
-def _last(operands: list[Json], where: Where) -> list[Pending]:
-    return _any(operands, where)[-1:]
-
-
 _CHOICES: dict[str, Callable[[list[Json], Where], list[Pending]]] = {
     "if": _branches,
     "?:": _branches,
     "fractional": _shares,
     "or": _any,
-    "and": _last,
+    "and": lambda operands, where: _any(operands, where)[-1:],
 }
 
 
