@@ -128,16 +128,16 @@ def _command(name: str) -> str:
         inherited = {each.name for each in declared(AgentOptions)}
         options = [each for each in options if each.name not in inherited]
         parts.append("It takes every option of [`wigwag start`](#wigwag-start), and these:\n")
-    if arguments := [each for each in options if each.setting.positional]:
+    if arguments := [each for each in options if each.positional]:
         parts.append(table(("argument", "meaning"), map(_argument, arguments)))
-    parts += _groups([each for each in options if not each.setting.positional], prefix)
+    parts += _groups([each for each in options if not each.positional], prefix)
     if aliases := getattr(module, "ALIASES", {}):
         parts.append("Older names: " + ", ".join(f"`{old}` for `{new}`" for old, new in aliases.items()) + ".\n")
     return "\n".join(parts)
 
 
 def _argument(each: Declared) -> tuple[str, str]:
-    return f"`{each.setting.metavar}`", each.setting.help
+    return f"`{each.metavar}`", each.help
 
 
 def _groups(options: Sequence[Declared], prefix: str) -> Iterator[str]:
@@ -149,17 +149,17 @@ def _groups(options: Sequence[Declared], prefix: str) -> Iterator[str]:
 
 
 def _option(each: Declared, prefix: str) -> tuple[str, ...]:
-    names = code(each.setting.short, f"{each.long} {each.placeholder}".strip())
+    names = code(each.short, f"{each.long} {each.placeholder}".strip())
     default = {"socket_mode": "0660", "config": "~/.agent.yaml"}.get(each.name) or default_text(each)
     ours = hasattr(AgentOptions, each.name) and bool(prefix) and not FLAGD.fullmatch(long_name(each.name))
-    choices = "; " + " or ".join(map(code, each.setting.choices)) if each.setting.choices else ""
-    meaning = each.setting.help + choices + (" *(not in flagd)*" if ours else "")
+    choices = "; " + " or ".join(map(code, each.choices)) if each.choices else ""
+    meaning = each.help + choices + (" *(not in flagd)*" if ours else "")
     variable = (code(prefix + each.name.upper()),) if prefix else ()
     return names, code(default), *variable, meaning
 
 
 def _service_options() -> str:
-    rows = [(f"`{each.long} {each.setting.metavar}`".replace(" `", "`"), each.setting.help) for each in SERVICE_OPTIONS]
+    rows = [(f"`{each.long} {each.metavar}`".replace(" `", "`"), each.help) for each in SERVICE_OPTIONS]
     return (
         "## Programs that use dflag\n\n"
         "`dflag.install(parser, flags)` adds these to your own program, and one option for each flag; "

@@ -26,10 +26,13 @@ _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": 
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Setting:
-    """The declaration of an option, without its name and default."""
+class Declared:
+    """An option or argument of a record. Parser, help, completion and documentation are made from it."""
 
     help: str
+    name: str = ""
+    default: Any = None
+    """Name and default are those of the field: `declared` fills them in."""
     group: str = ""
     """The heading in the help that begins with this option; the options after it belong to it, up to the next."""
     short: str = ""
@@ -38,6 +41,23 @@ class Setting:
     nargs: str | None = None
     positional: bool = False
     convert: Callable[[Any], Any] = str
+
+    @property
+    def long(self) -> str:
+        """Its name on the command line."""
+        return f"--{long_name(self.name)}"
+
+    @property
+    def switch(self) -> bool:
+        """Whether it takes no value."""
+        return self.convert is boolean
+
+    @property
+    def placeholder(self) -> str:
+        """The placeholder of its value in the help; empty for a switch, and where the choices are shown."""
+        if self.switch or (self.choices and not self.positional):
+            return ""
+        return self.metavar or ("K=V" if self.convert is pairs else "TEXT")
 
 
 def positional(
@@ -49,8 +69,8 @@ def positional(
     choices: Sequence[str] | None = None,
 ) -> Any:
     """Declare a positional argument."""
-    setting = Setting(help=help, metavar=metavar, nargs=nargs, positional=True, choices=choices)
-    return dataclasses.field(default=default, metadata={_KEY: setting})
+    argument = Declared(help=help, metavar=metavar, nargs=nargs, positional=True, choices=choices)
+    return dataclasses.field(default=default, metadata={_KEY: argument})
 
 
 def option(
@@ -69,37 +89,10 @@ def option(
     """
     known: dict[type, Callable[[Any], Any]] = {bool: boolean, int: integer, tuple: words, dict: pairs}
     chosen = convert or known.get(type(default), str)
-    setting = Setting(help=help, group=group, short=short, metavar=metavar, choices=choices, convert=chosen)
+    own = Declared(help=help, group=group, short=short, metavar=metavar, choices=choices, convert=chosen)
     if isinstance(default, dict):
-        return dataclasses.field(default_factory=lambda: dict(default), metadata={_KEY: setting})
-    return dataclasses.field(default=default, metadata={_KEY: setting})
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Declared:
-    """An option or argument of a record. Help, completion and documentation are made from it."""
-
-    name: str
-    default: Any
-    group: str
-    setting: Setting
-
-    @property
-    def long(self) -> str:
-        """Its name on the command line."""
-        return f"--{long_name(self.name)}"
-
-    @property
-    def switch(self) -> bool:
-        """Whether it takes no value."""
-        return self.setting.convert is boolean
-
-    @property
-    def placeholder(self) -> str:
-        """The placeholder of its value in the help; empty for a switch, and where the choices are shown."""
-        if self.switch or (self.setting.choices and not self.setting.positional):
-            return ""
-        return self.setting.metavar or ("K=V" if self.setting.convert is pairs else "TEXT")
+        return dataclasses.field(default_factory=lambda: dict(default), metadata={_KEY: own})
+    return dataclasses.field(default=default, metadata={_KEY: own})
 
 
 def declared(record: type) -> Iterator[Declared]:
@@ -108,20 +101,19 @@ def declared(record: type) -> Iterator[Declared]:
     for field in dataclasses.fields(record):
         if _KEY not in field.metadata:
             continue
-        setting: Setting = field.metadata[_KEY]
-        group = setting.group or group
+        own: Declared = field.metadata[_KEY]
+        group = own.group or group
         factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
-        yield Declared(name=field.name, default=default, group=group, setting=setting)
+        yield dataclasses.replace(own, name=field.name, default=default, group=group)
 
 
 def add_options(parser: argparse.ArgumentParser, record: type, prefix: str = "") -> None:
     """Add the arguments of a record to a parser; with a prefix, the help names the environment variables, too."""
     groups: dict[str, Any] = {"": parser}
     for each in declared(record):
-        setting = each.setting
-        if setting.positional:
-            keywords = {name: getattr(setting, name) for name in ("metavar", "help", "nargs", "choices")}
+        if each.positional:
+            keywords = {name: getattr(each, name) for name in ("metavar", "help", "nargs", "choices")}
             parser.add_argument(each.name, **{name: value for name, value in keywords.items() if value is not None})
         else:
             if each.group not in groups:
@@ -132,12 +124,12 @@ def add_options(parser: argparse.ArgumentParser, record: type, prefix: str = "")
 def help_of(each: Declared, prefix: str = "") -> str:
     """Return the help of an option: what it does, its default, and its variable in the environment.
 
-    >>> help_of(Declared(name="port", default=8013, group="", setting=Setting(help="where")), "FLAGD_")
+    >>> help_of(Declared(help="where", name="port", default=8013), "FLAGD_")
     'where (default 8013, FLAGD_PORT)'
     """
     default = default_text(each)
     remarks = [f"default {default}"] * bool(default) + [f"{prefix}{each.name.upper()}"] * bool(prefix)
-    return f"{each.setting.help} ({', '.join(remarks)})" if remarks else each.setting.help
+    return f"{each.help} ({', '.join(remarks)})" if remarks else each.help
 
 
 def default_text(each: Declared) -> str:
@@ -145,7 +137,7 @@ def default_text(each: Declared) -> str:
     default = each.default
     if isinstance(default, bool):
         return "on" if default else "off"
-    if isinstance(default, float) and each.setting.convert is duration:
+    if isinstance(default, float) and each.convert is duration:
         return duration_text(default)
     if default is None or default == "" or isinstance(default, tuple | dict):
         return ""
@@ -153,17 +145,16 @@ def default_text(each: Declared) -> str:
 
 
 def _add_option(parser: Any, each: Declared, prefix: str) -> None:
-    setting = each.setting
-    names = [name for name in (setting.short, each.long) if name]
+    names = [name for name in (each.short, each.long) if name]
     keywords: dict[str, Any] = {"dest": each.name, "help": help_of(each, prefix), "default": None}
-    if setting.convert is boolean:
+    if each.convert is boolean:
         import argparse  # a program with dynamic flags and click needs none
 
         keywords |= {"action": argparse.BooleanOptionalAction}
-    elif setting.convert in (words, pairs):
+    elif each.convert in (words, pairs):
         keywords |= {"action": "append", "metavar": each.placeholder}
     else:
-        keywords |= {"metavar": setting.metavar, "choices": setting.choices}
+        keywords |= {"metavar": each.metavar, "choices": each.choices}
     parser.add_argument(
         *names, **{name: value for name, value in keywords.items() if value is not None or name == "default"}
     )
@@ -193,14 +184,14 @@ def collect(
     values: dict[str, Any] = {}
     config = {str(key).lower(): value for key, value in (config or {}).items()}
     for each in declared(record):
-        setting, name, variable = each.setting, long_name(each.name), f"{prefix}{each.name.upper()}"
+        name, variable = long_name(each.name), f"{prefix}{each.name.upper()}"
         given = getattr(arguments, each.name, None)
         if given is not None:
-            values[each.name] = given if setting.positional else _converted(setting, given, each.long)
+            values[each.name] = given if each.positional else _converted(each, given, each.long)
         elif prefix and environment and environment.get(variable):
-            values[each.name] = _converted(setting, environment[variable], variable)
+            values[each.name] = _converted(each, environment[variable], variable)
         elif name in config:
-            values[each.name] = _converted(setting, config[name], f"{name} in the config file")
+            values[each.name] = _converted(each, config[name], f"{name} in the config file")
     return record(**values)
 
 
@@ -215,13 +206,13 @@ def long_name(field: str) -> str:
     return field.replace("_", "-")
 
 
-def _converted(setting: Setting, value: Any, where: str) -> Any:
+def _converted(each: Declared, value: Any, where: str) -> Any:
     try:
-        converted = setting.convert(value)
+        converted = each.convert(value)
     except (ValueError, TypeError) as error:
         raise UsageError(f"{where}: {error}") from error
-    if setting.choices and converted not in setting.choices:
-        raise UsageError(f"{where}: {converted!r} is not one of {', '.join(setting.choices)}")
+    if each.choices and converted not in each.choices:
+        raise UsageError(f"{where}: {converted!r} is not one of {', '.join(each.choices)}")
     return converted
 
 

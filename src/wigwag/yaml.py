@@ -140,7 +140,8 @@ class _Builder:
         members: dict[str, Json] = {}
         merged: dict[str, Json] | None = None
         while not isinstance(event := self._next(), events.MappingEndEvent):
-            key = _meaning(self._value(event, depth + 1))
+            key = self._value(event, depth + 1)
+            key = key.value if isinstance(key, Leaf) else key
             value = self._member(self._next(), depth + 1)
             merging = key == _MERGE and getattr(event, "implicit", (False,))[0]
             name = _MERGE if merging else _name(event, key)
@@ -186,7 +187,10 @@ def _number(event: yaml.Event, text: str) -> int | float | None:
         prefixed = binary or octal or hexadecimal
         size = int(prefixed, 0) if prefixed else int(old_octal, 8) if old_octal else int(decimal)
         return -size if sign == "-" else size
-    return _finite(event, float(plain)) if _FLOAT.fullmatch(plain) else None
+    number = float(plain) if _FLOAT.fullmatch(plain) else None
+    if number is not None and not math.isfinite(number):
+        raise _fault(event, "a number out of range")
+    return number
 
 
 def _tagged(event: events.ScalarEvent, tag: str) -> Json:
@@ -208,16 +212,6 @@ def _check_tag(event: yaml.Event, kind: str) -> None:
 
 def _wrong_tag(event: yaml.Event) -> DocumentError:
     return _fault(event, "a tag that cannot be applied here (a text that begins with ! needs quotes)")
-
-
-def _finite(event: yaml.Event, number: float) -> float:
-    if not math.isfinite(number):
-        raise _fault(event, "a number out of range")
-    return number
-
-
-def _meaning(value: Json) -> Json:
-    return value.value if isinstance(value, Leaf) else value
 
 
 def _name(event: yaml.Event, key: Json) -> str:

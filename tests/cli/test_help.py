@@ -17,7 +17,7 @@ def shown(capsys: Any, *arguments: str) -> str:
 
 
 def options(command: str) -> list[Declared]:
-    return [each for each in declared(module_of(command).Options) if not each.setting.positional]
+    return [each for each in declared(module_of(command).Options) if not each.positional]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

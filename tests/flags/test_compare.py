@@ -108,8 +108,8 @@ class TestAnswers:
     def test_contexts_are_counted_by_what_they_move_from_and_to(self) -> None:
         found = self.found(targeting=GOLD)
         assert [(str(move.shift), move.count, move.examples, move.who()) for move in found.moves] == [
-            ("off → on", 2, (0, 2), "fay, #3"),
-            ("off STATIC → off DEFAULT", 1, (1,), "bo"),
+            ("off → on", 2, [0, 2], "fay, #3"),
+            ("off STATIC → off DEFAULT", 1, [1], "bo"),
         ]
         assert found.affected == 2
         assert str(found).splitlines()[2:] == ["2 of 3 contexts get another answer:", "  x   off → on   2: fay, #3"]

@@ -103,10 +103,12 @@ class Reader:
 
 
 @asynccontextmanager
-async def reading(path: Path, *, deaf: bool = False, wall: float = float("inf"), **spec: Any) -> AsyncIterator[Reader]:
+async def reading(
+    path: Path, *, inotify: bool = True, wall: float = float("inf"), **spec: Any
+) -> AsyncIterator[Reader]:
     """Follow a file, or a directory if the path ends with `.d`, on a clock that stands still."""
     clock = FakeClock()
-    deps = FollowDeps(clock, lambda: wall, deaf)
+    deps = FollowDeps(clock, lambda: wall, inotify)
     directory = path.name.endswith(".d")
     stream: AsyncIterator[Any] = (
         watch_directory(DirectoryWatch(str(path), **spec), deps)

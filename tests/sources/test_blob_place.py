@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
+from wigwag.sources.builtin.blob import S3
 from wigwag.sources.remote.blob import BlobAddress, locate
 
 ACCOUNT = {"AZURE_STORAGE_ACCOUNT": "acme"}
@@ -111,4 +112,4 @@ class TestAzure:
 @pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/", "s3:///o", "ftp://b/o", "flags.json"])
 def test_what_names_no_object_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="write s3://BUCKET/OBJECT"):
-        locate(url, {})
+        S3.address_of(url)

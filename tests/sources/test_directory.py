@@ -159,7 +159,7 @@ def test_without_events_the_net_catches_a_swap(tmp_path: Path) -> None:
     async def main() -> None:
         mount = Mount(tmp_path / "conf.d")
         mount.write({"a": b"1"})
-        async with reading(mount.path, deaf=True) as reader:
+        async with reading(mount.path, inotify=False) as reader:
             assert await reader.next() == {"a": b"1"}
             mount.write({"a": b"2"})
             assert await reader.nothing()
@@ -184,9 +184,9 @@ def check(content: dict[str, bytes]) -> int:
     return int(number)
 
 
-@pytest.mark.parametrize("deaf", [False, True])
+@pytest.mark.parametrize("inotify", [True, False])
 def test_of_200_random_swaps_every_content_seen_is_of_one_generation_and_the_last_arrives(
-    tmp_path: Path, deaf: bool
+    tmp_path: Path, inotify: bool
 ) -> None:
     async def main() -> None:
         mount, contents = Mount(tmp_path / "conf.d"), list(generations(Random(1)))
@@ -197,8 +197,11 @@ def test_of_200_random_swaps_every_content_seen_is_of_one_generation_and_the_las
                 mount.write(content)
 
         seen: list[int] = []
-        spec = DirectoryWatch(str(mount.path), timing=FollowTiming(poll=0.01, blind=0.0001))
-        async with closing(watch_directory(spec, FollowDeps(deaf=deaf))) as stream, asyncio.TaskGroup() as group:
+        spec = DirectoryWatch(str(mount.path), timing=FollowTiming(poll=0.01, poll_alone=0.0001))
+        async with (
+            closing(watch_directory(spec, FollowDeps(inotify=inotify))) as stream,
+            asyncio.TaskGroup() as group,
+        ):
             async for content in stream:
                 assert not isinstance(content, Unavailable), content
                 if content is UNCHANGED:

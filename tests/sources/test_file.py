@@ -330,7 +330,7 @@ def test_a_large_file_is_read_whole(tmp_path: Path) -> None:
 def test_without_events_the_net_catches_changes(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "flags.json"
-        async with reading(path, deaf=True) as reader:
+        async with reading(path, inotify=False) as reader:
             assert await reader.next() == missing(path)
             path.write_bytes(b"1")
             assert await reader.nothing()

@@ -133,7 +133,6 @@ sys.exit(main(["start", "--uri", "s3://bucket/flags.json"]))
         [
             (Source("azblob://c/o", "azblob"), "the storage account is missing; set AZURE_STORAGE_ACCOUNT"),
             (Source("xds:///flags", "grpc"), "xds"),
-            (Source("https://x.example/", "http", settings=SourceSettings(interval=-1.0)), "interval"),
         ],
     )
     def test_what_can_never_answer_is_refused(self, source: Source, why: str) -> None:

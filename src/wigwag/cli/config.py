@@ -15,14 +15,11 @@ def read_config(path: str) -> dict[str, Any]:
     chosen = Path(path) if path else Path.home() / DEFAULT
     try:
         text = chosen.read_bytes()
-    except FileNotFoundError:
-        if not path:
-            return {}
-        raise UsageError(f"cannot read the config file {chosen}: no such file") from None
     except OSError as error:
         if not path:
             return {}
-        raise UsageError(f"cannot read the config file {chosen}: {error.strerror}") from error
+        reason = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise UsageError(f"cannot read the config file {chosen}: {reason}") from error
     try:
         return _parsed(chosen, text)
     except ValueError as error:  # not TOML, not YAML or not UTF-8; `DocumentError` is one

@@ -1,4 +1,4 @@
-"""The `wigwag` command: runs a sub-command, and turns an error into one line and an exit code."""
+"""The `wigwag` command: parses the command line, runs a sub-command, turns an error into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import gc
 import os
 import sys
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from wigwag.cli.arguments import CommandParser, check_command, renamed, unknown
 from wigwag.cli.config import read_config
 from wigwag.cli.terminal import abandon_output, complain, prepare_streams, remark
-from wigwag.errors import WigwagError
-from wigwag.options import add_options, collect, declared, plain_booleans, unknown_keys
+from wigwag.errors import UsageError, WigwagError
+from wigwag.options import add_options, collect, declared, long_name, plain_booleans, unknown_keys
+from wigwag.suggest import closest
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 _BROKEN_PIPE = 141
+_FORMATTER = argparse.RawDescriptionHelpFormatter
 COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "help", "completion", "version")
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
@@ -30,6 +33,26 @@ Start here:
   wigwag eval demo     evaluate them at a prompt
   wigwag help start    the options of a command
 """
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that raises `UsageError` with one line, where argparse would print the usage and exit.
+
+    argparse makes a formatter for each argument that is added, to check it. Only the one that writes the help asks for
+    the width of the terminal, because that imports modules that a server does not need otherwise.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=partial(_FORMATTER, width=80), **options)
+
+    def format_help(self) -> str:
+        """Return the help, as wide as the terminal."""
+        self.formatter_class = _FORMATTER
+        return super().format_help()
+
+    def error(self, message: str) -> NoReturn:
+        """Raise the error, with where to read more."""
+        raise UsageError(f"{message}; see `{self.prog} --help`")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str]) -> int:
     try:
         given = _rewritten(arguments) or ["--help"]
-        check_command(given, COMMANDS)
+        _check_command(given[0])
         if given[0] not in COMMANDS:
             parser().parse_args(given)  # --help or --version, or an error
         parsed, extra = command_parser(given[0]).parse_known_args(given[1:])
@@ -64,7 +87,7 @@ def _run(arguments: Sequence[str]) -> int:
         return int(stop.code or 0)
     command = module_of(given[0])
     if extra:
-        raise unknown(extra, command.Options, given[0])
+        raise _unknown(extra, command.Options, given[0])
     code: int = command.run(_options(command, parsed))
     return code
 
@@ -75,6 +98,34 @@ def _rewritten(arguments: Sequence[str]) -> list[str]:
         command = module_of(arguments[0])
         return plain_booleans(renamed(arguments, getattr(command, "ALIASES", {})), command.Options)
     return list(arguments)
+
+
+def _check_command(name: str) -> None:
+    """Raise `UsageError` if the first argument is not a command."""
+    if not name.startswith("-") and name not in COMMANDS:
+        meant = closest(name, COMMANDS)
+        hint = f"did you mean `wigwag {meant}`?" if meant else f"the commands are {', '.join(COMMANDS)}"
+        raise UsageError(f"unknown command {name!r}; {hint}")
+
+
+def _unknown(extra: Sequence[str], record: type, command: str) -> UsageError:
+    """Return the error for arguments that a command does not take."""
+    name = extra[0].partition("=")[0]
+    if not name.startswith("-"):
+        return UsageError(f"{command}: unexpected argument {extra[0]!r}; see `wigwag {command} --help`")
+    meant = closest(name, [f"--{long_name(field.name)}" for field in fields(record)])
+    hint = f"did you mean {meant}?" if meant else f"see `wigwag {command} --help`"
+    return UsageError(f"{command}: unknown option {name}; {hint}")
+
+
+def renamed(arguments: Sequence[str], aliases: Mapping[str, str]) -> list[str]:
+    """Replace old names of options, up to `--`.
+
+    >>> renamed(["lint", "--json", "a", "--", "--json"], {"--json": "--output=json"})
+    ['lint', '--output=json', 'a', '--', '--json']
+    """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    return [aliases.get(argument, argument) for argument in arguments[:end]] + list(arguments[end:])
 
 
 def _options(command: Any, parsed: argparse.Namespace) -> Any:
@@ -143,6 +194,6 @@ def usage(command: str, record: type) -> str:
     """
     shapes = {None: "{0}", "?": "[{0}]", "+": "{0} [{0} ...]"}
     each = list(declared(record))
-    arguments = [shapes[one.setting.nargs].format(one.setting.metavar) for one in each if one.setting.positional]
-    options = ["[OPTION]..."] * any(not one.setting.positional for one in each)
+    arguments = [shapes[one.nargs].format(one.metavar) for one in each if one.positional]
+    options = ["[OPTION]..."] * any(not one.positional for one in each)
     return " ".join(["wigwag", command, *options, *arguments])

@@ -82,34 +82,32 @@ class _Session:
     def answer(self, line: str) -> bool:
         """Answer one line; True if the answer is an error."""
         word, _, rest = line.partition(" ")
-        commands = {"help": self._help, "?": self._help, "list": self._list, "ls": self._list}
-        commands |= {"problems": self._problems, "context": self._set_context, "why": self._explain}
         try:
-            return commands[word](rest.strip()) if word in commands else self._evaluate(line)
+            return self._answer(line, word, rest.strip())
         except (UsageError, RecursionError) as error:
             reason = error if isinstance(error, UsageError) else "is nested too deeply"
             print(f"{styled('not a context:', 'red')} it {reason}")
             return True
 
-    def _help(self, rest: str) -> bool:
-        print(HELP, end="")
-        return False
-
-    def _list(self, rest: str) -> bool:
-        width = max(map(len, self._flags.keys()), default=0)
-        for key in self._flags:
-            print(f"{key:{width}}  {self._line(self._flags.resolve(key, None, None, self._context, self._now))}")
-        return False
-
-    def _problems(self, rest: str) -> bool:
-        for problem in self._flags.problems or ("none",):
-            print(problem)
-        return False
-
-    def _set_context(self, rest: str) -> bool:
-        if rest:
-            self._context = parse_context(rest)
-        print(json.dumps(self._context))
+    def _answer(self, line: str, word: str, rest: str) -> bool:
+        match word:
+            case "help" | "?":
+                print(HELP, end="")
+            case "list" | "ls":
+                width = max(map(len, self._flags.keys()), default=0)
+                for key in self._flags:
+                    print(
+                        f"{key:{width}}  {self._line(self._flags.resolve(key, None, None, self._context, self._now))}"
+                    )
+            case "problems":
+                print(*(self._flags.problems or ("none",)), sep="\n")
+            case "context":
+                self._context = parse_context(rest) if rest else self._context
+                print(json.dumps(self._context))
+            case "why":
+                return self._explain(rest)
+            case _:
+                return self._evaluate(line)
         return False
 
     def _explain(self, rest: str) -> bool:

@@ -90,7 +90,7 @@ class FlagDocument:
             return {}
         try:
             decoded = _texts[start](self.flags)
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             raise DocumentError(f"$.flags: {reason(error)}") from error
         return decoded if start == b"{" else dict(enumerate(decoded))
 
@@ -102,7 +102,8 @@ class FlagDocument:
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+"""What decoding bytes from elsewhere raises."""
 _decode_parts = msgspec.json.Decoder(_Parts).decode
 _decode_whole, _decode = jsontext.decoder(_Whole), jsontext.decoder()
 _decode_identity = jsontext.decoder(FlagIdentity)
@@ -121,11 +122,11 @@ def read(document: Input, limits: Limits, format: Format | None = None, *, whole
     if whole:
         try:
             return FlagDocument(text, _decode_whole(text), mended=False)
-        except _UNDECODABLE:
+        except UNDECODABLE:
             pass  # something is wrong somewhere: find out what, part by part
     try:
         return FlagDocument(text, _decode_parts(text), mended=False)
-    except _UNDECODABLE as error:
+    except UNDECODABLE as error:
         mended = without_surrogates(text)
         if mended is None:
             raise malformed(text, error) from error
@@ -211,7 +212,7 @@ def decode(raw: Raw | bytes, path: str) -> Json:
     """Decode a part of a document that `read` let through; what it could not see yet is reported with the path."""
     try:
         return _decode(raw)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise DocumentError(f"{path}: {reason(error)}") from error
 
 
@@ -232,10 +233,9 @@ def key_of(place: str | int, text: bytes | Raw) -> str:
 def identity_of(text: bytes | Raw) -> FlagIdentity:
     """Return the identity of a flag; empty if its text is not an object."""
     try:
-        identity: FlagIdentity = _decode_identity(text)
-    except _UNDECODABLE:
+        return _decode_identity(text)  # type: ignore[no-any-return]
+    except UNDECODABLE:
         return FlagIdentity()
-    return identity
 
 
 def reason(error: Exception) -> str:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from wigwag.errors import DocumentError
 from wigwag.flags import store
 from wigwag.flags.flag import LoadSettings
-from wigwag.flags.model import Fractional
+from wigwag.flags.model import Fractional, canonical
 from wigwag.flags.rules import refs
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _ABSENT = object()
 write = msgspec.json.Encoder().encode
-canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Dumped(Struct, frozen=True):
@@ -136,10 +135,9 @@ def document_versions(layer: Layer) -> Callable[[Flag], DocumentVersion]:
     known: dict[int, DocumentVersion] = {}
 
     def version_of(flag: Flag) -> DocumentVersion:
-        setting = flag.setting
-        if id(setting) not in known:
-            known[id(setting)] = DocumentVersion(setting, layer.setting)
-        return known[id(setting)]
+        if id(flag.setting) not in known:
+            known[id(flag.setting)] = DocumentVersion(flag.setting, layer.setting)
+        return known[id(flag.setting)]
 
     return version_of
 

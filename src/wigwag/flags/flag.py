@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from wigwag.errors import DocumentError
 from wigwag.flags.document import Definition, decode
-from wigwag.flags.model import Finding, Fractional, Limits, Numbers, Resolution, child, render
+from wigwag.flags.model import Finding, Fractional, Limits, Numbers, Resolution, canonical, child, render
 from wigwag.flags.rules import refs
 from wigwag.flags.rules.compile import Program, compile_rule
 from wigwag.flags.rules.site import failing
@@ -230,7 +230,7 @@ class Flag(Struct, eq=False, gc=False):
             reached,
         ]
         inherited = [self.metadata, self.source, self.set_id, self.key, self.fractional, self.setting.options.numbers]
-        return msgspec.json.encode([*own, *inherited], order="deterministic")
+        return canonical([*own, *inherited])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the definition without what is derived from it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -37,6 +38,9 @@ FLAG_NOT_FOUND = "FLAG_NOT_FOUND"
 PARSE_ERROR = "PARSE_ERROR"
 TYPE_MISMATCH = "TYPE_MISMATCH"
 GENERAL = "GENERAL"
+
+canonical = msgspec.json.Encoder(order="deterministic").encode
+"""Returns a text that is equal for equal content: the order of members does not count, and true is not 1."""
 
 
 class Resolution(Struct, Generic[T_co], frozen=True, gc=False):

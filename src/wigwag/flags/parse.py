@@ -10,34 +10,39 @@ definition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.catalogue import finding
-from wigwag.flags.checks.guard import FLAT, KEYLESS, Fault, beyond, impossible, misshapen
 from wigwag.flags.checks.schema import rule_errors
-from wigwag.flags.document import Definition, decode_object, identity_of, key_of
+from wigwag.flags.document import UNDECODABLE, Definition, decode_object, identity_of, key_of, reason
 from wigwag.flags.flag import DocumentDefaults, Flag, LoadSettings
-from wigwag.flags.model import Finding, child
+from wigwag.flags.model import Finding, canonical, child, few
 from wigwag.flags.selector import set_id_of
+from wigwag.suggest import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from wigwag.flags.document import FlagDocument
+    from wigwag.flags.model import Json, Limits
     from wigwag.flags.part import Part, Place
 
 _NONE: dict[str, Flag] = {}
-_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
+_KEYLESS = finding("flag-key-missing", ".key", "a flag needs a key that is not empty")
+_WRONG_TYPE = re.compile(r"expected `(\w+)(?: \| null)?`, got `(\w+)`")
+_NAMES = {"str": "text", "bool": "a boolean", "int": "a number", "float": "a number", "object": "an object"}
+_NAMES |= {"array": "an array"}
+_FLAT = frozenset((bool, int, float, str, type(None)))
+"""What has no depth."""
 _definition = jsontext.decoder(Definition)
-_canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 class LayerParts(Struct, frozen=True, eq=False):
@@ -113,7 +118,7 @@ def _shared(setting: DocumentDefaults, previous: Layer) -> DocumentDefaults:
     """Take over what is exactly as it was: flags that are taken over then share it. To Python, 1 and true are equal."""
     old = previous.setting
     metadata, evaluators = (
-        before if _canonical(before) == _canonical(now) else now
+        before if canonical(before) == canonical(now) else now
         for before, now in ((old.metadata, setting.metadata), (old.evaluators, setting.evaluators))
     )
     return replace(setting, metadata=metadata, evaluators=evaluators)
@@ -149,7 +154,7 @@ class DocumentParser:
             if variants and place and definition.metadata is None and (not default or default in variants):
                 for value in variants.values():
                     kind = value.__class__
-                    if kind not in FLAT or (kind is str and len(value) > longest):
+                    if kind not in _FLAT or (kind is str and len(value) > longest):
                         break
                 else:
                     if place.__class__ is str:
@@ -172,9 +177,9 @@ class DocumentParser:
         """Add the flag that a text defines; `known`: its flag set and key, if they are known already."""
         try:
             definition = _definition(text)
-        except _UNDECODABLE as error:
+        except UNDECODABLE as error:
             set_id, key = known or self._identity(place, text)
-            self._quarantine(place, misshapen(child("$.flags", place), error), key, set_id)
+            self._quarantine(place, _misshapen(child("$.flags", place), error), key, set_id)
         else:
             self._load(place, definition)
 
@@ -194,7 +199,7 @@ class DocumentParser:
         if own:
             metadata = _without_nulls(metadata | own)
         key = place if place.__class__ is str else definition.key
-        fault = impossible(definition, setting.options.limits) if key else KEYLESS
+        fault = _impossible(definition, setting.options.limits) if key else _KEYLESS
         flag = Flag(key or "", set_id_of(metadata), definition, metadata, setting, place)
         if fault is None and self._previous is not None:
             fault = self._worse_rule(flag)
@@ -212,14 +217,11 @@ class DocumentParser:
         if self._placed is not None:
             self._placed[place] = flag
 
-    def _worse_rule(self, flag: Flag) -> Fault | None:
+    def _worse_rule(self, flag: Flag) -> Finding | None:
         """A rule that went bad must not replace one that worked. Without a predecessor it is checked on first use."""
         old = self._last_good(flag.key, flag.set_id)
         errors = rule_errors(flag) if old is not None and flag.targeted else []
-        if old is None or not errors or rule_errors(old):
-            return None
-        worst = errors[0]
-        return Fault(worst.code, worst.path, worst.message, worst.hint)
+        return None if old is None or not errors or rule_errors(old) else errors[0]
 
     def _identity(self, place: str | int, text: bytes | Raw) -> Place:
         """Return flag set and key of a flag whose definition makes no sense, as far as they can be made out."""
@@ -227,18 +229,17 @@ class DocumentParser:
         own = own if own.__class__ is dict else {}
         return set_id_of(self._setting.metadata | own), key_of(place, text)
 
-    def _quarantine(self, place: str | int, fault: Fault, key: str, set_id: str) -> None:
+    def _quarantine(self, place: str | int, fault: Finding, key: str, set_id: str) -> None:
         """Report a bad flag, and keep its last good definition if there is one."""
-        code, path, message, hint = fault
         old = self._last_good(key, set_id)
         if old is not None:
             self.sets.setdefault(set_id, {})[key] = old
         own = child("$.flags", place)
-        path = path if path.startswith("$") else own + path
+        path = fault.path if fault.path.startswith("$") else own + fault.path
         kept = "; its last good definition stays in force" if old else "; the flag is not loaded"
         if old is not None and not path.startswith(own):  # in a shared rule: reported once for all who use it
             kept = "; the last good definition of each flag that uses it stays in force"
-        self._report(code, path, message + kept, hint)
+        self._report(fault.code, path, fault.message + kept, fault.hint)
 
     def _last_good(self, key: str, set_id: str) -> Flag | None:
         return self._previous.flag(set_id, key) if self._previous else None
@@ -259,7 +260,53 @@ def _without_nulls(metadata: dict[str, Any]) -> dict[str, Any]:
 
 def _object(raw: Raw, path: str, options: LoadSettings) -> dict[str, Any]:
     value = decode_object(raw, path)
-    message = beyond(value, options.limits)
+    message = _beyond(value, options.limits)
     if message is not None:
         raise DocumentError(f"{path}: {message}")
     return value
+
+
+def _impossible(definition: Definition, limits: Limits) -> Finding | None:
+    """Return what makes a flag impossible to load, if anything does; the path is within the flag."""
+    variants, default = definition.variants or {}, definition.defaultVariant
+    for member, value in ("variants", definition.variants), ("metadata", definition.metadata):
+        message = _beyond(value, limits)
+        if message is not None:
+            return finding("limit", f".{member}", message)
+    if default and default not in variants:
+        known = few(variants)
+        message = f"the default variant {default!r} is not one of the variants: {known}"
+        return finding("default-variant-unknown", ".defaultVariant", message, suggest(default, variants))
+    return None
+
+
+def _beyond(value: Json, limits: Limits) -> str | None:
+    """Return what is too much about a value: its nesting, or the length of a string in it."""
+    level = [value]
+    for _ in range(limits.depth + 1):
+        if any(item.__class__ is str and len(item) > limits.string_length for item in level):
+            return f"a string has more than {limits.string_length} characters (raise Limits.string_length)"
+        level = [inner for item in level for inner in _members(item)]
+        if not level:
+            return None
+    return f"nested more than {limits.depth} deep (raise Limits.depth)"
+
+
+def _members(value: Json) -> list[Json]:
+    if value.__class__ is dict:
+        return list(value.values())
+    return value if value.__class__ is list else []
+
+
+def _misshapen(path: str, error: Exception) -> Finding:
+    """Return why a flag cannot be decoded, in words: which member has the wrong type."""
+    _, _, where = str(error).partition(" - at `$")
+    message = reason(error)
+    message = message.partition(" at ")[0] if where else message
+    wrong = _WRONG_TYPE.fullmatch(message)
+    hint = ""
+    if wrong:
+        wanted, given = wrong.groups()
+        message = f"must be {_NAMES.get(wanted, wanted)}, not {_NAMES.get(given, given)}"
+        hint = "put it in quotes" if wanted == "str" and given in ("bool", "int", "float") else ""
+    return finding("flag-shape", path + where.rstrip("`").replace("[...]", ""), message, hint)

@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
-from wigwag.flags.document import decode_object, duplicates, key_of, read
+from wigwag.flags.document import UNDECODABLE, decode_object, duplicates, key_of, read
 from wigwag.flags.rules import refs
 from wigwag.flags.selector import set_id_of
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = tuple[str, str]
 """The flag set and the key of a flag."""
-_UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
 _object = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode = msgspec.json.encode
 _decode = jsontext.decoder()
@@ -108,7 +107,7 @@ def _flags(document: FlagDocument) -> Iterator[tuple[Place, Raw]]:
         try:
             members: dict[str, Any] = dict(_object(text))
             own = _decode(members.get("metadata", Raw(b"null")))
-        except _UNDECODABLE:
+        except UNDECODABLE:
             yield (set_id_of(metadata), key), Raw(bytes(text))  # no object: loading it will say so
             continue
         whole = metadata | own if own.__class__ is dict else metadata
@@ -123,7 +122,7 @@ def _inlined(rule: Raw, evaluators: dict[str, Any]) -> Any:
     """Return a rule with its references resolved; unchanged if that fails, so that it fails where it is used."""
     try:
         return refs.inline(_decode(rule), evaluators)
-    except (DocumentError, *_UNDECODABLE):
+    except (DocumentError, *UNDECODABLE):
         return rule
 
 

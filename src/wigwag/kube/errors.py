@@ -100,8 +100,5 @@ def read_status(body: bytes | msgspec.Raw, code: int = 0) -> ApiStatus:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         status = ApiStatus()
     code = status.code or code
-    return ApiStatus(code, status.reason[:LONGEST] or _phrase(code), status.message[:LONGEST], status.details)
-
-
-def _phrase(code: int) -> str:
-    return HTTPStatus(code).phrase if code in HTTPStatus._value2member_map_ else ""
+    phrase = HTTPStatus(code).phrase if code in HTTPStatus._value2member_map_ else ""
+    return ApiStatus(code, status.reason[:LONGEST] or phrase, status.message[:LONGEST], status.details)

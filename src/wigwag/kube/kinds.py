@@ -50,17 +50,13 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the path of an object, of all in a namespace, or of all in the cluster."""
-        self.check(namespace)
+        """Return the path of an object, of all in a namespace, or of all in the cluster. Checks the names."""
+        if namespace and not self.namespaced:
+            raise UsageError(f"{self} are cluster-scoped; leave {namespace!r} out")
         scope = f"/namespaces/{check_name(namespace)}" if namespace else ""
         own = f"/{check_name(name)}" if name else ""
         part = f"/{check_name(subresource)}" if subresource else ""
         return f"{'/apis' if self.group else '/api'}/{self.api}{scope}/{self.plural}{own}{part}"
-
-    def check(self, namespace: str) -> None:
-        """Raise `UsageError` for a namespace of a kind that is cluster-scoped."""
-        if namespace and not self.namespaced:
-            raise UsageError(f"{self} are cluster-scoped; leave {namespace!r} out")
 
 
 def check_name(name: str) -> str:
@@ -77,23 +73,12 @@ def check_name(name: str) -> str:
 
 
 FEATURE_FLAG = Kind("core.openfeature.dev", "v1beta1", "featureflags")
-FEATURE_FLAG_SOURCE = Kind("core.openfeature.dev", "v1beta1", "featureflagsources")
 CONFIG_MAP = Kind("", "v1", "configmaps")
-EVENT = Kind("", "v1", "events")
 NAMESPACE = Kind("", "v1", "namespaces", namespaced=False)
 NODE = Kind("", "v1", "nodes", namespaced=False)
 POD = Kind("", "v1", "pods")
-SECRET = Kind("", "v1", "secrets")
 SERVICE = Kind("", "v1", "services")
 SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts")
 DEPLOYMENT = Kind("apps", "v1", "deployments")
-LEASE = Kind("coordination.k8s.io", "v1", "leases")
-ROLE = Kind("rbac.authorization.k8s.io", "v1", "roles")
-ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "rolebindings")
-CLUSTER_ROLE = Kind("rbac.authorization.k8s.io", "v1", "clusterroles", namespaced=False)
-CLUSTER_ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False)
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
 SUBJECT_ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
-DEFINITION = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", namespaced=False)
-MUTATING_WEBHOOK = Kind("admissionregistration.k8s.io", "v1", "mutatingwebhookconfigurations", namespaced=False)
-VALIDATING_WEBHOOK = Kind("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", namespaced=False)

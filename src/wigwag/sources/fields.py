@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     Warn = Callable[[str], object]
 
 LONGEST_INTERVAL = 86400
+"""As in flagd: a day."""
 _EXAMPLE = '[{"uri": "flags.json", "provider": "file"}]'
 _Natural = Annotated[int, Meta(ge=0)]
 _PLACE = re.compile(r" - at `\$([^`]*)`")

@@ -14,6 +14,8 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from wigwag.errors import UsageError
 from wigwag.sources import fields, plugins
 from wigwag.sources.builtin.blob import AZBLOB, GCS, S3
@@ -92,42 +94,32 @@ def kind_of_uri(uri: str, others: Iterable[SourceKind] | None = None) -> SourceK
     return kind
 
 
-def uri_kind(uri: str, others: Iterable[SourceKind] | None = None) -> SourceKind:
-    """Return the kind of source that a URI names; `UsageError` says how to write one. See `kind_of_uri`."""
-    kind = kind_of_uri(uri, others)
-    if kind is None:
-        *forms, last = (form for each in BUILT_IN for form in each.forms)
-        raise UsageError(f"cannot tell what {shown(uri)!r} is; write {', '.join(forms)} or {last}")
-    return kind
-
-
 def parse_sources(uris: tuple[str, ...], configured: Any, warn: Warn = log.warning) -> tuple[Source, ...]:
     """Return the sources of `--uri` and `--sources`, lowest priority first; without any, the embedded demo flags."""
     sources = [_from_uri(uri) for uri in uris]
     sources += [_from_element(each, warn) for each in fields.read_elements(configured, warn)]
     if not sources:
         return (Source(DEMO.name, DEMO.name),)
-    return tuple(
-        Source(address.name, address.provider, position, settings, required)
-        for position, (address, settings, required) in enumerate(sources)
-    )
+    return tuple(replace(source, position=position) for position, source in enumerate(sources))
 
 
 def read_source(uri: str, others: Iterable[SourceKind] | None = None) -> Source:
-    """Return the source that a URI alone names; `others` as in `kind_of_uri`."""
-    address = uri_kind(uri, others).address_of(uri)
-    return Source(address.name, address.provider, settings=_settings(address))
+    """Return the source that a URI alone names; `UsageError` says how to write one. `others` as in `kind_of_uri`."""
+    kind = kind_of_uri(uri, others)
+    if kind is None:
+        *forms, last = (form for each in BUILT_IN for form in each.forms)
+        raise UsageError(f"cannot tell what {shown(uri)!r} is; write {', '.join(forms)} or {last}")
+    return _source(kind.address_of(uri))
 
 
-def _from_uri(uri: str) -> tuple[UriAddress, SourceSettings, bool]:
+def _from_uri(uri: str) -> Source:
     try:
-        address = uri_kind(uri).address_of(uri)
+        return read_source(uri)
     except UsageError as error:
         raise UsageError(f"--uri: {error}") from None
-    return address, _settings(address), True
 
 
-def _from_element(element: fields.Element, warn: Warn) -> tuple[UriAddress, SourceSettings, bool]:
+def _from_element(element: fields.Element, warn: Warn) -> Source:
     given, member = element.fields, ".provider"
     try:
         kind = kind_named(given.provider)
@@ -143,12 +135,12 @@ def _from_element(element: fields.Element, warn: Warn) -> tuple[UriAddress, Sour
             warn(f"--sources: {element.where}.{name} has no effect on a source of the kind {kind.name}")
     if given.oauth and given.auth_header:
         warn(f"--sources: {element.where}.authHeader has no effect: oauth brings its own")
-    return address, _settings(address, given), not given.optional and given.required is not False
+    return _source(address, given)
 
 
-def _settings(address: UriAddress, given: fields.Fields = fields.Fields()) -> SourceSettings:  # noqa: B008 - frozen
+def _source(address: UriAddress, given: fields.Fields = fields.Fields()) -> Source:  # noqa: B008 - frozen
     on_delete = given.on_delete or address.on_delete
-    return SourceSettings(
+    settings = SourceSettings(
         address=address.address,
         auth_header=given.auth_header or address.auth_header,
         headers=tuple(given.headers.items()),
@@ -166,6 +158,8 @@ def _settings(address: UriAddress, given: fields.Fields = fields.Fields()) -> So
         on_delete="" if on_delete == "keep" else on_delete,  # the default, so that both ways to say it are equal
         token_file=given.token_file,
     )
+    required = not given.optional and given.required is not False
+    return Source(address.name, address.provider, settings=settings, required=required)
 
 
 def prepare(sources: Iterable[Source], warn: Warn, environment: Mapping[str, str] = os.environ) -> None:

@@ -54,7 +54,10 @@ def load_from(entries: Iterable[EntryPoint], name: str, built_in: Collection[str
     packages = sorted({_package(entry) for entry in candidates})
     if len(packages) > 1:
         raise UsageError(f"the plug-ins {' and '.join(packages)} both have {name!r}; uninstall all but one of them")
-    kind = _import(candidates[0])
+    try:
+        kind: object = candidates[0].load()
+    except Exception as error:
+        raise _unusable(candidates[0], f"{type(error).__name__}: {error}") from error
     problem = _problem(kind, objects, candidates[0], built_in)
     if problem or not isinstance(kind, SourceKind):
         raise _unusable(candidates[0], problem)
@@ -75,13 +78,6 @@ def _checked(function: Callable[P, T], name: str, package: str) -> Callable[P, T
             raise UsageError(f"the plug-in {package} failed in {name}: {reason}; update the package") from error
 
     return call
-
-
-def _import(entry: EntryPoint) -> object:
-    try:
-        return entry.load()
-    except Exception as error:
-        raise _unusable(entry, f"{type(error).__name__}: {error}") from error
 
 
 def _problem(kind: object, objects: dict[str, EntryPoint], entry: EntryPoint, built_in: Collection[str]) -> str:

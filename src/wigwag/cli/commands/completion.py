@@ -55,7 +55,7 @@ class Command:
     @property
     def choices(self) -> tuple[str, ...]:
         """What the arguments may be, if that is known."""
-        return tuple(chain.from_iterable(each.setting.choices or () for each in self.arguments))
+        return tuple(chain.from_iterable(each.choices or () for each in self.arguments))
 
     @property
     def files(self) -> bool:
@@ -72,20 +72,21 @@ def run(options: Options) -> int:
 
 def commands() -> list[Command]:
     """Return all commands."""
-    return [_command(name) for name in COMMANDS]
-
-
-def _command(name: str) -> Command:
-    module = module_of(name)
-    every = list(declared(module.Options))
-    options = [each for each in every if not each.setting.positional]
-    return Command(name, module.HELP, options, [each for each in every if each.setting.positional])
+    every = []
+    for name in COMMANDS:
+        module = module_of(name)
+        parameters = list(declared(module.Options))
+        options, arguments = (
+            [each for each in parameters if each.positional is argument] for argument in (False, True)
+        )
+        every.append(Command(name, module.HELP, options, arguments))
+    return every
 
 
 def spellings(option: Declared) -> Iterator[str]:
     """Yield all names of an option."""
-    if option.setting.short:
-        yield option.setting.short
+    if option.short:
+        yield option.short
     yield option.long
     if option.switch:
         yield f"--no-{option.long[2:]}"
@@ -149,7 +150,7 @@ def _bash_values(command: Command) -> Iterator[str]:
     for option in command.options:
         if not option.switch:
             pattern = "|".join(f"'{command.name} {name}'" for name in spellings(option))
-            yield f"    {pattern}) {_bash_value(option.setting.choices, files=is_file(option))}return ;;\n"
+            yield f"    {pattern}) {_bash_value(option.choices, files=is_file(option))}return ;;\n"
 
 
 def _bash_arguments(command: Command) -> str:
@@ -185,17 +186,17 @@ def zsh(every: Sequence[Command]) -> str:
 
 def _zsh_arguments(command: Command) -> Iterator[str]:
     for option in command.options:
-        text = "".join(f"\\{letter}" if letter in r"[]:\\" else letter for letter in option.setting.help)
+        text = "".join(f"\\{letter}" if letter in r"[]:\\" else letter for letter in option.help)
         for name in spellings(option):
             equals = "=" if name.startswith("--") and not option.switch else ""
             yield _quoted(f"*{name}{equals}[{text}]{'' if option.switch else _zsh_value(option)}")
     for argument in command.arguments:
-        many = "*" if argument.setting.nargs == "+" else ""
+        many = "*" if argument.nargs == "+" else ""
         yield _quoted(f"{many}{_zsh_value(argument)}")
 
 
 def _zsh_value(each: Declared) -> str:
-    action = f"({' '.join(each.setting.choices)})" if each.setting.choices else "_files" if is_file(each) else " "
+    action = f"({' '.join(each.choices)})" if each.choices else "_files" if is_file(each) else " "
     return f":{each.name.replace('_', ' ')}:{action}"
 
 
@@ -215,10 +216,8 @@ def fish(every: Sequence[Command]) -> str:
 
 def _fish(command: Command) -> Iterator[str]:
     for option in command.options:
-        names = (
-            f"-s {option.setting.short[1:]} -l {option.long[2:]}" if option.setting.short else f"-l {option.long[2:]}"
-        )
-        yield f"{names} {'' if option.switch else _fish_value(option)}-d {_fish_quoted(option.setting.help)}"
+        names = f"-s {option.short[1:]} -l {option.long[2:]}" if option.short else f"-l {option.long[2:]}"
+        yield f"{names} {'' if option.switch else _fish_value(option)}-d {_fish_quoted(option.help)}"
         if option.switch:
             yield f"-l no-{option.long[2:]}"
     if command.choices:
@@ -228,8 +227,8 @@ def _fish(command: Command) -> Iterator[str]:
 
 
 def _fish_value(option: Declared) -> str:
-    if option.setting.choices:
-        return f"-x -a {_fish_quoted(' '.join(option.setting.choices))} "
+    if option.choices:
+        return f"-x -a {_fish_quoted(' '.join(option.choices))} "
     return "-r -F " if is_file(option) else "-x "
 
 

@@ -110,9 +110,9 @@ def _service_options(service: str) -> Iterator[Declared]:
     }
     callback = _ServiceCallback(service)
     for option in OPTIONS:
-        common = {"help": option.setting.help, "expose_value": False, "callback": callback, "default": None}
-        metavar = {} if option.switch else {"metavar": option.setting.metavar}
-        shape = shapes.get(option.setting.convert, {})
+        common = {"help": option.help, "expose_value": False, "callback": callback, "default": None}
+        metavar = {} if option.switch else {"metavar": option.metavar}
+        shape = shapes.get(option.convert, {})
         yield [option.name, option.long, other(option.long)], common | metavar | shape
 
 

@@ -118,13 +118,13 @@ def _service_parameters() -> list[inspect.Parameter]:
 
 def _annotation(option: Declared) -> Any:
     kinds: dict[Any, Any] = {words: list[str] | None, port_number: int | None, boolean: bool}
-    convert = option.setting.convert
+    convert = option.convert
     port = convert is port_number
     made = typer.Option(
         option.long,
         other(option.long),
-        help=_plain(option.setting.help),
-        metavar=option.setting.metavar,
+        help=_plain(option.help),
+        metavar=option.metavar,
         min=0 if port else None,
         max=HIGHEST_PORT if port else None,
         show_default=False,

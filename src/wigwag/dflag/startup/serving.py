@@ -64,19 +64,18 @@ config_token_file=None, config_strict=False)
     add_to(parser, flags)
     group = parser.add_argument_group("configuration")
     for option in OPTIONS:
-        group.add_argument(option.long, help=option.setting.help, **_argument(option))
+        group.add_argument(option.long, help=option.help, **_argument(option))
     teach(parser, {option.long[2:]: (option.long, option.long) for option in OPTIONS})
 
 
 def _argument(option: Declared) -> dict[str, Any]:
     """Return the keywords of an option for argparse."""
-    setting = option.setting
     if option.switch:
         return {"action": "store_true"}
-    if setting.convert is words:
-        return {"metavar": setting.metavar, "action": "append", "default": []}
-    kind = _port if setting.convert is port_number else str
-    return {"metavar": setting.metavar, "default": option.default, "type": kind}
+    if option.convert is words:
+        return {"metavar": option.metavar, "action": "append", "default": []}
+    kind = _port if option.convert is port_number else str
+    return {"metavar": option.metavar, "default": option.default, "type": kind}
 
 
 def _port(text: str) -> int:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 async def watch_volume(volume: Volume, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
     """Yield the contents of a volume whenever they change."""
-    timing = FollowTiming(settle=policy.settle, poll=policy.poll, blind=min(policy.poll, policy.poll_blind))
-    async with closing(follow(volume, timing, FollowDeps(deaf=not policy.inotify))) as items:
+    timing = FollowTiming(settle=policy.settle, poll=policy.poll, poll_alone=min(policy.poll, policy.poll_blind))
+    async with closing(follow(volume, timing, FollowDeps(inotify=policy.inotify))) as items:
         async for item in items:
             yield plain(item, volume.path) if isinstance(item, Unavailable) else item
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wigwag.errors import RuleError
 from wigwag.flags.checks.catalogue import finding
-from wigwag.flags.checks.evaluators import Key
-from wigwag.flags.checks.visit import evaluate_constant
+from wigwag.flags.checks.visit import evaluate_constant, once_per_document
 from wigwag.flags.evaluate import variant_name
 from wigwag.flags.model import child, few
 from wigwag.flags.rules.refs import REF, SHARED
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from wigwag.flags.checks.visit import Operation, Walk
-    from wigwag.flags.flag import Flag
+    from wigwag.flags.flag import DocumentDefaults, Flag
     from wigwag.flags.model import Finding, Json, Limits, Where
 
     Names = tuple[str, ...]
@@ -83,10 +81,10 @@ class RuleResults:
             return  # a number that has no name
 
 
-@lru_cache(maxsize=2)
-def _shared_results(key: Key) -> dict[str, RuleResults]:
-    """Return the answers of each shared rule. Two are cached: for the document that is loaded and the one before."""
-    return {name: RuleResults(rule, (SHARED, name), falsy=False) for name, rule in key.rules.items()}
+@once_per_document
+def _shared_results(setting: DocumentDefaults) -> dict[str, RuleResults]:
+    """Return the answers of each shared rule."""
+    return {name: RuleResults(rule, (SHARED, name), falsy=False) for name, rule in setting.evaluators.items()}
 
 
 def _reached(first: RuleResults, shared: Mapping[str, RuleResults]) -> Iterator[RuleResults]:
@@ -106,7 +104,7 @@ def answer_findings(flag: Flag) -> Iterator[Finding]:
     if _fine(flag.rule, variants):
         return
     own = RuleResults(flag.rule, (flag.where, "targeting"), falsy=True)
-    for answers in _reached(own, _shared_results(Key(flag.setting))) if own.references else (own,):
+    for answers in _reached(own, _shared_results(flag.setting)) if own.references else (own,):
         whose = "the variants" if answers is own else f"the variants of flag {flag.key!r}"
         for names, places in answers.places.items():
             if not any(name in variants for name in names):
@@ -172,16 +170,12 @@ def _any(operands: list[Json], where: Where) -> list[Pending]:
     return [(operand, (where, index)) for index, operand in enumerate(operands)]
 
 
-def _last(operands: list[Json], where: Where) -> list[Pending]:
-    return _any(operands, where)[-1:]
-
-
 _CHOICES: dict[str, Callable[[list[Json], Where], list[Pending]]] = {
     "if": _branches,
     "?:": _branches,
     "fractional": _shares,
     "or": _any,
-    "and": _last,
+    "and": lambda operands, where: _any(operands, where)[-1:],
 }
 
 

@@ -16,7 +16,6 @@ from wigwag.flags.layering import labelled, part_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from wigwag.flags.flag import Flag
     from wigwag.flags.model import Finding
     from wigwag.flags.parse import Layer
     from wigwag.flags.part import Part
@@ -51,17 +50,11 @@ def _layer_findings(layer: Layer) -> Iterator[Finding]:
 def _flag_findings(layer: Layer) -> Iterator[Finding]:
     """Return what is wrong with flags. Most were looked at before and are well: those cost next to nothing."""
     for flag in [flag for flag in layer.flags() if flag.findings is None or flag.findings]:
-        findings = known_findings(flag)
-        if findings:
+        if flag.findings is None:
+            flag.findings = tuple(flag_findings(flag))
+        if flag.findings:
             source = labelled(layer.setting.source, part_of(layer, flag))
-            yield from (each.of(source) for each in findings)
-
-
-def known_findings(flag: Flag) -> tuple[Finding, ...]:
-    """Return what is wrong with a flag; an unchanged flag is the same object, and is looked at once."""
-    if flag.findings is None:
-        flag.findings = tuple(flag_findings(flag))
-    return flag.findings
+            yield from (each.of(source) for each in flag.findings)
 
 
 def _document_findings(layer: Layer) -> Iterator[Finding]:

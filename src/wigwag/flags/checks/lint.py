@@ -19,12 +19,12 @@ from wigwag import jsontext
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.answers import branch_findings
 from wigwag.flags.checks.catalogue import finding
-from wigwag.flags.checks.evaluators import evaluators_of
 from wigwag.flags.checks.findings import layer_problems
 from wigwag.flags.checks.operands import variable_name
 from wigwag.flags.checks.positions import locate
 from wigwag.flags.checks.schema import walked
-from wigwag.flags.document import read
+from wigwag.flags.checks.visit import evaluators_of
+from wigwag.flags.document import UNDECODABLE, read
 from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import child
 from wigwag.flags.parse import parse
@@ -136,7 +136,7 @@ class _Rules:
             if place not in self._layer.placed:
                 try:
                     rule = _ruled(text).targeting
-                except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+                except UNDECODABLE:
                     continue
                 yield from reachable(rule, self._setting.evaluators)
 
@@ -170,7 +170,7 @@ def member_findings(layer: Layer) -> Iterator[Finding]:
 def _unknown(text: Text | Raw, path: str, known: tuple[str, ...], what: str) -> Iterator[Finding]:
     try:
         members = _members(text)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
+    except UNDECODABLE:
         return  # no object: reported elsewhere
     for name in members:
         if name not in known:

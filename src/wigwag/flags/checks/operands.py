@@ -162,6 +162,7 @@ def _membership(operation: Operation) -> Iterator[Finding]:
     if len(operation.operands) != 2:
         return
     needle, haystack = operation.operands
+    decides_alone = operation.constant and (operation.parent is None or operation.parent.name in DECIDING)
     where, hint = operation.where, "write the value first, and the list or text that is searched second"
     if needle.__class__ is list and not (haystack.__class__ is list and any(e.__class__ is list for e in haystack)):
         message = "`in` looks for its first operand in its second; a list in the first place is never part of it"
@@ -170,14 +171,9 @@ def _membership(operation: Operation) -> Iterator[Finding]:
         name = variable_name(needle)
         message = f"this asks whether {name!r} is a part of {haystack!r}, not the other way round"
         yield finding("operands-swapped", where, message, hint)
-    elif _fixed_condition(operation) and needle.__class__ is str and haystack.__class__ is list:
+    elif decides_alone and needle.__class__ is str and haystack.__class__ is list:
         message = f"both operands are constants, so the answer is the same for everybody: {needle!r} is text"
         yield finding("operands-swapped", where, message, f'for an attribute write {{"var": "{needle}"}}')
-
-
-def _fixed_condition(operation: Operation) -> bool:
-    """Whether something is decided by constants alone."""
-    return operation.constant and (operation.parent is None or operation.parent.name in DECIDING)
 
 
 def variable_name(operand: Json) -> str:

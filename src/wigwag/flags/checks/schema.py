@@ -7,15 +7,20 @@ beyond the limits, an answer that is not a variant; and a condition that is data
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from wigwag.errors import DocumentError
 from wigwag.flags.checks.answers import answer_findings
 from wigwag.flags.checks.catalogue import finding
-from wigwag.flags.checks.evaluators import Key, evaluators_of
 from wigwag.flags.checks.operands import operand_findings
-from wigwag.flags.checks.visit import Ambiguous, Operation, evaluate_constant, walk
+from wigwag.flags.checks.visit import (
+    Ambiguous,
+    Operation,
+    evaluate_constant,
+    evaluators_of,
+    once_per_document,
+    walk,
+)
 from wigwag.flags.model import Finding
 from wigwag.flags.rules.coerce import describe, kind_of
 from wigwag.flags.rules.operators.table import OPERATORS
@@ -38,7 +43,7 @@ def rule_errors(flag: Flag) -> list[Finding]:
     findings = rule_findings(flag)
     rule = walked(flag)
     if rule is not None:
-        shared = _shared_findings(Key(flag.setting))
+        shared = _shared_findings(flag.setting)
         for name in evaluators_of(flag.setting).reached(rule.references):
             findings += shared[name]
     return [each for each in findings if each.severity == "error"]
@@ -132,15 +137,15 @@ def checked(rule: Walk, setting: DocumentDefaults) -> Iterator[Finding]:
 
 def evaluator_findings(setting: DocumentDefaults) -> Iterator[Finding]:
     """Check the shared rules."""
-    for findings in _shared_findings(Key(setting)).values():
+    for findings in _shared_findings(setting).values():
         yield from findings
 
 
-@lru_cache(maxsize=2)
-def _shared_findings(key: Key) -> dict[str, list[Finding]]:
-    """Return the findings of each shared rule by its name. Remembered: every flag that uses it has the same."""
-    evaluators = evaluators_of(key.setting)
-    findings = {name: list(checked(rule, key.setting)) for name, rule in evaluators.walks.items()}
+@once_per_document
+def _shared_findings(setting: DocumentDefaults) -> dict[str, list[Finding]]:
+    """Return the findings of each shared rule by its name: every flag that uses it has the same."""
+    evaluators = evaluators_of(setting)
+    findings = {name: list(checked(rule, setting)) for name, rule in evaluators.walks.items()}
     for name, rule in evaluators.walks.items():
         if rule.excess:
             findings[name].append(finding("limit-rule", rule.where, rule.excess))

@@ -1,12 +1,14 @@
-"""Every operation of a rule with its path, in one walk, and what the constant ones come to.
+"""Every operation of a rule with its path, in one walk; what the constant ones come to; the shared rules of a document.
 
-References are not followed. Each shared rule is walked on its own, once (see `evaluators`), so a document costs as much
+References are not followed. Each shared rule is walked on its own, once (see `Evaluators`), so a document costs as much
 to check as it is long, however often its rules refer to each other.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import defaultdict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,19 +17,22 @@ from wigwag.errors import RuleError
 from wigwag.flags.model import render
 from wigwag.flags.rules.compile import compile_rule
 from wigwag.flags.rules.operators.table import OPERATORS
-from wigwag.flags.rules.refs import REF
+from wigwag.flags.rules.refs import REF, SHARED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from wigwag.flags.flag import DocumentDefaults
     from wigwag.flags.model import Json, Limits, Where
 
     Pending = tuple[Json, Where, int, "Operation | None", bool]
 
+T = TypeVar("T")
 LOOPS = frozenset(("map", "filter", "all", "some", "none", "reduce"))
 """Operators with a body, their second operand, in which names are those of an element."""
 DECIDING = frozenset(("if", "?:", "and", "or", "!", "!!"))
 """Operators whose operands are conditions or answers."""
+_LONGEST_CIRCLE = 8
 _CONSTANT_STEPS = 10_000
 _FIXED = OPERATORS - {"var", "missing", "missing_some", "fractional"}
 
@@ -175,3 +180,110 @@ def evaluate_constant(operation: Operation, limits: Limits) -> ConstantResult:
         return ConstantResult(False, error="" if run.refused else str(error))
     except RecursionError:
         return ConstantResult(False)
+
+
+class ReferenceCycle(NamedTuple):
+    """A reference back to a rule that leads to it."""
+
+    reference: Operation
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        shown = self.names[:_LONGEST_CIRCLE]
+        return " → ".join((*shown, *(("…",) if len(self.names) > len(shown) else ()), self.names[0]))
+
+
+class Evaluators:
+    """The shared rules of one document: their operations, sizes and circles.
+
+    A rule that refers twice to a rule that refers twice … doubles at every step, so sizes are added up, never counted
+    by following.
+    """
+
+    def __init__(self, setting: DocumentDefaults) -> None:
+        self._limits = setting.options.limits
+        self.walks = {name: walk(rule, (SHARED, name), self._limits) for name, rule in setting.evaluators.items()}
+        self.circles: dict[str, list[ReferenceCycle]] = defaultdict(list)
+        self._sizes: dict[str, tuple[int, int]] = {}
+        for name in self.walks:
+            if name not in self._sizes:
+                self._measure(name)
+
+    def excess(self, rule: Walk) -> str:
+        """Return which limit a rule goes beyond once its references are followed; empty if none."""
+        return rule.excess or beyond(*self._size(rule), self._limits)
+
+    def reached(self, references: Iterable[Operation]) -> list[str]:
+        """Return the names of the rules that references lead to, directly or through others."""
+        names: dict[str, None] = {}
+        pending = list(references)
+        while pending:
+            name = pending.pop().argument
+            if name in self.walks and name not in names:
+                names[name] = None
+                pending += self.walks[name].references
+        return list(names)
+
+    def _measure(self, root: str) -> None:
+        """Measure a rule and those it leads to, innermost first; a reference back to an unfinished one is a circle."""
+        line: list[tuple[str, Iterator[Operation]]] = []
+        places: dict[str, int] = {}
+        following: str | None = root
+        while following is not None or line:
+            if following is not None:
+                places[following] = len(line)
+                line.append((following, self.walks[following].references))
+            name, references = line[-1]
+            following = self._next(name, references, line, places)
+            if following is None:
+                line.pop()
+                del places[name]
+                self._sizes[name] = self._size(self.walks[name])
+
+    def _next(
+        self,
+        name: str,
+        references: Iterator[Operation],
+        line: list[tuple[str, Iterator[Operation]]],
+        places: dict[str, int],
+    ) -> str | None:
+        for reference in references:
+            target: str = reference.argument
+            if target in places:
+                first = places[target]
+                circle = line[first : first + _LONGEST_CIRCLE + 1]
+                self.circles[name].append(ReferenceCycle(reference, tuple(step for step, _ in circle)))
+            elif target in self.walks and target not in self._sizes:
+                return target
+        return None
+
+    def _size(self, rule: Walk) -> tuple[int, int]:
+        """Return the number of values and their depth; what is unknown, or in a circle, has none."""
+        nodes, depth = rule.nodes, rule.depth
+        for reference in rule.references:
+            more, deeper = self._sizes.get(reference.argument, (0, 0))
+            nodes, depth = nodes + more, max(depth, reference.depth + 1 + deeper)
+        return min(nodes, self._limits.rule_nodes + 1), depth
+
+
+class _Key:
+    """The defaults of a document as a cache key: the same object has the same evaluators."""
+
+    def __init__(self, setting: DocumentDefaults) -> None:
+        self.rules, self.limits, self.setting = setting.evaluators, setting.options.limits, setting
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and self.rules is other.rules and self.limits == other.limits
+
+    def __hash__(self) -> int:
+        return id(self.rules)
+
+
+def once_per_document(examine: Callable[[DocumentDefaults], T]) -> Callable[[DocumentDefaults], T]:
+    """Remember what an examination of shared rules came to, for two documents: the one that is loaded, and the last."""
+    cached = lru_cache(maxsize=2)(lambda key: examine(key.setting))
+    return lambda setting: cached(_Key(setting))
+
+
+evaluators_of = once_per_document(Evaluators)
+"""The shared rules of a document, examined."""

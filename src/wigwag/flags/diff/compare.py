@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias, TypedDict, TypeVar, Unpack
-
-import msgspec
-from msgspec import Struct
+from typing import TYPE_CHECKING, TypedDict, TypeVar, Unpack
 
 from wigwag.errors import DocumentError, UsageError
 from wigwag.flags.diff.comparison import Affected, ClientResult, Comparison, FlagChange, MemberChange, Move, Name, Shift
-from wigwag.flags.model import FLAG_NOT_FOUND
+from wigwag.flags.model import FLAG_NOT_FOUND, canonical
 from wigwag.flags.rules import refs
 
 if TYPE_CHECKING:
@@ -28,8 +25,6 @@ if TYPE_CHECKING:
     from wigwag.flags.model import Json, Resolution
 
 T = TypeVar("T")
-_Key: TypeAlias = tuple[str, str]
-"""Flag set and key."""
 MOST_CONTEXTS = 10_000
 MOST_LISTED = 1_000
 """Contexts that are listed one by one; the moves count all of them."""
@@ -89,8 +84,8 @@ class Comparing:
         now = options.get("now")
         self._now = after.clock() if now is None else now
         self._sources, self._work = options.get("sources", True), options.get("work")
-        self._old: dict[_Key, Flag] = {}
-        self._new: dict[_Key, Flag] = {}
+        self._old: dict[Name, Flag] = {}
+        self._new: dict[Name, Flag] = {}
         self._changed: list[FlagChange] = []
         self._keys: list[str] = []
         self._tally = _Tally()
@@ -113,12 +108,12 @@ class Comparing:
                 shifts += self._shifts(batch, context, position)
             self._tally.add(position, _name(position, context), shifts)
 
-    def _changes(self, names: Iterable[_Key]) -> Iterator[FlagChange]:
+    def _changes(self, names: Iterable[Name]) -> Iterator[FlagChange]:
         for name in names:
             old = self._old.get(name)
             members = differing(old, self._new[name], self._sources) if old is not None else ()
             if members:
-                yield FlagChange(Name(*name), members)
+                yield FlagChange(name, members)
 
     def _deciding(self, keys: Iterable[str]) -> Iterator[str]:
         """Return the keys that may have another outcome."""
@@ -152,8 +147,8 @@ class Comparing:
         return Comparison(
             before=self._before.id,
             after=self._after.id,
-            added=tuple(Name(*name) for name in self._new if name not in self._old),
-            removed=tuple(Name(*name) for name in self._old if name not in self._new),
+            added=tuple(name for name in self._new if name not in self._old),
+            removed=tuple(name for name in self._old if name not in self._new),
             changed=tuple(self._changed),
             metadata=_named("metadata", self._before.metadata, self._after.metadata),
             contexts=len(self._contexts),
@@ -187,10 +182,10 @@ def _plain(name: str, old: str | None, new: str | None) -> MemberChange | None:
 def _named(name: str, old: Mapping[str, Json], new: Mapping[str, Json]) -> MemberChange | None:
     """Compare two objects by content: the order of members does not count, and true is not 1."""
     added, removed = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
-    changed = sorted(key for key in new.keys() & old.keys() if text_of(old[key]) != text_of(new[key]))
+    changed = sorted(key for key in new.keys() & old.keys() if canonical(old[key]) != canonical(new[key]))
     if not (added or removed or changed):
         return None
-    return MemberChange(name, added=tuple(added), removed=tuple(removed), changed=tuple(changed))
+    return MemberChange(name, added=added, removed=removed, changed=changed)
 
 
 def _rule(old: Flag, new: Flag) -> MemberChange | None:
@@ -204,13 +199,13 @@ def _rule(old: Flag, new: Flag) -> MemberChange | None:
 def _rule_text(flag: Flag) -> bytes:
     """Return the rule and the shared rules that it reaches; of a rule that cannot be decoded, its text."""
     try:
-        return text_of([flag.rule, refs.reachable(flag.rule, flag.setting.evaluators)])
+        return canonical([flag.rule, refs.reachable(flag.rule, flag.setting.evaluators)])
     except DocumentError:
         return bytes(flag.definition.targeting or b"")
 
 
-def _by_name(flags: FlagSet) -> dict[_Key, Flag]:
-    return {(flag.set_id, flag.key): flag for flag in flags.flags()}
+def _by_name(flags: FlagSet) -> dict[Name, Flag]:
+    return {Name(flag.set_id, flag.key): flag for flag in flags.flags()}
 
 
 def _batches(items: Iterable[T]) -> Iterator[list[T]]:
@@ -235,27 +230,13 @@ def _name(position: int, context: Mapping[str, Json]) -> str:
     return key[:_LONGEST_NAME] if isinstance(key, str) and key else f"#{position + 1}"
 
 
-def text_of(value: Json) -> bytes:
-    """Return a text that is equal for equal content: the order of members does not count, and true is not 1."""
-    return msgspec.json.encode(value, order="deterministic")
-
-
-class _Count(Struct):
-    """Contexts that make the same move."""
-
-    shift: Shift
-    count: int = 0
-    examples: list[int] = []
-    names: list[str] = []
-
-
 class _Tally:
     """Counts who moves from where to where."""
 
     def __init__(self) -> None:
         self.affected = 0
         self.listed: list[Affected] = []
-        self._counts: dict[tuple[object, ...], _Count] = {}
+        self._moves: dict[tuple[object, ...], Move] = {}
         self._equal: dict[tuple[str, str], bool] = {}
 
     def alike(self, key: str, old: Resolution, new: Resolution) -> bool:
@@ -266,7 +247,7 @@ class _Tally:
             return True
         known = self._equal.get((key, old.variant))
         if known is None:
-            known = self._equal[key, old.variant] = text_of(old.value) == text_of(new.value)
+            known = self._equal[key, old.variant] = canonical(old.value) == canonical(new.value)
         return known
 
     def add(self, position: int, name: str, shifts: list[Shift]) -> None:
@@ -276,16 +257,15 @@ class _Tally:
         if len(self.listed) < MOST_LISTED:
             self.listed.append(Affected(position, name, tuple(shifts)))
         for shift in shifts:
-            count = self._counts.setdefault(_identity(shift), _Count(shift))
-            count.count += 1
-            if len(count.examples) < _EXAMPLES:
-                count.examples.append(position)
-                count.names.append(name)
+            move = self._moves.setdefault(_identity(shift), Move(shift))
+            move.count += 1
+            if len(move.examples) < _EXAMPLES:
+                move.examples.append(position)
+                move.names.append(name)
 
     def moves(self) -> tuple[Move, ...]:
         """Return all moves by key, the most frequent first."""
-        ordered = sorted(self._counts.values(), key=lambda c: (c.shift.key, -c.count, str(c.shift)))
-        return tuple(Move(c.shift, c.count, tuple(c.examples), tuple(c.names)) for c in ordered)
+        return tuple(sorted(self._moves.values(), key=lambda move: (move.shift.key, -move.count, str(move.shift))))
 
 
 def _identity(shift: Shift) -> tuple[object, ...]:

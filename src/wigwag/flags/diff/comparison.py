@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType, field, to_builtins
 
 from wigwag.flags.model import FLAG_NOT_FOUND, Json, Resolution, few
 
@@ -32,15 +32,15 @@ class Name(Struct, frozen=True, order=True):
         return {"key": self.key, "flagSetId": self.set_id}
 
 
-class MemberChange(Struct, frozen=True):
+class MemberChange(Struct, frozen=True, omit_defaults=True):
     """One member of a flag that differs: plain texts before and after, or the names of what differs in it."""
 
-    name: str
-    before: str | None = None
-    after: str | None = None
-    added: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
+    name: str = field(name="member")
+    before: str | UnsetType | None = UNSET
+    after: str | UnsetType | None = UNSET
+    added: list[str] = []
+    removed: list[str] = []
+    changed: list[str] = []
     how: str = ""
     """For a rule, which is too long to show: added, removed or changed."""
 
@@ -52,18 +52,6 @@ class MemberChange(Struct, frozen=True):
         change = few(named) if named else f"{self.before or 'none'} → {self.after or 'none'}"
         return f"{self.name} {change}"
 
-    def to_dict(self) -> dict[str, Json]:
-        """Return the member as plain JSON, without what does not apply."""
-        fields: dict[str, Json] = {"member": self.name}
-        if self.before is not None or self.after is not None:
-            fields |= {"before": self.before, "after": self.after}
-        names = {name: list(getattr(self, name)) for name in ("added", "removed", "changed")}
-        return (
-            fields
-            | {name: changed for name, changed in names.items() if changed}
-            | ({"how": self.how} if self.how else {})
-        )
-
 
 class FlagChange(Struct, frozen=True):
     """A flag that both sides have, and the members in which they differ."""
@@ -73,7 +61,7 @@ class FlagChange(Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the change as plain JSON."""
-        return self.name.to_dict() | {"members": [member.to_dict() for member in self.members]}
+        return self.name.to_dict() | {"members": [to_builtins(member) for member in self.members]}
 
 
 class ClientResult(Struct, frozen=True):
@@ -93,10 +81,6 @@ class ClientResult(Struct, frozen=True):
         if self.error is not None:
             return _ABSENT if self.error == FLAG_NOT_FOUND else self.error
         return _DEFAULT if self.variant is None else self.variant
-
-    def to_dict(self) -> dict[str, Json]:
-        """Return the outcome as plain JSON."""
-        return {"variant": self.variant, "value": self.value, "reason": self.reason, "error": self.error}
 
 
 class Shift(Struct, frozen=True):
@@ -123,16 +107,16 @@ class Shift(Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the shift as plain JSON."""
-        return {"key": self.key, "before": self.before.to_dict(), "after": self.after.to_dict()}
+        return {"key": self.key, "before": to_builtins(self.before), "after": to_builtins(self.after)}
 
 
-class Move(Struct, frozen=True):
+class Move(Struct):
     """How many contexts move from one outcome of a flag to another, and the first of them."""
 
     shift: Shift
-    count: int
-    examples: tuple[int, ...]
-    names: tuple[str, ...]
+    count: int = 0
+    examples: list[int] = []
+    names: list[str] = []
 
     def who(self) -> str:
         """Name the first few contexts."""
@@ -141,7 +125,7 @@ class Move(Struct, frozen=True):
 
     def to_dict(self) -> dict[str, Json]:
         """Return the move as plain JSON."""
-        return self.shift.to_dict() | {"contexts": self.count, "examples": list(self.examples)}
+        return self.shift.to_dict() | {"contexts": self.count, "examples": self.examples}
 
 
 class Affected(Struct, frozen=True):
@@ -184,7 +168,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
         for name in self.__struct_fields__[2:]:
             value = getattr(self, name)
             fields[name] = [each.to_dict() for each in value] if isinstance(value, tuple) else value
-        return fields | {"metadata": self.metadata.to_dict() if self.metadata else None}
+        return fields | {"metadata": to_builtins(self.metadata)}
 
     def __str__(self) -> str:
         return "\n".join(self.lines(lambda text, style: text))

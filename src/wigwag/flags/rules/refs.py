@@ -44,24 +44,20 @@ def reachable(rule: Json, evaluators: Mapping[str, Json]) -> dict[str, Json]:
 
 def inline(rule: Json, evaluators: Mapping[str, Json]) -> Json:
     """Return the rule with every reference replaced by what it names; an unknown or circular one stays."""
-    return _Inliner(evaluators).inline(rule, ()) if evaluators else rule
+    if not evaluators:
+        return rule
+    nodes = 0
 
-
-class _Inliner:
-    def __init__(self, evaluators: Mapping[str, Json]) -> None:
-        self._evaluators = evaluators
-        self._nodes = 0
-
-    def inline(self, node: Json, names: tuple[str, ...]) -> Json:
-        self._nodes += 1
-        if self._nodes > _LARGEST:
+    def inlined(node: Json, names: tuple[str, ...]) -> Json:
+        nonlocal nodes
+        nodes += 1
+        if nodes > _LARGEST:
             raise DocumentError("the rule grows without bound as its references are followed")
         name = reference(node)
         if name is not None:
-            known = name in self._evaluators and name not in names
-            return self.inline(self._evaluators[name], (*names, name)) if known else node
+            return inlined(evaluators[name], (*names, name)) if name in evaluators and name not in names else node
         if node.__class__ is dict:
-            return {key: self.inline(value, names) for key, value in node.items()}
-        if node.__class__ is list:
-            return [self.inline(item, names) for item in node]
-        return node
+            return {key: inlined(value, names) for key, value in node.items()}
+        return [inlined(item, names) for item in node] if node.__class__ is list else node
+
+    return inlined(rule, ())

@@ -14,7 +14,7 @@ at run time `data` is just the context, the element, or a pair (around, element)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
     Fn = Callable[[Json, "Run | None"], Json]
     Bind = Callable[[Json, Json], Json]
+    ScopeView: TypeAlias = "RootScope | ElementScope"
+    """A scope with one thing to look at: the context, or an element."""
+    Scope: TypeAlias = "RootScope | ElementScope | AroundScope"
+    """What is visible at one place of a rule."""
 
 FLAGD = "$flagd"
 _SHORT = 10
@@ -67,31 +71,6 @@ def charge(run: Run | None, steps: int) -> None:
         run.spend(steps)
     elif steps > UNMETERED:
         raise LargeOperandError
-
-
-class Scope(Protocol):
-    """What is visible at one place of a rule."""
-
-    is_root: bool
-    """Whether variables are attributes of the context here, not of an array's element."""
-    outer: Scope | None
-    """What is looked at first, if anything is."""
-
-    def innermost(self, data: Json) -> tuple[ScopeView, Json]:
-        """Return what is visible without what is around: all that `missing` and `fractional` look at."""
-
-
-class ScopeView(Scope, Protocol):
-    """A scope with one thing to look at: the context, or an element."""
-
-    def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
-        """Return a function that reads the variable at a fixed path."""
-
-    def read(self, data: Json, run: Run | None, name: str, default: Json) -> Json:
-        """Read a variable whose name is only known at run time."""
-
-    def whole(self, data: Json, run: Run | None) -> Json:
-        """Return everything that is visible: the meaning of an empty name."""
 
 
 def enter(scope: Scope, operator: str) -> tuple[Scope, Bind]:
@@ -166,12 +145,15 @@ class RootScope:
     """The evaluation context, plus `$flagd`."""
 
     is_root = True
+    """Whether variables are attributes of the context here, not of an array's element."""
     outer: Scope | None = None
+    """What is looked at first, if anything is."""
 
     def __init__(self, flag_key: str) -> None:
         self._flag_key = flag_key
 
     def attribute(self, parts: tuple[str, ...], default: Json) -> Fn:
+        """Return a function that reads the variable at a fixed path."""
         if parts[0] == FLAGD:
             return self._flagd(parts[1:], default)
         if len(parts) == 1:
@@ -192,6 +174,7 @@ class RootScope:
         return {"flagKey": self._flag_key, "timestamp": run.now if run else None}
 
     def read(self, data: Json, run: Run | None, name: str, default: Json) -> Json:
+        """Read a variable whose name is only known at run time."""
         parts = split(name)
         if not parts:
             return self.whole(data, run)
@@ -200,10 +183,12 @@ class RootScope:
         return walk(data.get(parts[0]), parts[1:], default)
 
     def whole(self, data: Json, run: Run | None) -> Json:
+        """Return everything that is visible: the meaning of an empty name."""
         charge(run, len(data))
         return {**data, FLAGD: self._properties(run)}
 
     def innermost(self, data: Json) -> tuple[ScopeView, Json]:
+        """Return what is visible without what is around: all that `missing` and `fractional` look at."""
         return self, data
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from wigwag.errors import UsageError
 from wigwag.kube.config.kubeconfig import LARGEST, ClusterEntry, ExecEntry, Kubeconfig, Located, UserEntry, merged
@@ -224,12 +225,5 @@ def _plugin(entry: ExecEntry, cluster: ClusterEntry, user: Located[UserEntry]) -
 def _cluster_info(cluster: ClusterEntry) -> str:
     """Return the cluster as a plugin gets it."""
     extra = next((each.get("extension") for each in cluster.extensions if each.get("name") == EXTENSION), None)
-    members = {
-        "server": cluster.server,
-        "tls-server-name": cluster.tls_server_name,
-        "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
-        "certificate-authority-data": cluster.certificate_authority_data,
-        "proxy-url": cluster.proxy_url,
-        "config": extra,
-    }
-    return msgspec.json.encode({key: value for key, value in members.items() if value}).decode()
+    members = msgspec.to_builtins(replace(cluster, certificate_authority="", extensions=[]))
+    return msgspec.json.encode(members | ({"config": extra} if extra else {})).decode()

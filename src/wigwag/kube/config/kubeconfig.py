@@ -53,7 +53,7 @@ class Located(Generic[T]):
             raise self.error(f"{name} is not base64 of PEM; write the output of `base64 < FILE`") from None
 
 
-class ClusterEntry(Struct, rename="kebab"):
+class ClusterEntry(Struct, rename="kebab", omit_defaults=True):
     """A cluster as it is written."""
 
     server: str = ""
@@ -103,24 +103,12 @@ class ContextEntry(Struct):
     namespace: str = ""
 
 
-class NamedCluster(Struct):
-    """A cluster and its name."""
+class NamedEntry(Struct):
+    """A cluster, a user or a context, and its name."""
 
     name: str = ""
     cluster: ClusterEntry = msgspec.field(default_factory=ClusterEntry)
-
-
-class NamedUser(Struct):
-    """A user and its name."""
-
-    name: str = ""
     user: UserEntry = msgspec.field(default_factory=UserEntry)
-
-
-class NamedContext(Struct):
-    """A context and its name."""
-
-    name: str = ""
     context: ContextEntry = msgspec.field(default_factory=ContextEntry)
 
 
@@ -128,9 +116,9 @@ class KubeconfigFile(Struct, rename="kebab"):
     """One file."""
 
     current_context: str = ""
-    clusters: list[NamedCluster] = []
-    users: list[NamedUser] = []
-    contexts: list[NamedContext] = []
+    clusters: list[NamedEntry] = []
+    users: list[NamedEntry] = []
+    contexts: list[NamedEntry] = []
 
 
 @dataclass(slots=True)
@@ -149,12 +137,12 @@ def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:
     for path, text in files:
         file = _read(path, text)
         config.current = config.current or file.current_context
-        for cluster in file.clusters:
-            config.clusters.setdefault(cluster.name, Located(cluster.cluster, path, f"cluster {cluster.name!r}"))
-        for user in file.users:
-            config.users.setdefault(user.name, Located(user.user, path, f"user {user.name!r}"))
-        for context in file.contexts:
-            config.contexts.setdefault(context.name, Located(context.context, path, f"context {context.name!r}"))
+        for each in file.clusters:
+            config.clusters.setdefault(each.name, Located(each.cluster, path, f"cluster {each.name!r}"))
+        for each in file.users:
+            config.users.setdefault(each.name, Located(each.user, path, f"user {each.name!r}"))
+        for each in file.contexts:
+            config.contexts.setdefault(each.name, Located(each.context, path, f"context {each.name!r}"))
     return config
 
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
     from wigwag.kube.client import Kube
-    from wigwag.kube.watch.decode import Decode, Event
+    from wigwag.kube.watch.decode import Decode
     from wigwag.kube.watch.listwatch import ReflectorRequest, WatchFault
-    from wigwag.kube.watch.reflector import Item, Received
+    from wigwag.kube.watch.reflector import Item
     from wigwag.kube.watch.spec import KubeWatch
 
 T = TypeVar("T")
@@ -138,14 +138,13 @@ class WatchFollower(Generic[T]):
             return fault
 
     def _received(self, lines: Lines[T], piece: bytes, request: ReflectorRequest) -> list[Item[T]]:
+        spec, verb = self._spec, request.verb
         events, problem = lines.feed(piece)
-        items = self._reflector.received([self._translate(event, request) for event in events], self._now())
+        received = [refusal(event, spec, verb) if isinstance(event, ApiStatus) else event for event in events]
+        items = self._reflector.received(received, self._now())
         if problem is not None and self._reflector.open:
-            items += self._reflector.failed(fault_of(problem, self._spec, request.verb), self._now())
+            items += self._reflector.failed(fault_of(problem, spec, verb), self._now())
         return items
-
-    def _translate(self, event: Event[T], request: ReflectorRequest) -> Received[T]:
-        return refusal(event, self._spec, request.verb) if isinstance(event, ApiStatus) else event
 
     def _api_request(self, request: ReflectorRequest) -> ApiRequest:
         accept = _PARTIAL.format("List" if request.how == "list" else "") if self._spec.metadata_only else JSON

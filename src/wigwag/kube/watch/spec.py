@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wigwag.errors import UsageError
-from wigwag.kube.kinds import Kind, Query, check_name
+from wigwag.kube.kinds import Kind, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,7 @@ class KubeWatch:
     """Whether the server leaves out everything but names, labels, annotations and the like."""
 
     def __post_init__(self) -> None:
-        self.kind.check(self.namespace)
-        for given in filter(None, (self.namespace, self.name)):
-            check_name(given)
+        self.kind.path(self.namespace, self.name)  # which checks both
         for selector in (self.labels, self.fields):
             if not selector.isprintable():
                 raise UsageError(f"{self.kind}: a selector holds control characters; write it as for `kubectl get`")

@@ -47,7 +47,7 @@ class FollowTiming:
     """How long a file must be quiet if its writer has not closed it."""
     poll: float = 5.0
     """The interval of the safety net."""
-    blind: float = 1.0
+    poll_alone: float = 1.0
     """The same where inotify does not work."""
 
 
@@ -58,8 +58,8 @@ class FollowDeps:
     clock: Clock = LoopClock()
     wall: Callable[[], float] = time
     """The clock of file times."""
-    deaf: bool = False
-    """Do without inotify."""
+    inotify: bool = True
+    """Whether to use inotify."""
     notifier: Notifier | None = None
     """A shared inotify instance; None: one of its own."""
 
@@ -125,7 +125,7 @@ class PathFollower(Generic[T]):
 
     async def wait(self) -> bool:
         """Wait until there is reason to look, which is True, or until the marks are confirmed."""
-        pause = self._timing.blind if self._listener.blind else self._timing.poll
+        pause = self._timing.poll_alone if self._listener.must_poll else self._timing.poll
         return await self._listener.wait(self._deps.clock.now() + pause) or self._differs()
 
     def _arm(self) -> bool:
@@ -168,7 +168,7 @@ async def follow(
 ) -> AsyncIterator[T | Unavailable | Unchanged]:
     """Yield the content of a target when it changes, and `UNCHANGED` when it is confirmed."""
     last: T | Unavailable | None = None
-    notifier = None if deps.deaf else deps.notifier or Notifier()
+    notifier = (deps.notifier or Notifier()) if deps.inotify else None
     with closing(PathListener(deps.clock, timing.settle, notifier)) as listener:
         follower = PathFollower(target, listener, timing, deps)
         while True:

@@ -9,7 +9,7 @@ The hard case is a writer that is not finished. `CLOSE_WRITE` (written in place)
 are handled at once. Any other event about a content (a write, a new name, a deletion) may be the middle of something:
 then that name must be quiet for a moment. A writer that never stops is read nevertheless, once its patience is used up.
 
-Without inotify there are no events, and `blind` says so: then only polling helps.
+Without inotify there are no events, and `must_poll` says so.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class PathListener:
         self._patience: float | None = None
         self.done: set[str] = set()
         """The files whose writers have finished since the last `attend`."""
-        self.blind = True
+        self.must_poll = True
         """Whether changes may happen without an event."""
         self._subscription: PathSubscription | None = None
 
@@ -110,7 +110,7 @@ class PathListener:
             self._subscription = None
 
     def arm(self, lookups: Iterable[Lookup]) -> None:
-        """Listen for exactly these names from now on. A name that cannot be watched makes it blind."""
+        """Listen for exactly these names from now on. A name that cannot be watched must be polled."""
         if self._subscription is None and self._notifier is not None:
             self._subscription = self._notifier.subscribe(self._on_event)  # an instance may be free now
         if self._subscription is None:
@@ -119,7 +119,7 @@ class PathListener:
         for lookup in lookups:
             names = wanted[lookup.directory]
             names[lookup.name] = lookup.content or names.get(lookup.name, False)
-        self._names, self.blind = {}, False
+        self._names, self.must_poll = {}, False
         for directory, names in wanted.items():
             self._add(self._subscription, directory, names)
         self._subscription.retain(self._names)
@@ -208,7 +208,7 @@ class PathListener:
         except (FileNotFoundError, NotADirectoryError):
             return  # deleted meanwhile; the follower looks the path up again
         except OSError as error:
-            self.blind = True
+            self.must_poll = True
             if self._notifier is not None and error.errno != errno.EACCES:
                 self._notifier.warn(error)
             return

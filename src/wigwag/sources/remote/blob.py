@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
@@ -240,8 +241,6 @@ def locate(url: str, environment: Mapping[str, str]) -> BlobAddress:
     ('s3', 'flags', 'team/a.json', {'region': 'eu-west-1'})
     """
     parts = urlsplit(url)
-    if parts.scheme not in _STORES or not parts.netloc or not parts.path.strip("/"):
-        raise UsageError("this does not name an object of a store; write s3://BUCKET/OBJECT, gs://… or azblob://…")
     query = {name.lower(): value for name, value in parse_qsl(parts.query, keep_blank_values=True)}
     name = query.pop("prefix", "") + unquote(parts.path.lstrip("/"))
     config = _STORES[parts.scheme](query, environment)
@@ -284,7 +283,7 @@ def _azure(query: Query, environment: Mapping[str, str]) -> Options:
         account_name=account,
         account_key=environment.get("AZURE_STORAGE_KEY", "") or connection["AccountKey"],
         sas_key=token.removeprefix("?"),
-        endpoint=connection["BlobEndpoint"] or _azure_endpoint(account, query, environment, connection),
+        endpoint=connection["BlobEndpoint"].rstrip("/") or _azure_endpoint(account, query, environment, connection),
     )
 
 
@@ -303,17 +302,8 @@ def _azure_endpoint(account: str, query: Query, environment: Mapping[str, str], 
 
 
 def _connection(text: str) -> Mapping[str, str]:
-    """Parse a connection string, `AccountName=…;AccountKey=…`."""
-    names = [
-        "AccountName",
-        "AccountKey",
-        "SharedAccessSignature",
-        "BlobEndpoint",
-        "EndpointSuffix",
-        "DefaultEndpointsProtocol",
-    ]
-    pairs = {name: value for name, _, value in (part.partition("=") for part in text.split(";"))}
-    return {name: pairs.get(name, "").rstrip("/" if name == "BlobEndpoint" else "") for name in names}
+    """Parse a connection string, `AccountName=…;AccountKey=…`; what it does not have is empty."""
+    return defaultdict(str, ((name, value) for name, _, value in (part.partition("=") for part in text.split(";"))))
 
 
 def _with_scheme(endpoint: str, scheme: str) -> str:

@@ -100,10 +100,6 @@ class GrpcDeps:
 def check(spec: GrpcWatch) -> Endpoint:
     """Return the endpoint of a spec; `UsageError` if it is wrong."""
     target = parse_target(spec.target)
-    if spec.cert_path and not spec.tls:
-        raise UsageError(f"{spec}: certPath is for TLS only; set tls to true (grpcs://), or leave certPath out")
-    if spec.max_message < 1 or spec.keep_alive < 0:
-        raise UsageError(f"{spec}: maxMsgSize must be positive, and a keep-alive interval not negative")
     if spec.authority:
         check_authority(spec.authority)
     for name, value in spec.headers:

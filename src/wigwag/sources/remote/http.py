@@ -19,7 +19,7 @@ from wigwag.flags.document import format_of as format_of_name
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
-from wigwag.sources.remote.oauth import Tokens, check_oauth
+from wigwag.sources.remote.oauth import Tokens
 from wigwag.sources.remote.polling import PollResult, PollTiming, format_of_media, http_date, poll, retry_after
 from wigwag.sources.secret import read_authorization
 from wigwag.version import __version__
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from wigwag.sources.fields import OAuthFields
     from wigwag.wire.client.client import ClientResponse
 
-LONGEST = 86400.0
-"""The longest interval, a day, as in flagd."""
 _KEPT = 60.0
 _SETTLED = 2.0
 _STATUS = {
@@ -77,15 +75,10 @@ class HttpWatch:
         authorization = (("Authorization", self.auth_header),) if self.auth_header else ()
         try:
             parse_url(self.url)
+            parse_url(self.oauth.token_url if self.oauth else self.url)
             check_fields((*self.headers, *authorization))
         except UsageError as error:
             raise UsageError(f"http source: {error}") from None
-        if self.oauth is not None:
-            check_oauth(self.oauth)
-        if not 0 < self.interval <= LONGEST:
-            raise UsageError(f"{self}: the interval must be more than 0 and at most {LONGEST:.0f} seconds")
-        if self.timeout < 0:
-            raise UsageError(f"{self}: the timeout must be a number of seconds, or 0")
 
     def __str__(self) -> str:
         return str(parse_url(self.url))

@@ -42,16 +42,6 @@ _CODES = (
 )
 
 
-def check_oauth(oauth: OAuthFields) -> None:
-    """Raise `UsageError` for settings that can never work."""
-    try:
-        parse_url(oauth.token_url)
-    except UsageError as error:
-        raise UsageError(f"oauth: tokenUrl: {error}") from None
-    if not oauth.folder and not (oauth.client_id and oauth.client_secret):
-        raise UsageError("oauth: set clientID and clientSecret, or a folder with the files of both")
-
-
 class Grant(Struct, frozen=True):
     """The response of an authorisation server."""
 

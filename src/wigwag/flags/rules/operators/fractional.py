@@ -74,7 +74,8 @@ def split(site: RuleSite, argument: Json) -> Fn:
     items = site.items(argument) if argument.__class__ is list else ()
     explicit = bool(items) and argument[0].__class__ is not list
     if site.scope.is_root:
-        shares = _fixed_shares(items[explicit:])
+        fixed = all(item.constant for item in items[explicit:])
+        shares = to_shares([item.value for item in items[explicit:]]) if fixed else None
         if shares is not None:
             return _explicit(site, items[0].fn, shares) if explicit else _shorthand(site, shares)
         if explicit:
@@ -179,10 +180,6 @@ def whole_weight(share: list[Json]) -> int | None:
     if weight.__class__ is float and weight.is_integer():
         return int(weight)
     return weight if weight.__class__ is int else None
-
-
-def _fixed_shares(items: Sequence[Expr]) -> Shares | None:
-    return to_shares([item.value for item in items]) if all(item.constant for item in items) else None
 
 
 def _shorthand(site: RuleSite, shares: Shares) -> Fn:
