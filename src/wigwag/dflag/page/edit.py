@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.origin import Held, Origin, Slot, strongest
+from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.page.listing import fields, truth
 from wigwag.dflag.page.messages import FORM, HttpError
-from wigwag.dflag.page.state import flag_state, format_value, pretty
+from wigwag.dflag.page.state import flag_state, pretty
 from wigwag.dflag.values.duration import parse_duration
 from wigwag.dflag.values.kinds import DURATION
 from wigwag.errors import FlagError
@@ -26,6 +25,7 @@ from wigwag.errors import FlagError
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.origin import Held
     from wigwag.dflag.page.messages import PageRequest
     from wigwag.dflag.page.state import PageStateCache
 
@@ -196,12 +196,9 @@ def _ttl(given: float | str | None) -> float | None:
 
 def _seconds(given: float | str) -> float:
     try:
-        seconds = float(given)
+        return float(given)
     except ValueError:
         return parse_duration(str(given).strip()).total_seconds()
-    if not isfinite(seconds):
-        raise ValueError("not a number of seconds")
-    return seconds
 
 
 class FlagEditor:
@@ -219,8 +216,8 @@ class FlagEditor:
         def decide() -> list[Put]:
             self._compare(flag, edit.if_match)
             puts = self._puts(flag, edit)
-            self._flags.validate(puts)
-            effects.append(self._effect(flag, puts, edit))
+            held = self._flags.validate(puts).get(flag, flag.held)
+            effects.append(_effect(flag, held, edit))
             return [] if edit.validate_only else puts
 
         try:
@@ -241,17 +238,13 @@ class FlagEditor:
         if flag_state(flag).tag not in accepted and self._states.state().tag not in accepted:
             raise HttpError(412, f"flag {flag.name!r}: it has changed since you read it; read it again")
 
-    def _effect(self, flag: AnyFlag, puts: list[Put], edit: FlagEdit) -> EditEffect:
-        layers = dict(flag.layers)
-        for put in puts:
-            layers.pop(put.slot, None)
-            if not put.drop:
-                layers[put.slot] = Held(put.value, put.slot, self._flags.generation + 1, 0.0, put.until)
-        held = strongest(layers.values(), self._flags.precedence)
-        old, new = (pretty(flag.kind, format_value(flag, each.value)) for each in (flag.held, held))
-        changed = None if flag.secret else not flag.same(flag.held.value, held.value)
-        in_force = (held.slot == _SLOT) == (edit.value is not None)
-        return EditEffect(flag.name, old, new, changed, in_force, edit.validate_only)
+
+def _effect(flag: AnyFlag, held: Held[Any], edit: FlagEdit) -> EditEffect:
+    """Return the effect of an edit after which the flag holds `held`."""
+    old, new = (pretty(flag.kind, flag.show(each.value)) for each in (flag.held, held))
+    changed = None if flag.secret else not flag.same(flag.held.value, held.value)
+    in_force = (held.slot == _SLOT) == (edit.value is not None)
+    return EditEffect(flag.name, old, new, changed, in_force, edit.validate_only)
 
 
 def tags(if_match: str) -> set[str]:

@@ -74,11 +74,10 @@ def exactly(wanted: type[T], *also: type) -> Callable[[Any], T]:
 
 
 def _take_int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise wrong(value, "int")
-    if not -(1 << 63) <= value < 1 << 63:
+    number = exactly(int)(value)
+    if not -(1 << 63) <= number < 1 << 63:
         raise ValueError("the number does not fit in 64 bits")
-    return value
+    return number
 
 
 def _parse_decimal(text: str) -> Decimal:

@@ -22,7 +22,7 @@ from msgspec import inspect
 
 from wigwag.dflag.naming import did_you_mean
 from wigwag.dflag.values.frozen import freeze
-from wigwag.dflag.values.kinds import ValueKind, wrong
+from wigwag.dflag.values.kinds import ValueKind, exactly, wrong
 from wigwag.dflag.values.numerals import shown
 from wigwag.errors import UsageError
 
@@ -108,8 +108,6 @@ def _typed_kind(type: Any, strict: bool) -> ValueKind[Any]:
         return freeze(value) if plain else value
 
     def take(value: Any) -> Any:
-        if not plain:
-            return value if isinstance(value, type) else _refuse(value, name)
         try:
             frozen = freeze(msgspec.convert(value, type))
         except msgspec.ValidationError as error:
@@ -118,7 +116,7 @@ def _typed_kind(type: Any, strict: bool) -> ValueKind[Any]:
             _refuse_unknown(info, msgspec.to_builtins(value))
         return frozen
 
-    return ValueKind(name, parse, _encode, take, is_json=True)
+    return ValueKind(name, parse, _encode, take if plain else exactly(type), is_json=True)
 
 
 def _refuse_unknown(info: inspect.Type, data: Any) -> None:
@@ -138,10 +136,6 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
         f"{type!r} cannot be read from JSON: use a dataclass, a TypedDict, a msgspec Struct, a pydantic model, or "
         "plain dicts and lists"
     )
-
-
-def _refuse(value: object, name: str) -> Any:
-    raise wrong(value, name)
 
 
 def _decoded(decode: Callable[[], T]) -> T:
@@ -170,11 +164,7 @@ def _model_kind(model: Any) -> ValueKind[Any]:
         except ValueError as error:
             raise ValueError(_summary(error)) from None
 
-    return ValueKind(model.__name__, parse, lambda value: str(value.model_dump_json()), _instance(model), is_json=True)
-
-
-def _instance(model: Any) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, model) else _refuse(value, model.__name__)
+    return ValueKind(model.__name__, parse, lambda value: str(value.model_dump_json()), exactly(model), is_json=True)
 
 
 def _summary(error: ValueError) -> str:
