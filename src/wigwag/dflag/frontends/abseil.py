@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.frontends.given import COMMAND_LINE, CheckedValue, needs, parsed, put
+from wigwag.dflag.frontends.given import COMMAND_LINE, commit, needs, parsed
 from wigwag.dflag.frontends.spelling import help_text, is_switch
 from wigwag.dflag.origin import HIDDEN, Origin, Slot, strongest
 from wigwag.dflag.traits import one_or_many
@@ -118,7 +118,7 @@ class _Shown(absl.Flag[Any]):
         if value is None or self._flag.same(held.value, value):
             self._flag.reset()
         else:
-            put([CheckedValue(self._flag, self.parser.parse(value), _PROGRAM)])
+            commit([Put(self._flag, _PROGRAM, self.parser.parse(value))])
 
     @property
     def default(self) -> Any:
@@ -132,12 +132,12 @@ class _Shown(absl.Flag[Any]):
 
     def parse(self, argument: Any) -> None:
         """Set the value of a command line."""
-        put([CheckedValue(self._flag, self.parser.parse(argument))])
+        commit([Put(self._flag, COMMAND_LINE, self.parser.parse(argument))])
         self.present += 1
 
     def unparse(self) -> None:
         """Drop the value of the command line."""
-        self._flag.owner.commit(lambda: [Put(self._flag, COMMAND_LINE, drop=True)])
+        commit([Put(self._flag, COMMAND_LINE, drop=True)])
         super().unparse()
 
 
@@ -202,7 +202,7 @@ class _Bridge:
         if not self._ours.same(self._ours.get(), value):
             try:
                 self._ours.refuse_if_static()
-                put([CheckedValue(self._ours, self._ours.admit(value), slot)])
+                commit([Put(self._ours, slot, self._ours.admit(value))])
             except FlagError as error:
                 raise absl.ValidationError(error.reason) from None
             self._theirs.value = _thawed(self._ours.get())

@@ -7,25 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from wigwag.dflag.flag import Put
 from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.values.numerals import format_bool, shown
 from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
-    from wigwag.dflag.flag import DynFlag, FlagOwner
+    from wigwag.dflag.flag import DynFlag, FlagOwner, Put
 
 COMMAND_LINE = Slot(Origin.COMMAND_LINE)
-
-
-class CheckedValue(NamedTuple):
-    """A valid value for a flag."""
-
-    flag: DynFlag[Any]
-    value: Any
-    slot: Slot = COMMAND_LINE
 
 
 def parsed(flag: DynFlag[Any], text: str | bool) -> Any:
@@ -47,13 +38,13 @@ def parsed(flag: DynFlag[Any], text: str | bool) -> Any:
         raise FlagError(flag.name, reason) from None
 
 
-def put(given: Iterable[CheckedValue]) -> None:
+def commit(puts: Iterable[Put]) -> None:
     """Set flags, all of a flag set under one generation; the last value for a flag wins."""
-    chosen: dict[FlagOwner, dict[tuple[DynFlag[Any], Slot], Put]] = {}
-    for flag, value, slot in given:
-        chosen.setdefault(flag.owner, {})[flag, slot] = Put(flag, slot, value)
-    for flags, puts in chosen.items():
-        flags.commit(puts.values)
+    by_owner: dict[FlagOwner, list[Put]] = {}
+    for put in puts:
+        by_owner.setdefault(put.flag.owner, []).append(put)
+    for owner, own in by_owner.items():
+        owner.commit(own.copy)
 
 
 class Context(Protocol):

@@ -7,7 +7,7 @@ are accepted; if two flags differ in nothing else, each keeps its own name.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wigwag.dflag.naming import variable
@@ -85,17 +85,22 @@ def identifier(name: str, taken: Collection[str] = ()) -> str:
     return result
 
 
-def declared(options: Sequence[FlagSpelling]) -> list[list[str]]:
-    """Return the declarations of each option for click and typer: both spellings, and those for false.
+def declared(flags: FlagSet, taken: Collection[str] = ()) -> dict[str, tuple[DynFlag[Any], list[str]]]:
+    """Return each flag with the declarations of its option for click and typer, by a parameter name not `taken`.
 
     >>> from wigwag import dflag
     >>> flags = dflag.FlagSet("example")
     >>> _ = flags.bool("dry_run", False, aliases=["n"]), flags.int("rate", 1)
-    >>> declared(spelled(flags))
-    [['--dry-run/--no-dry-run', '--dry_run/--no-dry_run', '-n'], ['--rate']]
+    >>> [(name, declarations) for name, (_, declarations) in declared(flags).items()]
+    [('dry_run', ['--dry-run/--no-dry-run', '--dry_run/--no-dry_run', '-n']), ('rate', ['--rate'])]
     """
-    taken = {each for option in options for each in (*option.on, *option.off)}
-    return [_declared(option, taken) for option in options]
+    options = spelled(flags)
+    spellings = {each for option in options for each in (*option.on, *option.off)}
+    parameters: dict[str, tuple[DynFlag[Any], list[str]]] = {}
+    for option in options:
+        name = identifier(option.flag.name, [*taken, *parameters])
+        parameters[name] = option.flag, _declared(option, spellings)
+    return parameters
 
 
 def _declared(option: FlagSpelling, taken: set[str]) -> list[str]:
