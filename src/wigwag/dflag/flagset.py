@@ -29,7 +29,7 @@ from wigwag.dflag.store import FlagStore
 from wigwag.dflag.traits import FlagOptions, ListOptions, MapOptions, Traits, with_options
 from wigwag.dflag.values import kinds
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
-from wigwag.dflag.values.duration import parse_duration
+from wigwag.dflag.values.numerals import parse_duration
 from wigwag.dflag.values.types import kind_of
 from wigwag.errors import UsageError
 

@@ -69,7 +69,8 @@ def load_environment(
     for flag in flags:
         given = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
         for name in given[:1]:
-            content = environment[name] if len(known[name]) == 1 else _ambiguous(flag, name, known[name])
+            several = f"{name} could mean {' or '.join(map(repr, known[name]))}: rename one, or give it an alias"
+            content = environment[name] if len(known[name]) == 1 else FlagError(flag.name, several)
             wanted.append((flag, Slot(Origin.ENVIRONMENT, name), content))
     messages = _messages(_unknown(environment, prefix, known), prefix, known, flags.name)
     if unknown == "warn":
@@ -132,11 +133,6 @@ def _owners(flags: FlagSet, prefix: str) -> dict[str, list[str]]:
         for name in {variable(name, prefix) for name in flag.names}:
             owners.setdefault(name, []).append(flag.name)
     return owners
-
-
-def _ambiguous(flag: DynFlag[Any], name: str, owners: Sequence[str]) -> FlagError:
-    several = " or ".join(map(repr, owners))
-    return FlagError(flag.name, f"{name} could mean {several}: rename one, or give it an alias")
 
 
 def _content(flag: DynFlag[Any], path: str) -> bytes | FlagError:

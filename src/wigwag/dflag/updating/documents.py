@@ -249,9 +249,10 @@ def _named(tree: Mapping[str, Node], above: str, names: Names, flags: FlagSet) -
         name = above + part
         own = names.flag(name)
         flag = None if own is None else flags.find(own)
-        if isinstance(node, dict) and (flag is None or not _takes_maps(flag)):
+        takes_maps = flag is not None and (flag.kind.is_json or isinstance(flag.default, Mapping))
+        if isinstance(node, dict) and not takes_maps:
             yield from _named(node, f"{name}.", names, flags)
-        elif own is not None and not _is_null(node):
+        elif own is not None and not (isinstance(node, Leaf) and node.value is None):
             yield DocumentValue(name, flag, node)
 
 
@@ -268,14 +269,6 @@ def _assigned(document: ValuesDocument, names: Names, flags: FlagSet) -> Iterato
             yield DocumentValue(f"{name} ({each})" if len(by_variable) > 1 else name, flag, node)
         if not by_variable and own is not None:
             yield DocumentValue(name, flags.find(own), node)
-
-
-def _takes_maps(flag: DynFlag[Any]) -> bool:
-    return flag.kind.is_json or isinstance(flag.default, Mapping)
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, Leaf) and node.value is None
 
 
 def value_of(flag: DynFlag[Any], node: Node) -> Any:

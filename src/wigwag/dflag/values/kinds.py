@@ -18,8 +18,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from wigwag.dflag.values.duration import format_duration, parse_duration
-from wigwag.dflag.values.numerals import format_bool, format_float, parse_bool, parse_float, parse_int, shown
+from wigwag.dflag.values.numerals import (
+    format_bool,
+    format_duration,
+    format_float,
+    parse_bool,
+    parse_duration,
+    parse_float,
+    parse_int,
+    shown,
+)
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)

@@ -1,14 +1,20 @@
-"""Numbers and bools in the syntax of Go, because a ConfigMap may serve programs in both languages.
+"""Numbers, bools and durations in the syntax of Go, because a ConfigMap may serve programs in both languages.
 
 Go accepts `0x1F`, `0o17`, `017`, `0b1` and `1_000` as integers of 64 bits, and hexadecimal floats. A decimal float that
 is too large for 64 bits is an error in Go; Python would return infinity.
+
+A `timedelta` ends at microseconds, and the text of a duration (`1w2d3h4m5.5s`) at nanoseconds: a value is rounded, and
+one that would be rounded to zero is refused.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from datetime import timedelta
 from decimal import Decimal
+
+from wigwag.golang import format_nanoseconds, nanoseconds, rounded_quotient
 
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
@@ -92,6 +98,28 @@ def format_float(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     text = float.__repr__(value)
     return f"{Decimal(text):f}".removesuffix(".0") if abs(value) < _EXPONENT_FROM and "e-" not in text else text
+
+
+def parse_duration(text: str) -> timedelta:
+    """Parse a duration.
+
+    >>> parse_duration("1d3h"), parse_duration("-1.5m"), parse_duration("0"), parse_duration("")
+    (datetime.timedelta(days=1, seconds=10800), datetime.timedelta(days=-1, seconds=86310), datetime.timedelta(0), datetime.timedelta(0))
+    """  # noqa: E501 - how `timedelta` shows itself
+    exact = nanoseconds(text)
+    rounded = timedelta(microseconds=rounded_quotient(exact, 1000))
+    if exact and not rounded:
+        raise ValueError(f"{text.strip()!r} is less than a microsecond, which is the least that a timedelta can hold")
+    return rounded
+
+
+def format_duration(value: timedelta) -> str:
+    """Format a duration; the inverse of `parse_duration`.
+
+    >>> format_duration(timedelta(days=1, hours=2, minutes=3, milliseconds=500)), format_duration(timedelta(hours=-99))
+    ('1d2h3m0.5s', '-4d3h')
+    """
+    return format_nanoseconds((value.days * 86400 + value.seconds) * 10**9 + value.microseconds * 1000)
 
 
 def shown(text: str, most: int = 60) -> str:

@@ -242,8 +242,9 @@ def _unknown_members(info: inspect.Type, data: Any, path: str = "$") -> Iterator
 
 def _is_meant(info: inspect.Type, data: dict[str, Any]) -> bool:
     """Tell whether an object is of a type; the tag tells Structs apart."""
-    tag = info.tag_field if isinstance(info, inspect.StructType) else None
-    return tag is None or not isinstance(info, inspect.StructType) or data.get(tag, info.tag) == info.tag
+    if not isinstance(info, inspect.StructType) or info.tag_field is None:
+        return True
+    return bool(data.get(info.tag_field, info.tag) == info.tag)
 
 
 def _in_object(info: inspect.Type, data: dict[str, Any], path: str) -> Iterator[str]:

@@ -45,10 +45,17 @@ def render(
 ) -> str:
     """Return a page as HTML; `listing` is from `list_flags`, and `filter` is None on the page of one flag."""
     flags = [panel(flag, root, access, banner) for flag in listing["flags"]]
+    named = [" of ", tag("strong", title)] if title else None
     none = tag("p", "No flags match.", class_="none") if not flags else None
     body = (
         tag("a", "Skip to the flags", href="#flags", class_="skip"),
-        tag("header", tag("h1", "Flags", _of(title)), _facts(listing), _access(access), class_="top"),
+        tag(
+            "header",
+            tag("h1", "Flags", named),
+            _facts(listing),
+            _access(access),
+            class_="top",
+        ),
         _alerts(listing, root),
         _tools(filter, root),
         tag("p", id="said", role="status"),
@@ -75,10 +82,6 @@ def _document(title: str, *body: Html | None) -> str:
         tag("style", asset("page.css")),
     )
     return "<!doctype html>\n" + tag("html", head, tag("body", *body, tag("script", asset("page.js"))), lang="en")
-
-
-def _of(title: str) -> Html | None:
-    return joined(" of ", tag("strong", title)) if title else None
 
 
 def _facts(listing: Mapping[str, Any]) -> Html:
