@@ -22,8 +22,16 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.frontends.given import COMMAND_LINE, commit, parsed
-from wigwag.dflag.frontends.spelling import FlagSpelling, help_text, is_switch, placeholder, spelled
+from wigwag.dflag.frontends.options import (
+    COMMAND_LINE,
+    FlagSpelling,
+    commit,
+    help_text,
+    is_switch,
+    parsed,
+    placeholder,
+    spelled,
+)
 from wigwag.errors import FlagError, UsageError
 
 if TYPE_CHECKING:

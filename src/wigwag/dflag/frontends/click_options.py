@@ -16,8 +16,18 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.frontends.given import commit, needs, parsed, slot
-from wigwag.dflag.frontends.spelling import declared, help_text, is_switch, other, placeholder, variables
+from wigwag.dflag.frontends.options import (
+    commit,
+    declared,
+    help_text,
+    is_switch,
+    needs,
+    other,
+    parsed,
+    placeholder,
+    slot,
+    variables,
+)
 from wigwag.dflag.startup.levels import loglevel
 from wigwag.dflag.startup.options import OPTIONS, given
 from wigwag.errors import FlagError

@@ -18,8 +18,19 @@ from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.frontends.given import commit, needs, parsed, slot
-from wigwag.dflag.frontends.spelling import declared, help_text, identifier, is_switch, other, placeholder, variables
+from wigwag.dflag.frontends.options import (
+    commit,
+    declared,
+    help_text,
+    identifier,
+    is_switch,
+    needs,
+    other,
+    parsed,
+    placeholder,
+    slot,
+    variables,
+)
 from wigwag.dflag.startup.levels import loglevel
 from wigwag.dflag.startup.options import OPTIONS, given
 from wigwag.errors import FlagError, UsageError

@@ -64,7 +64,10 @@ def route(method: str, path: str) -> Route:
     operation = methods.get("GET" if method == "HEAD" else method)
     if operation is None:
         allowed = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
-        raise HttpError(405, _wrong_method(template, method, allowed), ("Allow", allowed))
+        by_query = template == "/set" and method in ("GET", "HEAD")
+        hint = "a GET changes nothing: POST to /set?name=NAME&value=VALUE, or PUT to /flags/NAME"
+        wrong = hint if by_query else f"{template} supports {allowed}, not {method[:20]}"
+        raise HttpError(405, wrong, ("Allow", allowed))
     return Route(operation, name)
 
 
@@ -75,12 +78,6 @@ def _template(path: str) -> tuple[str, str]:
         case ["", "flags", name, "reset"]:
             return "/flags/{name}/reset", name
     return path.removesuffix("/") or "/", ""
-
-
-def _wrong_method(template: str, method: str, allowed: str) -> str:
-    if template == "/set" and method in ("GET", "HEAD"):
-        return "a GET changes nothing: POST to /set?name=NAME&value=VALUE, or PUT to /flags/NAME"
-    return f"{template} supports {allowed}, not {method[:20]}"
 
 
 def document(name: str, root: str) -> dict[str, Any]:

@@ -93,12 +93,9 @@ def _unknown(environment: Mapping[str, str], prefix: str, known: Collection[str]
     start = variable("", prefix)
     if len(start) < _SHORTEST_PREFIX:
         return []
-    ours = (name for name in environment if name.startswith(start) and name not in known)
-    return sorted(name for name in ours if not _of_kubernetes(name, environment[name]))
-
-
-def _of_kubernetes(name: str, value: str) -> bool:
-    return _SERVICE.fullmatch(name) is not None or (name.endswith("_PORT") and _ADDRESS.match(value) is not None)
+    ours = {name: value for name, value in environment.items() if name.startswith(start) and name not in known}
+    addresses = {name for name, value in ours.items() if name.endswith("_PORT") and _ADDRESS.match(value)}
+    return sorted(name for name in ours if name not in addresses and not _SERVICE.fullmatch(name))
 
 
 def _messages(unknown: list[str], prefix: str, known: Collection[str], flags: str) -> list[str]:

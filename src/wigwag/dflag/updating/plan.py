@@ -146,8 +146,13 @@ class _Planner:
         self._plan.outcomes[place, key] = outcome
         if outcome.problem is not None:
             self._plan.problems.append(outcome.problem)
-        if flag is not None:
-            self._claim(slot, key, outcome, flag)
+        if flag is None:
+            return
+        other = self._wanted.get((slot, flag))
+        if other is not None:
+            reason = f"sets the flag {flag.name!r}, as {other[0]} does: this one counts"
+            self._plan.problems.append(Problem("warning", slot.place, key, reason))
+        self._wanted[slot, flag] = key, outcome
 
     def _missing(self, slot: Slot) -> list[DynFlag[Any]]:
         """Return the flags that had a value from a place and have none now."""
@@ -203,13 +208,6 @@ class _Planner:
         self._hints += 1
         known = [each for flag in self._flags for each in flag.names]
         return did_you_mean(name, known) if self._hints <= _MOST_HINTS else ""
-
-    def _claim(self, slot: Slot, key: str, outcome: ValueOutcome, flag: DynFlag[Any]) -> None:
-        other = self._wanted.get((slot, flag))
-        if other is not None:
-            reason = f"sets the flag {flag.name!r}, as {other[0]} does: this one counts"
-            self._plan.problems.append(Problem("warning", slot.place, key, reason))
-        self._wanted[slot, flag] = key, outcome
 
     def _put(self, put: Put, why: str) -> None:
         """Add a change, or note that it takes a restart."""

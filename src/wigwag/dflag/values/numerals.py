@@ -60,25 +60,17 @@ def parse_float(text: str) -> float:
     >>> parse_float("1e3"), parse_float("0x1p-2"), parse_float("-Inf")
     (1000.0, 0.25, -inf)
     """
-    if len(text) > _LONGEST:
+    syntaxes = (_NAMED, _DECIMAL, _HEXADECIMAL) if len(text) <= _LONGEST else ()
+    syntax = next((each for each in syntaxes if each.fullmatch(text)), None)
+    if syntax is None:
         raise ValueError(f"{shown(text)} is not a number")
-    if _NAMED.fullmatch(text):
-        return float(text)
     try:
-        value = _finite(text)
+        value = float.fromhex(text) if syntax is _HEXADECIMAL else float(text)
     except OverflowError:
         value = math.inf
-    if math.isinf(value):
+    if math.isinf(value) and syntax is not _NAMED:
         raise ValueError(f"{shown(text)} does not fit in 64 bits")
     return value
-
-
-def _finite(text: str) -> float:
-    if _HEXADECIMAL.fullmatch(text):
-        return float.fromhex(text)
-    if not _DECIMAL.fullmatch(text):
-        raise ValueError(f"{shown(text)} is not a number")
-    return float(text)
 
 
 def format_bool(value: bool) -> str:

@@ -71,10 +71,7 @@ def json_kind(type: Any = None, *, unknown_fields: Unknown = "ignore") -> ValueK
 
 
 def _parse_plain(text: str) -> Any:
-    return _container(_decoded(lambda: msgspec.json.decode(text)))
-
-
-def _container(value: Any) -> Any:
+    value = _decoded(msgspec.json.decode, text)
     if not isinstance(value, dict | list):
         raise ValueError(f"expected a JSON object or array, got {value.__class__.__name__}")  # noqa: TRY004
     return freeze(value)
@@ -138,9 +135,9 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
     )
 
 
-def _decoded(decode: Callable[[], T]) -> T:
+def _decoded(decode: Callable[[str], Any], text: str) -> Any:
     try:
-        return decode()
+        return decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ValueError(f"not the JSON that is wanted: {error}") from None
 
@@ -148,7 +145,7 @@ def _decoded(decode: Callable[[], T]) -> T:
 def _decoded_or_bare(decoder: msgspec.json.Decoder[Any], text: str, type: Any) -> Any:
     """Decode JSON; if that fails, convert the text itself, if the type allows it."""
     try:
-        return _decoded(lambda: decoder.decode(text))
+        return _decoded(decoder.decode, text)
     except ValueError:
         try:
             return msgspec.convert(text, type)
