@@ -17,13 +17,7 @@ if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
 
 Which: TypeAlias = Literal["all", "dynamic", "static"]
-_ESCAPED: dict[str, str | int | None] = {
-    "&": "\\u0026",
-    "<": "\\u003c",
-    ">": "\\u003e",
-    "\u2028": "\\u2028",
-    "\u2029": "\\u2029",
-}
+_ESCAPED = {ord(each): f"\\u{ord(each):04x}" for each in "&<>\u2028\u2029"}
 """What Go's JSON escapes, for HTML."""
 
 
@@ -32,7 +26,8 @@ def checksum(values: Iterable[tuple[AnyFlag, str]], which: Which = "all", *, leg
     chosen = [(flag, text) for flag, text in values if which == "all" or flag.dynamic == (which == "dynamic")]
     if not legacy:
         return digest(part for flag, text in chosen for part in (flag.name.encode(), _hidden(flag, text)))
-    named = sorted((name, _go_text(flag, text)) for flag, text in chosen for name in flag.names)  # also the aliases
+    escaped = [(flag, text.translate(_ESCAPED) if flag.kind.is_json else text) for flag, text in chosen]
+    named = sorted((name, text) for flag, text in escaped for name in flag.names)  # also the aliases
     return f"{fnv1a32(part for pair in named for part in pair):08x}"
 
 
@@ -47,7 +42,3 @@ def digest(parts: Iterable[bytes]) -> str:
 def _hidden(flag: AnyFlag, text: str) -> bytes:
     encoded = text.encode(errors="surrogatepass")
     return sha256(encoded).digest() if flag.secret else encoded
-
-
-def _go_text(flag: AnyFlag, text: str) -> str:
-    return text.translate(str.maketrans(_ESCAPED)) if flag.kind.is_json else text

@@ -99,12 +99,12 @@ class FlagStore:
         if snapshot is None:
             fork.catch_up()
             with self.lock:
-                snapshot = self._snapshot = self._snapshot or self._new_snapshot()
+                if self._snapshot is None:
+                    aliases = {name: flag.name for name, flag in self._flags.items() if name != flag.name}
+                    held = {flag.name: flag.held for flag in self._flags.values()}
+                    self._snapshot = Snapshot(self._generation, held, aliases)
+                snapshot = self._snapshot
         return snapshot
-
-    def _new_snapshot(self) -> Snapshot:
-        aliases = {name: flag.name for name, flag in self._flags.items() if name != flag.name}
-        return Snapshot(self._generation, {flag.name: flag.held for flag in self._flags.values()}, aliases)
 
     def commit(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wigwag.dflag.naming import variable
@@ -48,21 +48,19 @@ def spelled(flags: FlagSet) -> list[FlagSpelling]:
     >>> [(*each.on, *each.off) for each in spelled(flags)]
     [('--db.pool-size',), ('--dry-run', '-n', '--no-dry-run')]
     """
-    names = {name: _option(name, flags) for flag in flags for name in flag.names}
-    return [_spelled(flag, names) for flag in flags]
+    on = {flag: tuple(_option(name, flags) for name in flag.names) for flag in flags}
+    taken = {option for options in on.values() for option in options}
+    spellings = []
+    for flag, options in on.items():
+        off = [f"--no-{option[2:]}" for option in options if option.startswith("--") and is_switch(flag)]
+        spellings.append(FlagSpelling(flag, options, tuple(option for option in off if option not in taken)))
+    return spellings
 
 
 def _option(name: str, flags: FlagSet) -> str:
     dashed = name.replace("_", "-")
     wanted = name if dashed in flags else dashed
     return f"-{wanted}" if len(wanted) == 1 else f"--{wanted}"
-
-
-def _spelled(flag: DynFlag[Any], names: Mapping[str, str]) -> FlagSpelling:
-    on = tuple(names[name] for name in flag.names)
-    taken = set(names.values())
-    off = tuple(f"--no-{option[2:]}" for option in on if option.startswith("--")) if is_switch(flag) else ()
-    return FlagSpelling(flag, on, tuple(option for option in off if option not in taken))
 
 
 def is_switch(flag: DynFlag[Any]) -> bool:

@@ -7,7 +7,6 @@ tag and the change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -186,42 +185,26 @@ def _seconds(given: float | str) -> float:
         return parse_duration(str(given).strip()).total_seconds()
 
 
-class FlagEditor:
-    """Applies edits to flags."""
+def apply_edit(flag: AnyFlag, edit: FlagEdit, flags: FlagSet, states: PageStateCache, now: float) -> EditEffect:
+    """Set the override of a flag or remove it; in a dry run, only return the effect."""
+    if not flag.dynamic:
+        raise HttpError(409, f"flag {flag.name!r}: {_STATIC}")
+    effects: list[EditEffect] = []
 
-    def __init__(self, flags: FlagSet, states: PageStateCache, clock: Callable[[], float]) -> None:
-        self._flags, self._states, self._clock = flags, states, clock
-
-    def apply(self, flag: AnyFlag, edit: FlagEdit) -> EditEffect:
-        """Set the override of a flag or remove it; in a dry run, only return the effect."""
-        if not flag.dynamic:
-            raise HttpError(409, f"flag {flag.name!r}: {_STATIC}")
-        effects: list[EditEffect] = []
-
-        def decide() -> list[Put]:
-            self._compare(flag, edit.if_match)
-            puts = self._puts(flag, edit)
-            held = self._flags.validate(puts).get(flag, flag.held)
-            effects.append(_effect(flag, held, edit))
-            return [] if edit.validate_only else puts
-
-        try:
-            self._flags.commit(decide)
-        except FlagError as error:
-            raise HttpError(422, str(error)) from error
-        return effects[0]
-
-    def _puts(self, flag: AnyFlag, edit: FlagEdit) -> list[Put]:
-        if edit.value is None:
-            return [Put(flag, slot, drop=True) for slot in flag.layers if slot.origin is Origin.HTTP]
-        return [Put(flag, _SLOT, edit.parse(flag), None if edit.ttl is None else self._clock() + edit.ttl)]
-
-    def _compare(self, flag: AnyFlag, if_match: str) -> None:
-        """Refuse an edit of a value that has changed meanwhile; the tag of the flag or that of all flags may match."""
-        if not if_match or "*" in (accepted := tags(if_match)):
-            return
-        if flag_state(flag).tag not in accepted and self._states.state().tag not in accepted:
+    def decide() -> list[Put]:
+        if edit.if_match and not tags(edit.if_match) & {"*", flag_state(flag).tag, states.state().tag}:
             raise HttpError(412, f"flag {flag.name!r}: it has changed since you read it; read it again")
+        puts = [Put(flag, slot, drop=True) for slot in flag.layers if slot.origin is Origin.HTTP]
+        if edit.value is not None:
+            puts = [Put(flag, _SLOT, edit.parse(flag), None if edit.ttl is None else now + edit.ttl)]
+        effects.append(_effect(flag, flags.validate(puts).get(flag, flag.held), edit))
+        return [] if edit.validate_only else puts
+
+    try:
+        flags.commit(decide)
+    except FlagError as error:
+        raise HttpError(422, str(error)) from error
+    return effects[0]
 
 
 def _effect(flag: AnyFlag, held: Held[Any], edit: FlagEdit) -> EditEffect:

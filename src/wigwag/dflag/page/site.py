@@ -23,7 +23,7 @@ from urllib.parse import quote
 from wigwag.dflag import fork
 from wigwag.dflag.page import metrics
 from wigwag.dflag.page.access import Access, check_host, check_origin
-from wigwag.dflag.page.edit import EditEffect, FlagEdit, FlagEditor, read_query, read_reset, read_value
+from wigwag.dflag.page.edit import EditEffect, FlagEdit, apply_edit, read_query, read_reset, read_value
 from wigwag.dflag.page.listing import Filter, describe, list_flags, read_filter
 from wigwag.dflag.page.messages import (
     FORM,
@@ -82,7 +82,6 @@ class Site:
         """
         self.flags, self._updater, self.access, self.limits = flags, updater, access or Access(), limits
         self._clock, self._states, self._forks = clock, PageStateCache(flags), fork.count()
-        self._editor = FlagEditor(flags, self._states, clock)
 
     @property
     def updater(self) -> UpdaterHealth | None:
@@ -194,7 +193,7 @@ class Site:
         else:
             flag = self._flag(target.name)
             edit = read_reset(request) if target.operation is RouteOperation.RESET else read_value(request)
-        effect = self._editor.apply(flag, edit)
+        effect = apply_edit(flag, edit, self.flags, self._states, self._clock())
         warning = self._warning(request)
         if not effect.validate_only:
             _audit(request, edit, effect, alone=warning is not None)

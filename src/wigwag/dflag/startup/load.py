@@ -100,16 +100,13 @@ def _unknown(environment: Mapping[str, str], prefix: str, known: Collection[str]
 
 def _messages(unknown: list[str], prefix: str, known: Collection[str], flags: str) -> list[str]:
     """Return a message for each unknown variable, and one for the rest of many."""
-    lines = [f"{name} names no flag of the set {flags!r}{_hint(name, prefix, known)}" for name in unknown[:_SHOWN]]
+    lines, cut = [], len(prefix)
+    for name in unknown[:_SHOWN]:
+        close = closest(name[cut:], [each[cut:] for each in known])  # with the prefix, all names would be alike
+        hint = f"; did you mean {name[:cut]}{close}?" if close else ""
+        lines.append(f"{name} names no flag of the set {flags!r}{hint}")
     more = len(unknown) - _SHOWN
     return [*lines, f"and {more} more variables name none"] if more > 0 else lines
-
-
-def _hint(name: str, prefix: str, known: Collection[str]) -> str:
-    """Compare what follows the prefix: with it, all names would be alike."""
-    cut = len(prefix)
-    close = closest(name[cut:], [each[cut:] for each in known])
-    return f"; did you mean {name[:cut]}{close}?" if close else ""
 
 
 def load_files(flags: FlagSet) -> None:

@@ -200,14 +200,11 @@ class _Planner:
         if self._policy.unknown == "ignore":
             return None
         level: Level = "error" if self._policy.unknown == "error" else "warning"
-        hint = _HINT if key.endswith(_DOCUMENTS) else self._similar(key.rpartition("#")[2])
+        hint = _HINT if key.endswith(_DOCUMENTS) else ""
+        if not hint and self._hints < _MOST_HINTS:  # only for a few, because it takes time
+            self._hints += 1
+            hint = did_you_mean(key.rpartition("#")[2], [each for flag in self._flags for each in flag.names])
         return Problem(level, place, key, f"there is no such flag in the set {self._flags.name!r}{hint}")
-
-    def _similar(self, name: str) -> str:
-        """Return a hint at the flag that may be meant; only for a few, because it takes time."""
-        self._hints += 1
-        known = [each for flag in self._flags for each in flag.names]
-        return did_you_mean(name, known) if self._hints <= _MOST_HINTS else ""
 
     def _put(self, put: Put, why: str) -> None:
         """Add a change, or note that it takes a restart."""
