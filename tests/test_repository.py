@@ -132,7 +132,7 @@ def test_a_fragment_of_an_unknown_type_is_an_error(project: Path) -> None:
 
 PATCHED = {
     "cli/test_check_config.py": 1,  # an extra that is not installed
-    "dflag/test_ahead.py": 1,  # a reader that the public constructor does not take
+    "dflag/test_ahead.py": 1,  # the parser, to see which thread calls it
     "dflag/test_faults.py": 3,  # defects that the code does not have; no inotify left
     "dflag/test_mounts.py": 2,  # the path of the kernel's mount table
     "kube/test_decode.py": 1,  # limits that are constants, lowered

@@ -28,7 +28,7 @@ from wigwag.agent.options import AgentOptions
 from wigwag.agent.run import Agent
 from wigwag.cli.commands.check_config import Options as CheckOptions
 from wigwag.cli.main import COMMANDS, module_of, usage
-from wigwag.dflag.page.openapi import document
+from wigwag.dflag.page.routes import document
 from wigwag.dflag.startup.options import OPTIONS as SERVICE_OPTIONS
 from wigwag.errors import WigwagError
 from wigwag.flags.checks import catalogue

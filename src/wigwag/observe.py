@@ -163,7 +163,12 @@ class Registry:
 
     def render(self) -> str:
         """Return the Prometheus text format."""
-        return "\n".join(line for reading in self.read() for line in _lines(reading)) + "\n"
+        return render(self.read())
+
+
+def render(readings: Iterable[Reading]) -> str:
+    """Return readings in the Prometheus text format."""
+    return "\n".join(line for reading in readings for line in _lines(reading)) + "\n"
 
 
 def _lines(reading: Reading) -> Iterator[str]:

@@ -1,9 +1,10 @@
-"""Large documents are read in a thread, and the loop goes on meanwhile."""
+"""Large documents are parsed in a thread, and the loop goes on meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,89 +12,92 @@ import pytest
 from tests.dflag.kubelet import Volume
 from tests.pipeline.fakes import run
 from wigwag import dflag
-from wigwag.dflag import Directory
-from wigwag.dflag.updating.ahead import LARGE, BackgroundParser
+from wigwag.dflag import Directory, Policy
+from wigwag.dflag.updating import documents
 from wigwag.dflag.updating.contents import Contents, Unreadable
 from wigwag.dflag.updating.documents import ValuesDocument, read_document
-from wigwag.dflag.updating.places import Place
-from wigwag.dflag.updating.plan import Opened
-from wigwag.errors import DocumentError
+from wigwag.dflag.updating.plan import LARGE
+from wigwag.dflag.updating.record import UpdateRecord
 
 PLACE = Directory("/conf", documents=("*.yaml",))
 FILLING = b"# " + b"x" * LARGE + b"\n"
 GOOD, BAD = FILLING + b"rate: 20", FILLING + b"rate: ["
-NOTHING: dict[tuple[Place, str], Opened] = {}
 
 
 class Reader:
-    """Reads, and notes what and where."""
+    """Parses documents, and notes which, and whether in the main thread."""
 
     def __init__(self) -> None:
         self.read: list[tuple[str, bool]] = []
+        self.before: Callable[[], object] = lambda: None
 
     def __call__(self, key: str, content: bytes) -> ValuesDocument:
         self.read.append((key, threading.current_thread() is threading.main_thread()))
+        self.before()
         return read_document(key, content)
 
 
-def prepared(ahead: BackgroundParser, contents: Contents, opened: dict[tuple[Place, str], Opened] = NOTHING) -> None:
-    run(lambda: ahead.prepare({PLACE: contents}, opened))
-
-
-def test_what_is_large_is_read_once_and_elsewhere() -> None:
+@pytest.fixture
+def reader(monkeypatch: pytest.MonkeyPatch) -> Reader:
     reader = Reader()
-    ahead = BackgroundParser(reader)
+    monkeypatch.setattr(documents, "read_document", reader)
+    return reader
+
+
+def record() -> UpdateRecord:
+    flags = dflag.FlagSet("test")
+    flags.int("rate", 10)
+    return UpdateRecord(flags, Policy())
+
+
+def follow(record: UpdateRecord, contents: Contents) -> None:
+    """Do what the updater does with each picture in a loop."""
+    run(lambda: record.prepare({PLACE: contents}))
+    record.apply({PLACE: contents}, static=False)
+
+
+def test_large_documents_are_parsed_once_and_in_a_thread(reader: Reader) -> None:
+    updates = record()
     contents: Contents = {"a.yaml": GOOD, "small.yaml": b"rate: 1", "single": GOOD, "no.yaml": Unreadable("gone")}
-    prepared(ahead, contents)
-    prepared(ahead, contents)
-    assert ahead("a.yaml", GOOD) == ahead("a.yaml", GOOD) == read_document("a.yaml", GOOD)
-    assert reader.read == [("a.yaml", False)]
-    assert ahead("small.yaml", b"rate: 1") == read_document("a.yaml", b"rate: 1")
-    assert reader.read[1:] == [("small.yaml", True)]
+    follow(updates, contents)
+    assert reader.read == [("a.yaml", False), ("small.yaml", True)]
+    follow(updates, contents)
+    assert len(reader.read) == 2
 
 
-def test_what_is_wrong_is_told_whenever_it_is_asked_for() -> None:
-    reader = Reader()
-    ahead = BackgroundParser(reader)
-    prepared(ahead, {"a.yaml": BAD})
+def test_a_large_document_with_a_fault_is_parsed_once_and_reported(reader: Reader) -> None:
+    updates = record()
     for _ in range(2):
-        with pytest.raises(DocumentError, match="not valid YAML"):
-            ahead("a.yaml", BAD)
+        follow(updates, {"a.yaml": BAD})
+        (problem,) = updates.problems()
+        assert (problem.key, "not valid YAML" in problem.reason) == ("a.yaml", True)
     assert reader.read == [("a.yaml", False)]
 
 
-def test_what_is_known_is_not_read_and_what_is_gone_is_forgotten() -> None:
-    reader = Reader()
-    ahead = BackgroundParser(reader)
-    prepared(ahead, {"a.yaml": GOOD}, {(PLACE, "a.yaml"): Opened(GOOD, read_document("a.yaml", GOOD))})
-    assert reader.read == []
-    prepared(ahead, {"a.yaml": GOOD}, {(PLACE, "a.yaml"): Opened(BAD, read_document("a.yaml", GOOD))})
-    prepared(ahead, {})
-    ahead("a.yaml", GOOD)
-    assert reader.read == [("a.yaml", False), ("a.yaml", True)]
+def test_a_document_is_parsed_again_when_it_has_changed_or_was_gone(reader: Reader) -> None:
+    updates = record()
+    follow(updates, {"a.yaml": GOOD})
+    follow(updates, {"a.yaml": GOOD + b"1"})
+    follow(updates, {})
+    follow(updates, {"a.yaml": GOOD})
+    assert reader.read == [("a.yaml", False)] * 3
 
 
-def test_the_loop_goes_on_meanwhile() -> None:
-    release = threading.Event()
-
-    def slow(key: str, content: bytes) -> ValuesDocument:
-        assert release.wait(20.0)
-        return read_document(key, content)
+def test_the_loop_goes_on_meanwhile(reader: Reader) -> None:
+    release, updates = threading.Event(), record()
+    reader.before = lambda: release.wait(20.0)
 
     async def main() -> None:
-        ahead = BackgroundParser(slow)
-        task = asyncio.create_task(ahead.prepare({PLACE: {"a.yaml": GOOD}}, NOTHING))
+        task = asyncio.create_task(updates.prepare({PLACE: {"a.yaml": GOOD}}))
         await asyncio.sleep(0)
         release.set()
         await task
-        assert ahead("a.yaml", GOOD).tree.keys() == {"rate"}
 
     run(main)
+    assert reader.read == [("a.yaml", False)]
 
 
-def test_an_updater_in_a_loop_reads_large_documents_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = Reader()
-    monkeypatch.setattr(BackgroundParser.__init__, "__defaults__", (reader,))
+def test_an_updater_in_a_loop_parses_large_documents_so(tmp_path: Path, reader: Reader) -> None:
     flags = dflag.FlagSet("test")
     rate = flags.int("rate", 10)
     volume = Volume(tmp_path / "conf", {"a.yaml": GOOD})

@@ -12,7 +12,7 @@ import pytest
 from tests.dflag.kubelet import Heard, Volume, becomes, until
 from wigwag import dflag
 from wigwag.dflag import Origin
-from wigwag.dflag.page.edit import FlagEdit, FlagEditor
+from wigwag.dflag.page.edit import FlagEdit, apply_edit
 from wigwag.dflag.page.messages import HttpError
 from wigwag.dflag.page.state import PageStateCache
 from wigwag.errors import StartError, UsageError
@@ -153,9 +153,9 @@ def test_a_program_does_not_start_with_a_configmap_that_breaks_it(tmp_path: Path
 
 @pytest.mark.parametrize("validate_only", [True, False])
 def test_the_page_refuses_it_even_in_a_dry_run(example: Example, validate_only: bool) -> None:
-    editor = FlagEditor(example.flags, PageStateCache(example.flags), lambda: 0.0)
+    edit, states = FlagEdit("11", validate_only=validate_only), PageStateCache(example.flags)
     with pytest.raises(HttpError) as caught:
-        editor.apply(example.low, FlagEdit("11", validate_only=validate_only))
+        apply_edit(example.low, edit, example.flags, states, 0.0)
     assert (caught.value.status, caught.value.detail) == (422, f"flag 'low': {WANTS}")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wigwag.dflag.values.duration import format_duration, parse_duration
+from wigwag.dflag.values.numerals import format_duration, parse_duration
 from wigwag.golang import format_nanoseconds, nanoseconds
 
 SECOND = 10**9

@@ -163,6 +163,16 @@ def test_a_map_has_the_levels_of_any_loggers_and_gives_back_what_they_had() -> N
     assert logging.getLogger("test.db").level == logging.ERROR
 
 
+def test_a_map_of_loggers_may_be_a_map_in_a_document(tmp_path: Path) -> None:
+    flags = dflag.FlagSet("test")
+    levels = dflag.loglevels(flags)
+    (tmp_path / "app.yaml").write_text("loglevels: {test.document: debug}\n")
+    with dflag.setup(flags, dflag.Directory(str(tmp_path), documents=("app.yaml",))):
+        assert levels.get() == {"test.document": "debug"}
+    flags.clear(dflag.Origin.CONFIGMAP)
+    assert logging.getLogger("test.document").level == logging.NOTSET
+
+
 def test_a_map_of_loggers_has_a_limit() -> None:
     levels = dflag.loglevels(dflag.FlagSet("test"), "levels")
     with pytest.raises(dflag.FlagError, match="must be of length 0 to 100"):

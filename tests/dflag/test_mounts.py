@@ -8,8 +8,8 @@ import pytest
 
 from tests.dflag.kubelet import Volume
 from wigwag import dflag
-from wigwag.dflag.updating import mounts
-from wigwag.dflag.updating.mounts import frozen_keys
+from wigwag.dflag.updating import volume as mounts
+from wigwag.dflag.updating.volume import frozen_keys
 
 POD = "/var/lib/kubelet/pods/7f/volumes/kubernetes.io~configmap/config"
 NOISE = """22 27 0:21 / /proc rw,relatime - proc proc rw

@@ -42,7 +42,7 @@ from wigwag.dflag import url
 from wigwag.dflag.page.access import check_host as host
 from wigwag.dflag.page.messages import HttpError
 from wigwag.dflag.updating.documents import read_document
-from wigwag.dflag.values.duration import parse_duration
+from wigwag.dflag.values.numerals import parse_duration
 from wigwag.dflag.values.numerals import parse_float, parse_int
 from wigwag.errors import DocumentError
 env, toml = (lambda text, key=key: read_document(key, text.encode()) for key in ("a.env", "a.toml"))

@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from wigwag.errors import FlagError
-
 if TYPE_CHECKING:
     from wigwag.dflag.snapshot import Snapshot
-
-_SHOWN = 10
 
 
 class Check(NamedTuple):
@@ -44,8 +40,3 @@ def newly_broken(checks: Iterable[Check], before: Snapshot, after: Snapshot) -> 
     """Return the faults that a change would cause."""
     faults = ((check, check.fault(after)) for check in checks)
     return [fault for check, fault in faults if fault is not None and check.fault(before) is None]
-
-
-def rejection(names: Iterable[str], faults: Iterable[str]) -> FlagError:
-    """Return the error for a change of these flags."""
-    return FlagError(", ".join(sorted(names)[:_SHOWN]), "; ".join(faults))

@@ -9,61 +9,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from wigwag.golang import fnv1a32
 
 if TYPE_CHECKING:
-    from wigwag.dflag.values.kinds import ValueKind
+    from wigwag.dflag.flag import AnyFlag
 
 Which: TypeAlias = Literal["all", "dynamic", "static"]
-_ESCAPED: dict[str, str | int | None] = {
-    "&": "\\u0026",
-    "<": "\\u003c",
-    ">": "\\u003e",
-    "\u2028": "\\u2028",
-    "\u2029": "\\u2029",
-}
+_ESCAPED = {ord(each): f"\\u{ord(each):04x}" for each in "&<>\u2028\u2029"}
 """What Go's JSON escapes, for HTML."""
 
 
-class Digestible(Protocol):
-    """A flag, or its state at some moment."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
-    def kind(self) -> ValueKind[Any]: ...
-    @property
-    def dynamic(self) -> bool: ...
-    @property
-    def secret(self) -> bool: ...
-    @property
-    def text(self) -> str: ...
-
-
-def checksum(flags: Iterable[Digestible], which: Which = "all", *, legacy: bool = False) -> str:
-    """Return the digest of flags in the order of their names, as hexadecimal digits."""
-    chosen = [flag for flag in flags if which == "all" or flag.dynamic == (which == "dynamic")]
-    return _legacy(chosen) if legacy else _ours(chosen)
-
-
-def _ours(flags: Iterable[Digestible]) -> str:
-    digest = sha256()
-    for flag in flags:
-        text = flag.text.encode(errors="surrogatepass")
-        for part in (flag.name.encode(), sha256(text).digest() if flag.secret else text):
-            digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()
-
-
-def _legacy(flags: Iterable[Digestible]) -> str:
-    """The original has a flag once for each of its names."""
-    named = sorted((name, _go_text(flag)) for flag in flags for name in flag.names)
+def checksum(values: Iterable[tuple[AnyFlag, str]], which: Which = "all", *, legacy: bool = False) -> str:
+    """Return the digest of flags and the texts of their values, in the order of the names, as hexadecimal digits."""
+    chosen = [(flag, text) for flag, text in values if which == "all" or flag.dynamic == (which == "dynamic")]
+    if not legacy:
+        return digest(part for flag, text in chosen for part in (flag.name.encode(), _hidden(flag, text)))
+    escaped = [(flag, text.translate(_ESCAPED) if flag.kind.is_json else text) for flag, text in chosen]
+    named = sorted((name, text) for flag, text in escaped for name in flag.names)  # also the aliases
     return f"{fnv1a32(part for pair in named for part in pair):08x}"
 
 
-def _go_text(flag: Digestible) -> str:
-    return flag.text.translate(str.maketrans(_ESCAPED)) if flag.kind.is_json else flag.text
+def digest(parts: Iterable[bytes]) -> str:
+    """Return the digest of parts with their lengths."""
+    hashed = sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big") + part)
+    return hashed.hexdigest()
+
+
+def _hidden(flag: AnyFlag, text: str) -> bytes:
+    encoded = text.encode(errors="surrogatepass")
+    return sha256(encoded).digest() if flag.secret else encoded

@@ -29,7 +29,7 @@ from wigwag.dflag.store import FlagStore
 from wigwag.dflag.traits import FlagOptions, ListOptions, MapOptions, Traits, with_options
 from wigwag.dflag.values import kinds
 from wigwag.dflag.values.containers import list_kind, mapping_kind, set_kind
-from wigwag.dflag.values.duration import parse_duration
+from wigwag.dflag.values.numerals import parse_duration
 from wigwag.dflag.values.types import kind_of
 from wigwag.errors import UsageError
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from wigwag.dflag.checksum import Which
     from wigwag.dflag.notifying.notifiers import How, Subscription
+    from wigwag.dflag.origin import Held
     from wigwag.dflag.updating.health import UpdaterHealth
     from wigwag.dflag.values.structured import Unknown
 
@@ -184,7 +185,7 @@ class FlagSet:
         """Return a digest of the current names and values; with `legacy`, as the original computes it."""
         from wigwag.dflag.checksum import checksum
 
-        return checksum(self, which, legacy=legacy)
+        return checksum(((flag, flag.text) for flag in self), which, legacy=legacy)
 
     def usage(self) -> Str:
         """Return a help text about all flags."""
@@ -270,9 +271,9 @@ class FlagSet:
         """Make many changes under one generation; see `FlagStore.commit`."""
         self._store.commit(decide, done, wait=wait)
 
-    def validate(self, puts: Iterable[Put]) -> None:
-        """Raise what `commit` would raise, without changing anything."""
-        self._store.validate(puts)
+    def validate(self, puts: Iterable[Put]) -> Mapping[DynFlag[Any], Held[Any]]:
+        """Return what flags would hold after a change, or raise what `commit` would raise; nothing changes."""
+        return self._store.validate(puts)
 
     def freeze(self) -> None:
         """Let static flags change no more."""

@@ -56,6 +56,7 @@ class Forks:
         self._lock = RLock()
         self._process = self._started = os.getpid()
         self._start_locks: dict[int, RLock] = {}
+        self._count = 0
 
     def remember(self, one: Forkable) -> None:
         """Add something, for as long as it exists."""
@@ -69,6 +70,11 @@ class Forks:
         if self._process != os.getpid():
             self.in_child()
 
+    def count(self) -> int:
+        """Return how many forks this process has made, or has come from; to tell whether there was one meanwhile."""
+        self.catch_up()
+        return self._count
+
     def before(self) -> None:
         """Stop all."""
         self._lock.acquire()
@@ -77,6 +83,7 @@ class Forks:
 
     def in_parent(self) -> None:
         """Let all go on."""
+        self._count += 1
         for one in self._ordered():
             _attempt(one.after_fork_in_parent)
         self._lock.release()
@@ -88,6 +95,7 @@ class Forks:
             if self._started == here:
                 return
             self._started, self._lock = here, RLock()
+            self._count += 1
             known = self._ordered()
             for one in known:
                 _attempt(one.after_fork_in_child)
@@ -130,6 +138,6 @@ def _hook_uwsgi(call: Callable[[], None]) -> None:
 
 
 _forks = Forks()
-remember, catch_up = _forks.remember, _forks.catch_up
+remember, catch_up, count = _forks.remember, _forks.catch_up, _forks.count
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_forks.before, after_in_parent=_forks.in_parent, after_in_child=_forks.in_child)

@@ -10,7 +10,6 @@ from wigwag.suggest import closest
 
 _LONGEST = 253
 _BAD = re.compile(r"[\s=/\x00-\x1f\x7f\ud800-\udfff]")
-PATH_SUFFIX = "_path"
 
 
 def check_name(name: str) -> None:
@@ -32,7 +31,7 @@ def check_name(name: str) -> None:
 
 def path_name(name: str) -> str:
     """Return the name of the flag that names the file of another."""
-    return name + PATH_SUFFIX
+    return f"{name}_path"
 
 
 def variable(name: str, prefix: str = "") -> str:

@@ -20,7 +20,7 @@ HIDDEN = "(secret)"
 
 
 class Origin(Enum):
-    """Where a value can come from.
+    """Where a value can come from, from the weakest to the strongest.
 
     >>> Origin.CONFIGMAP.value
     'ConfigMap'
@@ -36,16 +36,7 @@ class Origin(Enum):
     TEST = "test override"
 
 
-PRECEDENCE = (
-    Origin.DEFAULT,
-    Origin.FILE,
-    Origin.ENVIRONMENT,
-    Origin.CONFIGMAP,
-    Origin.COMMAND_LINE,
-    Origin.PROGRAM,
-    Origin.HTTP,
-    Origin.TEST,
-)
+PRECEDENCE = tuple(Origin)
 """From the weakest to the strongest."""
 LAST_WRITER = (Origin.DEFAULT,)
 """As in the original: the value that was set last applies. Overrides of tests are still the strongest."""

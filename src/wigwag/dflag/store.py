@@ -21,7 +21,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wigwag.dflag import fork
-from wigwag.dflag.checks import Check, newly_broken, rejection
+from wigwag.dflag.checks import Check, newly_broken
 from wigwag.dflag.flag import DynFlag, Put
 from wigwag.dflag.notifying import changelog
 from wigwag.dflag.notifying.expiry import ExpiryTimer
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Layers: TypeAlias = Mapping[Slot, Held[Any]]
     Calls: TypeAlias = deque[tuple[ChangeEvent, ValueChange]]
 
+_SHOWN = 10
 _FORK_PATIENCE = 1.0
 """Seconds that a fork waits for a commit to end; one that takes longer is in a validator of the user."""
 
@@ -98,12 +99,12 @@ class FlagStore:
         if snapshot is None:
             fork.catch_up()
             with self.lock:
-                snapshot = self._snapshot = self._snapshot or self._new_snapshot()
+                if self._snapshot is None:
+                    aliases = {name: flag.name for name, flag in self._flags.items() if name != flag.name}
+                    held = {flag.name: flag.held for flag in self._flags.values()}
+                    self._snapshot = Snapshot(self._generation, held, aliases)
+                snapshot = self._snapshot
         return snapshot
-
-    def _new_snapshot(self) -> Snapshot:
-        aliases = {name: flag.name for name, flag in self._flags.items() if name != flag.name}
-        return Snapshot(self._generation, {flag.name: flag.held for flag in self._flags.values()}, aliases)
 
     def commit(
         self,
@@ -133,10 +134,11 @@ class FlagStore:
             if mine != before:
                 self._deliver(mine, wait)
 
-    def validate(self, puts: Iterable[Put]) -> None:
-        """Raise if a change would break a check."""
+    def validate(self, puts: Iterable[Put]) -> Mapping[DynFlag[Any], Held[Any]]:
+        """Return what flags would hold after a change; raise if it would break a check."""
         with self.lock:
-            self._decided(list(puts))
+            change = self._decided(list(puts))
+        return {} if change is None else change.chosen
 
     def add_check(self, check: Check) -> str | None:
         """Add a check; return what is wrong if it does not hold now."""
@@ -164,12 +166,14 @@ class FlagStore:
         if not layers:
             return None
         chosen = {flag: strongest(values.values(), self._precedence) for flag, values in layers.items()}
-        calls = deque((flag.event, _step(flag, held)) for flag, held in chosen.items())
+        calls: Calls = deque()
+        for flag, held in chosen.items():
+            calls.append((flag.event, ValueChange(flag.get(), held.value, flag.same(flag.get(), held.value))))
         before = self.snapshot()
         after = before.replacing(number, {flag.name: held for flag, held in chosen.items()})
         broken = newly_broken(self._checks, before, after)
         if broken and not must:
-            raise rejection((flag.name for flag in chosen), broken)
+            raise FlagError(", ".join(sorted(flag.name for flag in chosen)[:_SHOWN]), "; ".join(broken))
         calls.append((self.event, ValueChange(before, after)))
         return _Change(after, layers, chosen, calls, puts, before, broken)
 
@@ -295,10 +299,6 @@ class FlagStore:
             event.resume()
         if any(True for _ in self._expiring()):
             self.expire()
-
-
-def _step(flag: DynFlag[Any], held: Held[Any]) -> ValueChange:
-    return ValueChange(flag.get(), held.value, flag.same(flag.get(), held.value))
 
 
 def _layered(puts: Iterable[Put], generation: int, at: float) -> dict[DynFlag[Any], dict[Slot, Held[Any]]]:

@@ -13,12 +13,10 @@ help texts, and not in the output for `--flagfile`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.frontends.given import COMMAND_LINE, CheckedValue, needs, parsed, put
-from wigwag.dflag.frontends.spelling import help_text, is_switch
+from wigwag.dflag.frontends.options import COMMAND_LINE, commit, help_text, is_switch, needs, parsed
 from wigwag.dflag.origin import HIDDEN, Origin, Slot, strongest
 from wigwag.dflag.traits import one_or_many
 from wigwag.dflag.values.containers import list_kind
@@ -118,7 +116,7 @@ class _Shown(absl.Flag[Any]):
         if value is None or self._flag.same(held.value, value):
             self._flag.reset()
         else:
-            put([CheckedValue(self._flag, self.parser.parse(value), _PROGRAM)])
+            commit([Put(self._flag, _PROGRAM, self.parser.parse(value))])
 
     @property
     def default(self) -> Any:
@@ -132,12 +130,12 @@ class _Shown(absl.Flag[Any]):
 
     def parse(self, argument: Any) -> None:
         """Set the value of a command line."""
-        put([CheckedValue(self._flag, self.parser.parse(argument))])
+        commit([Put(self._flag, COMMAND_LINE, self.parser.parse(argument))])
         self.present += 1
 
     def unparse(self) -> None:
         """Drop the value of the command line."""
-        self._flag.owner.commit(lambda: [Put(self._flag, COMMAND_LINE, drop=True)])
+        commit([Put(self._flag, COMMAND_LINE, drop=True)])
         super().unparse()
 
 
@@ -202,7 +200,7 @@ class _Bridge:
         if not self._ours.same(self._ours.get(), value):
             try:
                 self._ours.refuse_if_static()
-                put([CheckedValue(self._ours, self._ours.admit(value), slot)])
+                commit([Put(self._ours, slot, self._ours.admit(value))])
             except FlagError as error:
                 raise absl.ValidationError(error.reason) from None
             self._theirs.value = _thawed(self._ours.get())
@@ -223,7 +221,13 @@ def _call(validator: Any, values: absl.FlagValues, name: str, value: Any) -> Non
 
 def _kind(flag: absl.Flag[Any]) -> ValueKind[Any]:
     """Return the kind of an absl flag; its value may be None, which has no text."""
-    parse, write, name = flag.parser.parse, _writer(flag), flag.parser.flag_type()
+    parse, serializer, name = flag.parser.parse, flag.serializer, flag.parser.flag_type()
+
+    def write(value: Any) -> str:
+        if isinstance(value, bool):
+            return format_bool(value)
+        return "" if value is None else str(value) if serializer is None else serializer.serialize(value)
+
     if isinstance(flag, absl.MultiFlag):
         return ValueKind(
             f"list of {name}",
@@ -233,17 +237,6 @@ def _kind(flag: absl.Flag[Any]) -> ValueKind[Any]:
             compose=lambda parts: FrozenList(map(parse, _TEXTS.composed(parts))),
         )
     return ValueKind(name, lambda text: _frozen(parse(text)), write, _frozen)
-
-
-def _writer(flag: absl.Flag[Any]) -> Callable[[Any], str]:
-    serializer = flag.serializer
-
-    def write(value: Any) -> str:
-        if isinstance(value, bool):
-            return format_bool(value)
-        return "" if value is None else str(value) if serializer is None else serializer.serialize(value)
-
-    return write
 
 
 def _frozen(value: Any) -> Any:

@@ -16,14 +16,22 @@ line.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from wigwag.dflag.frontends.given import CheckedValue, parsed, put
-from wigwag.dflag.frontends.spelling import FlagSpelling, help_text, is_switch, placeholder, spelled
+from wigwag.dflag.flag import Put
+from wigwag.dflag.frontends.options import (
+    COMMAND_LINE,
+    FlagSpelling,
+    commit,
+    help_text,
+    is_switch,
+    parsed,
+    placeholder,
+    spelled,
+)
 from wigwag.errors import FlagError, UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +43,7 @@ _VALUED = "--:"
 _RECOGNISING = "_parse_optional"
 """The method in which a parser finds the option of a word. It is private to argparse, but there is no other hook."""
 _PARSING = ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args")
-_line: ContextVar[list[CheckedValue] | None] = ContextVar("wigwag.dflag.line", default=None)
+_line: ContextVar[list[Put] | None] = ContextVar("wigwag.dflag.line", default=None)
 """The values of the line that is being parsed."""
 
 
@@ -103,12 +111,12 @@ class _Value(argparse.Action):
 
     def give(self, text: str) -> None:
         try:
-            given = CheckedValue(self.flag, parsed(self.flag, text))
+            given = Put(self.flag, COMMAND_LINE, parsed(self.flag, text))
         except FlagError as error:
             raise argparse.ArgumentError(self.shown, error.reason) from None
         line = _line.get()
         if line is None:  # the option was copied into another parser, by `parents=`
-            put([given])
+            commit([given])
         else:
             line.append(given)
 
@@ -157,29 +165,22 @@ def respelled(word: str, words: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _taking(parse: Callable[..., Any], refuse: Callable[[str], NoReturn]) -> Callable[..., Any]:
-    """Make a parser set the flags when it is done."""
+    """Make a parser set the flags when it is done, unless another one, the outermost, does that."""
 
     @wraps(parse)
     def parsing(args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        if _line.get() is not None:
+            return parse(args, namespace)
+        line: list[Put] = []
+        token = _line.set(line)
         try:
-            with _collecting():
-                return parse(args, namespace)
+            result = parse(args, namespace)
+        finally:
+            _line.reset(token)
+        try:
+            commit(line)
         except FlagError as error:  # of a check over several flags
             refuse(str(error))
+        return result
 
     return parsing
-
-
-@contextmanager
-def _collecting() -> Iterator[None]:
-    """Collect the values of flags; only the outermost parser sets them."""
-    if _line.get() is not None:
-        yield
-        return
-    line: list[CheckedValue] = []
-    token = _line.set(line)
-    try:
-        yield
-    finally:
-        _line.reset(token)
-    put(line)

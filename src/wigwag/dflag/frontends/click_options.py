@@ -15,15 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from wigwag.dflag.frontends.given import CheckedValue, needs, parsed, put, slot
-from wigwag.dflag.frontends.spelling import (
+from wigwag.dflag.flag import Put
+from wigwag.dflag.frontends.options import (
+    commit,
     declared,
     help_text,
-    identifier,
     is_switch,
+    needs,
     other,
+    parsed,
     placeholder,
-    spelled,
+    slot,
     variables,
 )
 from wigwag.dflag.startup.levels import loglevel
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 Declared: TypeAlias = tuple[list[str], dict[str, Any]]
 """The declarations of an option, and its attributes."""
+Values: TypeAlias = "dict[click.Parameter, Any]"
 F = TypeVar("F", bound="Callable[..., Any] | click.Command")
 
 
@@ -108,7 +111,11 @@ def _service_options(service: str) -> Iterator[Declared]:
         port_number: {"type": click.IntRange(0, HIGHEST_PORT)},
         boolean: {"is_flag": True},
     }
-    callback = _ServiceCallback(service)
+
+    def finish(ctx: click.Context, values: Values) -> None:
+        ctx.params[service] = given({param.name or "": value for param, value in values.items()})
+
+    callback = _collecting(len(OPTIONS), finish)
     for option in OPTIONS:
         common = {"help": option.help, "expose_value": False, "callback": callback, "default": None}
         metavar = {} if option.switch else {"metavar": option.metavar}
@@ -116,27 +123,35 @@ def _service_options(service: str) -> Iterator[Declared]:
         yield [option.name, option.long, other(option.long)], common | metavar | shape
 
 
-class _ServiceCallback:
-    """The callback of the options of `dflag.service`; the last call makes the parameter."""
-
-    def __init__(self, service: str) -> None:
-        self._service, self._key = service, f"{__name__}.{id(self)}"
-
-    def __call__(self, ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        values: dict[str, Any] = ctx.meta.setdefault(self._key, {})
-        values[param.name or ""] = value
-        if len(values) == len(OPTIONS):
-            ctx.params[self._service] = given(ctx.meta.pop(self._key))
-
-
 def _options(flags: FlagSet, prefix: str | None) -> Iterator[Declared]:
-    options = spelled(flags)
-    names: dict[str, DynFlag[Any]] = {}
-    for option in options:
-        names[identifier(option.flag.name, names)] = option.flag
-    callback = _FlagsCallback(names, prefix)
-    for (name, flag), declarations in zip(names.items(), declared(options), strict=True):
+    """Return the options of the flags."""
+    options = declared(flags)
+
+    def finish(ctx: click.Context, values: Values) -> None:
+        given = [_put(ctx, param, options[param.name or ""][0], prefix, value) for param, value in values.items()]
+        try:
+            commit(filter(None, given))
+        except FlagError as error:  # of a check over several flags
+            raise click.UsageError(str(error), ctx) from None
+
+    callback = _collecting(len(options), finish)
+    for name, (flag, declarations) in options.items():
         yield [name, *declarations], _attributes(flag, prefix) | {"callback": callback}
+
+
+def _collecting(count: int, finish: Callable[[click.Context, Values], None]) -> Callable[..., None]:
+    """Return the callback of so many options; the last call finishes with the values of all."""
+    key = f"{__name__}.{id(finish)}"
+
+    def callback(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        values: Values = ctx.meta.setdefault(key, {})
+        values[param] = value
+        if len(values) == count:
+            del ctx.meta[key]
+            if not ctx.resilient_parsing:  # for the completion of a shell
+                finish(ctx, values)
+
+    return callback
 
 
 def _attributes(flag: DynFlag[Any], prefix: str | None) -> dict[str, Any]:
@@ -147,28 +162,9 @@ def _attributes(flag: DynFlag[Any], prefix: str | None) -> dict[str, Any]:
     return common | shape
 
 
-class _FlagsCallback:
-    """The callback of all options of flags; the last call sets the flags."""
-
-    def __init__(self, flags: dict[str, DynFlag[Any]], prefix: str | None) -> None:
-        self._flags, self._prefix, self._key = flags, prefix, f"{__name__}.{id(self)}"
-
-    def __call__(self, ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        if ctx.resilient_parsing:  # for the completion of a shell
-            return
-        name = param.name or ""
-        given: dict[str, CheckedValue | None] = ctx.meta.setdefault(self._key, {})
-        given[name] = None if value is None else self._given(ctx, param, self._flags[name], value)
-        if len(given) == len(self._flags):
-            del ctx.meta[self._key]
-            try:
-                put(filter(None, given.values()))
-            except FlagError as error:  # of a check over several flags
-                raise click.UsageError(str(error), ctx) from None
-
-    def _given(self, ctx: click.Context, param: click.Parameter, flag: DynFlag[Any], value: Any) -> CheckedValue | None:
-        origin = slot(ctx, param.name or "", variables(flag, self._prefix))
-        try:
-            return None if origin is None else CheckedValue(flag, parsed(flag, value), origin)
-        except FlagError as error:
-            raise click.BadParameter(error.reason, ctx, param) from None
+def _put(ctx: click.Context, param: click.Parameter, flag: DynFlag[Any], prefix: str | None, value: Any) -> Put | None:
+    origin = None if value is None else slot(ctx, param.name or "", variables(flag, prefix))
+    try:
+        return None if origin is None else Put(flag, origin, parsed(flag, value))
+    except FlagError as error:
+        raise click.BadParameter(error.reason, ctx, param) from None

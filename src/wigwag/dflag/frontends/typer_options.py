@@ -17,15 +17,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from wigwag.dflag.frontends.given import CheckedValue, needs, parsed, put, slot
-from wigwag.dflag.frontends.spelling import (
+from wigwag.dflag.flag import Put
+from wigwag.dflag.frontends.options import (
+    commit,
     declared,
     help_text,
     identifier,
     is_switch,
+    needs,
     other,
+    parsed,
     placeholder,
-    spelled,
+    slot,
     variables,
 )
 from wigwag.dflag.startup.levels import loglevel
@@ -67,129 +70,100 @@ def with_flags(
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        signature = _without(inspect.signature(function, eval_str=True), service)
-        context = next((each.name for each in signature.parameters.values() if _is_context(each)), None)
-        ours = context or identifier("context", signature.parameters)
-        extra = [] if service is None else _service_parameters()
-        taken = [*signature.parameters, ours, *(each.name for each in extra)]
-        options = _options(flags, taken)
+        own = _parameters(function, service)
+        context = next((each.name for each in own.values() if _is_context(each)), None)
+        ours = context or identifier("context", own)
+        extra = {} if service is None else {option.name: _service_option(option) for option in OPTIONS}
+        options = declared(flags, [*own, ours, *extra])
 
         @wraps(function)
         def command(**arguments: Any) -> R:
             values = {name: arguments.pop(name) for name in options}
             if service is not None:
-                arguments[service] = given({each.name: arguments.pop(each.name) for each in extra})
+                arguments[service] = given({name: arguments.pop(name) for name in extra})
             used = arguments[ours] if context else arguments.pop(ours)
             try:
-                put(_given(used, options, values, prefix))
+                commit(_puts(used, options, values, prefix))
             except FlagError as error:
                 raise typer.BadParameter(str(error)) from None
             return function(**arguments)
 
-        shown = [_parameter(name, *option, prefix, _panel(flags)) for name, option in options.items()]
-        command.__signature__ = _extended(signature, None if context else ours, [*shown, *extra])  # type: ignore[attr-defined]
+        more = {name: _option(*option, prefix, flags.name) for name, option in options.items()} | extra
+        added = [_keyword(name, annotation, default=None) for name, annotation in more.items()]
+        added += [] if context else [_keyword(ours, typer.Context)]
+        signature = inspect.Signature([*own.values(), *added])
+        command.__signature__ = signature  # type: ignore[attr-defined]
         return command
 
     if service is not None:
         loglevel(flags)
-
     return decorate
 
 
-def _without(signature: inspect.Signature, name: str | None) -> inspect.Signature:
-    """Return a signature without a parameter, which typer could not fill."""
-    if name is not None and name not in signature.parameters:
-        raise UsageError(f"the function has no parameter {name!r} to hand the options of the service to")
-    return signature.replace(parameters=[each for each in signature.parameters.values() if each.name != name])
+def _parameters(function: Callable[..., Any], service: str | None) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a function as typer passes them, without the one that typer could not fill."""
+    parameters = inspect.signature(function, eval_str=True).parameters
+    if service is not None and service not in parameters:
+        raise UsageError(f"the function has no parameter {service!r} to hand the options of the service to")
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return {name: each.replace(kind=keyword) for name, each in parameters.items() if name != service}
 
 
-def _service_parameters() -> list[inspect.Parameter]:
-    """Return the parameters for the options of `dflag.service`."""
-    return [
-        inspect.Parameter(
-            option.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=False if option.switch else None,
-            annotation=_annotation(option),
-        )
-        for option in OPTIONS
-    ]
-
-
-def _annotation(option: Declared) -> Any:
-    kinds: dict[Any, Any] = {words: list[str] | None, port_number: int | None, boolean: bool}
-    convert = option.convert
-    port = convert is port_number
-    made = typer.Option(
-        option.long,
-        other(option.long),
-        help=_plain(option.help),
-        metavar=option.metavar,
-        min=0 if port else None,
-        max=HIGHEST_PORT if port else None,
-        show_default=False,
-        rich_help_panel="Configuration",
-    )
-    kind: Any = kinds.get(convert, str | None)
-    return Annotated[kind, made]
-
-
-def _panel(flags: FlagSet) -> str:
-    return f"Flags of {flags.name}" if flags.name else "Flags"
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _is_context(parameter: inspect.Parameter) -> bool:
     return isinstance(parameter.annotation, type) and issubclass(parameter.annotation, typer.Context)
 
 
-def _options(flags: FlagSet, taken: list[str]) -> dict[str, tuple[DynFlag[Any], list[str]]]:
-    """Return each flag with the declarations of its option, by the name of a parameter."""
-    options = spelled(flags)
-    named: dict[str, tuple[DynFlag[Any], list[str]]] = {}
-    for option, declarations in zip(options, declared(options), strict=True):
-        named[identifier(option.flag.name, [*taken, *named])] = option.flag, declarations
-    return named
+def _service_option(option: Declared) -> Any:
+    """Return the annotation of which typer makes an option of `dflag.service`."""
+    kinds: dict[Any, Any] = {words: list[str], port_number: int, boolean: bool}
+    kind = kinds.get(option.convert, str)
+    made = typer.Option(
+        option.long,
+        other(option.long),
+        help=_plain(option.help),
+        metavar=option.metavar,
+        min=0 if kind is int else None,
+        max=HIGHEST_PORT if kind is int else None,
+        show_default=False,
+        rich_help_panel="Configuration",
+    )
+    return Annotated[kind | None, made]
 
 
-def _parameter(
-    name: str, flag: DynFlag[Any], declarations: Sequence[str], prefix: str | None, panel: str
-) -> inspect.Parameter:
-    """Return the parameter that typer makes an option of."""
-    shape: dict[str, Any] = {"parser": _checking(flag), "metavar": placeholder(flag)}
+def _option(flag: DynFlag[Any], declarations: Sequence[str], prefix: str | None, flags: str) -> Any:
+    """Return the annotation of which typer makes the option of a flag; its text is checked while typer knows it."""
+
+    def check(text: str) -> str:
+        _parsed(flag, text)
+        return text
+
+    shape: dict[str, Any] = {} if is_switch(flag) else {"parser": check, "metavar": placeholder(flag)}
     option = typer.Option(
         *declarations,
         help=_plain(help_text(flag)),
         envvar=variables(flag, prefix),
         show_default=False,
-        rich_help_panel=panel,
-        **({} if is_switch(flag) else shape),
+        rich_help_panel=f"Flags of {flags}" if flags else "Flags",
+        **shape,
     )
     kind: Any = bool if is_switch(flag) else str
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
-    )
+    return Annotated[kind | None, option]
 
 
-def _extended(
-    signature: inspect.Signature, context: str | None, more: Sequence[inspect.Parameter]
-) -> inspect.Signature:
-    """Return a signature with more parameters, all keyword-only, as typer passes them."""
-    old = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in signature.parameters.values()]
-    if context is not None:
-        old.append(inspect.Parameter(context, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
-    return signature.replace(parameters=[*old, *more])
-
-
-def _given(
+def _puts(
     context: typer.Context,
     options: Mapping[str, tuple[DynFlag[Any], list[str]]],
     values: Mapping[str, Any],
     prefix: str | None,
-) -> Iterator[CheckedValue]:
+) -> Iterator[Put]:
     for name, (flag, declarations) in options.items():
         origin = None if values[name] is None else slot(context, name, variables(flag, prefix))
         if origin is not None:
-            yield CheckedValue(flag, _parsed(flag, values[name], declarations[0]), origin)
+            yield Put(flag, origin, _parsed(flag, values[name], declarations[0]))
 
 
 def _plain(text: str) -> str:
@@ -199,16 +173,6 @@ def _plain(text: str) -> str:
     except ModuleNotFoundError:
         return text
     return escape(text)
-
-
-def _checking(flag: DynFlag[Any]) -> Callable[[str], str]:
-    """Return a parser that checks a text while typer still knows its option."""
-
-    def text(value: str) -> str:
-        _parsed(flag, value)
-        return value
-
-    return text
 
 
 def _parsed(flag: DynFlag[Any], text: str | bool, option: str | None = None) -> Any:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from wigwag.dflag.fork import deferred
-from wigwag.dflag.values.duration import parse_duration
+from wigwag.dflag.values.numerals import parse_duration
 from wigwag.errors import UsageError
 
 Ttl: TypeAlias = float | timedelta | str

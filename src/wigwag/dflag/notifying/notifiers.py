@@ -246,8 +246,6 @@ class AsyncSubscription(Subscription):
 
     def send(self, step: ValueChange) -> None:
         """Queue a call in its loop; a closed loop ends the subscription."""
-        if step.equal and not self.always:
-            return
         with self._guard:
             push(self._steps, step, BACKLOG)
         try:
@@ -320,10 +318,11 @@ class ChangeEvent:
 
     def post(self, step: ValueChange) -> bool:
         """Queue the calls of threads and loops; tell whether there are `sync` ones, for `call`."""
-        ways = {each.how for each in self._subscriptions if each.always or not step.equal}
+        wanted = [each for each in self._subscriptions if each.always or not step.equal]
+        ways = {each.how for each in wanted}
         if "thread" in ways:
             self.notifiers.submit(self._queue, step)
-        for each in self._subscriptions:
+        for each in wanted:
             if isinstance(each, AsyncSubscription):
                 each.send(step)
         return "sync" in ways

@@ -7,25 +7,24 @@ tag and the change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from wigwag.dflag.flag import Put
-from wigwag.dflag.origin import Held, Origin, Slot, strongest
+from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.page.listing import fields, truth
 from wigwag.dflag.page.messages import FORM, HttpError
-from wigwag.dflag.page.state import flag_state, format_value, pretty
-from wigwag.dflag.values.duration import parse_duration
+from wigwag.dflag.page.state import flag_state, pretty
 from wigwag.dflag.values.kinds import DURATION
+from wigwag.dflag.values.numerals import parse_duration
 from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
     from wigwag.dflag.flagset import FlagSet
+    from wigwag.dflag.origin import Held
     from wigwag.dflag.page.messages import PageRequest
     from wigwag.dflag.page.state import PageStateCache
 
@@ -42,19 +41,11 @@ class _Body(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Typed:
-    """A value that was sent as JSON and is not a string."""
-
-    json: str
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
 class FlagEdit:
     """A change that a request asks for."""
 
-    value: str | Typed | None = None
-    """None removes the override."""
+    value: str | msgspec.Raw | None = None
+    """A text, or JSON that is not a string; None removes the override."""
     ttl: float | None = None
     """Seconds after which the value expires."""
     validate_only: bool = False
@@ -68,11 +59,11 @@ class FlagEdit:
         A string is parsed as `set` does. Other JSON is the value of a flag that is written as JSON; for any other flag
         it must have the flag's own type: 5 is not a string.
         """
-        if not isinstance(self.value, Typed):
+        if not isinstance(self.value, msgspec.Raw):
             return flag.parse(self.value or "")
         if flag.kind is DURATION:
             raise FlagError(flag.name, 'a duration is a text with its unit, such as "3s"')
-        return flag.parse(self.value.json) if flag.kind.is_json else flag.admit(self.value.value)
+        return flag.parse(bytes(self.value)) if flag.kind.is_json else flag.admit(msgspec.json.decode(self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,40 +93,31 @@ class EditEffect:
 def read_value(request: PageRequest) -> FlagEdit:
     """Read an edit from the body of a request."""
     sent = request.media_type
-    switches = fields(request.query)
     if sent == FORM:
-        return _from_fields(_known({**switches, **_form(request)}, *_FIELDS), request)
+        return _from_fields(request, _fields(request, *_FIELDS))
     if sent != "application/json" and not sent.endswith("+json"):
         raise HttpError(415, f"a value cannot be sent as {sent[:100]!r}: {_TYPES}" if sent else _TYPES)
-    _known(switches, "validate_only")
-    value, ttl = _decoded(request)
-    return FlagEdit(value, _ttl(ttl), _validate_only(switches), request.header("if-match"))
+    return _edit(request, _fields(request, "validate_only"), *_decoded(request))
 
 
 def read_query(request: PageRequest) -> tuple[str, FlagEdit]:
     """Read the name of a flag and an edit from the query, as in the original, or from a form."""
     if request.body and request.media_type != FORM:
         raise HttpError(415, f"send name and value in the query, or as {FORM}")
-    given = _known({**fields(request.query), **_form(request)}, "name", *_FIELDS)
+    given = _fields(request, "name", *_FIELDS)
     if not given.get("name"):
         raise HttpError(400, "the name of the flag is missing: /set?name=NAME&value=VALUE")
-    return given["name"], _from_fields(given, request)
+    return given["name"], _from_fields(request, given)
 
 
 def read_reset(request: PageRequest) -> FlagEdit:
     """Read an edit that removes an override."""
+    return _edit(request, _fields(request, "validate_only", "if_match"))
+
+
+def _fields(request: PageRequest, *names: str) -> dict[str, str]:
+    """Return the fields of the query and of a form. An unknown one may have been meant to prevent the change."""
     given = {**fields(request.query), **(_form(request) if request.media_type == FORM else {})}
-    _known(given, "validate_only", "if_match")
-    return FlagEdit(None, None, _validate_only(given), given.get("if_match") or request.header("if-match"))
-
-
-def _known(given: dict[str, str], *names: str) -> dict[str, str]:
-    """Return the parameters. An unknown one is refused, because it may have been meant to prevent the change.
-
-    >>> _known({"dry_run": "1"}, "validate_only")
-    Traceback (most recent call last):
-    wigwag.dflag.page.messages.HttpError: unknown parameter 'dry_run', so nothing was changed; use validate_only
-    """
     unknown = next((name for name in given if name not in names), None)
     if unknown is not None:
         use = ", ".join(names)
@@ -143,11 +125,17 @@ def _known(given: dict[str, str], *names: str) -> dict[str, str]:
     return given
 
 
-def _from_fields(given: dict[str, str], request: PageRequest) -> FlagEdit:
+def _from_fields(request: PageRequest, given: dict[str, str]) -> FlagEdit:
     if "value" not in given:
         raise HttpError(400, "the field value is missing")
-    if_match = given.get("if_match") or request.header("if-match")
-    return FlagEdit(given["value"], _ttl(given.get("ttl")), _validate_only(given), if_match)
+    return _edit(request, given, given["value"], given.get("ttl"))
+
+
+def _edit(
+    request: PageRequest, given: dict[str, str], value: str | msgspec.Raw | None = None, ttl: float | str | None = None
+) -> FlagEdit:
+    dry_run = truth("validate_only", given.get("validate_only", ""))
+    return FlagEdit(value, _ttl(ttl), dry_run, given.get("if_match") or request.header("if-match"))
 
 
 def _form(request: PageRequest) -> dict[str, str]:
@@ -161,20 +149,16 @@ def _form(request: PageRequest) -> dict[str, str]:
     return {name: value.replace("\r\n", "\n") for name, value in fields(text).items()}
 
 
-def _decoded(request: PageRequest) -> tuple[str | Typed, float | str | None]:
+def _decoded(request: PageRequest) -> tuple[str | msgspec.Raw, float | str | None]:
     try:
         body = msgspec.json.decode(request.body.decode(), type=_Body)
         value = msgspec.json.decode(body.value)
-        return value if isinstance(value, str) else Typed(bytes(body.value).decode(), value), body.ttl
+        return value if isinstance(value, str) else body.value, body.ttl
     except UnicodeDecodeError:
         raise HttpError(400, "the body is not UTF-8") from None
     except (msgspec.MsgspecError, RecursionError) as error:
         reason = str(error)[:200]
         raise HttpError(400, f'the body is not of the form {{"value": …, "ttl": seconds}}: {reason}') from None
-
-
-def _validate_only(given: dict[str, str]) -> bool:
-    return truth("validate_only", given.get("validate_only", ""))
 
 
 def _ttl(given: float | str | None) -> float | None:
@@ -196,62 +180,39 @@ def _ttl(given: float | str | None) -> float | None:
 
 def _seconds(given: float | str) -> float:
     try:
-        seconds = float(given)
+        return float(given)
     except ValueError:
         return parse_duration(str(given).strip()).total_seconds()
-    if not isfinite(seconds):
-        raise ValueError("not a number of seconds")
-    return seconds
 
 
-class FlagEditor:
-    """Applies edits to flags."""
+def apply_edit(flag: AnyFlag, edit: FlagEdit, flags: FlagSet, states: PageStateCache, now: float) -> EditEffect:
+    """Set the override of a flag or remove it; in a dry run, only return the effect."""
+    if not flag.dynamic:
+        raise HttpError(409, f"flag {flag.name!r}: {_STATIC}")
+    effects: list[EditEffect] = []
 
-    def __init__(self, flags: FlagSet, states: PageStateCache, clock: Callable[[], float]) -> None:
-        self._flags, self._states, self._clock = flags, states, clock
-
-    def apply(self, flag: AnyFlag, edit: FlagEdit) -> EditEffect:
-        """Set the override of a flag or remove it; in a dry run, only return the effect."""
-        if not flag.dynamic:
-            raise HttpError(409, f"flag {flag.name!r}: {_STATIC}")
-        effects: list[EditEffect] = []
-
-        def decide() -> list[Put]:
-            self._compare(flag, edit.if_match)
-            puts = self._puts(flag, edit)
-            self._flags.validate(puts)
-            effects.append(self._effect(flag, puts, edit))
-            return [] if edit.validate_only else puts
-
-        try:
-            self._flags.commit(decide)
-        except FlagError as error:
-            raise HttpError(422, str(error)) from error
-        return effects[0]
-
-    def _puts(self, flag: AnyFlag, edit: FlagEdit) -> list[Put]:
-        if edit.value is None:
-            return [Put(flag, slot, drop=True) for slot in flag.layers if slot.origin is Origin.HTTP]
-        return [Put(flag, _SLOT, edit.parse(flag), None if edit.ttl is None else self._clock() + edit.ttl)]
-
-    def _compare(self, flag: AnyFlag, if_match: str) -> None:
-        """Refuse an edit of a value that has changed meanwhile; the tag of the flag or that of all flags may match."""
-        if not if_match or "*" in (accepted := tags(if_match)):
-            return
-        if flag_state(flag).tag not in accepted and self._states.state().tag not in accepted:
+    def decide() -> list[Put]:
+        if edit.if_match and not tags(edit.if_match) & {"*", flag_state(flag).tag, states.state().tag}:
             raise HttpError(412, f"flag {flag.name!r}: it has changed since you read it; read it again")
+        puts = [Put(flag, slot, drop=True) for slot in flag.layers if slot.origin is Origin.HTTP]
+        if edit.value is not None:
+            puts = [Put(flag, _SLOT, edit.parse(flag), None if edit.ttl is None else now + edit.ttl)]
+        effects.append(_effect(flag, flags.validate(puts).get(flag, flag.held), edit))
+        return [] if edit.validate_only else puts
 
-    def _effect(self, flag: AnyFlag, puts: list[Put], edit: FlagEdit) -> EditEffect:
-        layers = dict(flag.layers)
-        for put in puts:
-            layers.pop(put.slot, None)
-            if not put.drop:
-                layers[put.slot] = Held(put.value, put.slot, self._flags.generation + 1, 0.0, put.until)
-        held = strongest(layers.values(), self._flags.precedence)
-        old, new = (pretty(flag.kind, format_value(flag, each.value)) for each in (flag.held, held))
-        changed = None if flag.secret else not flag.same(flag.held.value, held.value)
-        in_force = (held.slot == _SLOT) == (edit.value is not None)
-        return EditEffect(flag.name, old, new, changed, in_force, edit.validate_only)
+    try:
+        flags.commit(decide)
+    except FlagError as error:
+        raise HttpError(422, str(error)) from error
+    return effects[0]
+
+
+def _effect(flag: AnyFlag, held: Held[Any], edit: FlagEdit) -> EditEffect:
+    """Return the effect of an edit after which the flag holds `held`."""
+    old, new = (pretty(flag.kind, flag.show(each.value)) for each in (flag.held, held))
+    changed = None if flag.secret else not flag.same(flag.held.value, held.value)
+    in_force = (held.slot == _SLOT) == (edit.value is not None)
+    return EditEffect(flag.name, old, new, changed, in_force, edit.validate_only)
 
 
 def tags(if_match: str) -> set[str]:

@@ -32,7 +32,7 @@ class Filter:
 
     def matches(self, entry: FlagState) -> bool:
         """Return whether to list a flag."""
-        return self.dynamic in (None, entry.dynamic) and (entry.changed or not self.only_changed)
+        return self.dynamic in (None, entry.flag.dynamic) and (entry.changed or not self.only_changed)
 
 
 def fields(query: str) -> dict[str, str]:
@@ -84,19 +84,19 @@ def describe(entry: FlagState, now: float, restart: Collection[str] = ()) -> dic
     """Return a flag as JSON; `now` is on the clock of the flags, `restart` the flags that need a restart."""
     flag, held = entry.flag, entry.held
     return {
-        "name": entry.name,
+        "name": flag.name,
         "description": flag.usage,
-        "current_value": pretty(entry.kind, entry.text),
-        "default_value": pretty(entry.kind, entry.default_text),
+        "current_value": pretty(flag.kind, entry.text),
+        "default_value": pretty(flag.kind, entry.default_text),
         "is_changed": entry.changed,
-        "is_dynamic": entry.dynamic,
-        "is_json": entry.kind.is_json,
-        "type": entry.kind.name,
-        "aliases": list(entry.names[1:]),
+        "is_dynamic": flag.dynamic,
+        "is_json": flag.kind.is_json,
+        "type": flag.kind.name,
+        "aliases": list(flag.names[1:]),
         "constraints": [f"must be {wish}" for wish in shown_wishes(flag)],
-        "is_secret": entry.secret,
+        "is_secret": flag.secret,
         "is_overridden": entry.overridden,
-        "restart_required": entry.name in restart,
+        "restart_required": flag.name in restart,
         "origin": held.origin.value,
         "place": held.place,
         "generation": held.generation,
@@ -118,7 +118,7 @@ def list_flags(
         "flags": [describe(entry, now, restart) for entry in state.entries if filter.matches(entry)],
         "checksum": state.checksum,
         "etag": state.tag,
-        "generation": state.generation,
+        "generation": state.snapshot.generation,
         "updater": _updater_status(updater) if updater is not None else None,
     }
 

@@ -1,12 +1,18 @@
-"""The paths of the page and their methods. Names of flags have no slash in them."""
+"""The paths of the page and their methods, and the OpenAPI document that describes them.
+
+Names of flags have no slash in them. The document is `openapi.json`; a test compares it with the routes.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 from wigwag.dflag.page.messages import HttpError
+from wigwag.version import __version__
 
 
 class RouteOperation(Enum):
@@ -58,7 +64,10 @@ def route(method: str, path: str) -> Route:
     operation = methods.get("GET" if method == "HEAD" else method)
     if operation is None:
         allowed = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
-        raise HttpError(405, _wrong_method(template, method, allowed), ("Allow", allowed))
+        by_query = template == "/set" and method in ("GET", "HEAD")
+        hint = "a GET changes nothing: POST to /set?name=NAME&value=VALUE, or PUT to /flags/NAME"
+        wrong = hint if by_query else f"{template} supports {allowed}, not {method[:20]}"
+        raise HttpError(405, wrong, ("Allow", allowed))
     return Route(operation, name)
 
 
@@ -71,7 +80,8 @@ def _template(path: str) -> tuple[str, str]:
     return path.removesuffix("/") or "/", ""
 
 
-def _wrong_method(template: str, method: str, allowed: str) -> str:
-    if template == "/set" and method in ("GET", "HEAD"):
-        return "a GET changes nothing: POST to /set?name=NAME&value=VALUE, or PUT to /flags/NAME"
-    return f"{template} supports {allowed}, not {method[:20]}"
+def document(name: str, root: str) -> dict[str, Any]:
+    """Return the document for the page of a flag set that is mounted at `root`."""
+    text: dict[str, Any] = json.loads(files("wigwag.dflag.page").joinpath("openapi.json").read_text())
+    info = {"title": f"Flags of {name}" if name else "Flags", "version": __version__}
+    return {**text, "info": info, "servers": [{"url": root or "/"}]}

@@ -14,7 +14,6 @@ from wigwag.dflag import fork
 from wigwag.errors import UsageError
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from wigwag.dflag.page.listener import PageListener
@@ -90,9 +89,7 @@ class PageServer:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         self.stop()
 
     def before_fork(self) -> None:

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from wigwag.dflag import fork
-from wigwag.dflag.page import metrics, openapi
+from wigwag.dflag.page import metrics
 from wigwag.dflag.page.access import Access, check_host, check_origin
-from wigwag.dflag.page.edit import EditEffect, FlagEdit, FlagEditor, read_query, read_reset, read_value
+from wigwag.dflag.page.edit import EditEffect, FlagEdit, apply_edit, read_query, read_reset, read_value
 from wigwag.dflag.page.listing import Filter, describe, list_flags, read_filter
 from wigwag.dflag.page.messages import (
     FORM,
@@ -38,9 +38,9 @@ from wigwag.dflag.page.messages import (
     problem,
     text_response,
 )
-from wigwag.dflag.page.routes import WRITES, Route, RouteOperation, route
+from wigwag.dflag.page.routes import WRITES, Route, RouteOperation, document, route
 from wigwag.dflag.page.state import PageStateCache
-from wigwag.dflag.page.view.html import HtmlPage, policy, render, render_error
+from wigwag.dflag.page.view.html import policy, render, render_error
 from wigwag.dflag.page.view.panel import Banner
 from wigwag.dflag.values.numerals import shown
 
@@ -81,8 +81,7 @@ class Site:
         Without `updater`, the page shows the one that the flags have at the time of a request: it may start later.
         """
         self.flags, self._updater, self.access, self.limits = flags, updater, access or Access(), limits
-        self._clock, self._states, self._forks = clock, PageStateCache(flags), ForkDetector()
-        self._editor = FlagEditor(flags, self._states, clock)
+        self._clock, self._states, self._forks = clock, PageStateCache(flags), fork.count()
 
     @property
     def updater(self) -> UpdaterHealth | None:
@@ -107,7 +106,7 @@ class Site:
             return self._write(request, target)
         match target.operation:
             case RouteOperation.DESCRIBE:
-                return json_response(openapi.document(self.flags.name, request.root))
+                return json_response(document(self.flags.name, request.root))
             case RouteOperation.MEASURE:
                 return text_response(metrics.rendered(self.flags, self._states.state(), self.updater), metrics.TYPE)
             case _:
@@ -118,6 +117,13 @@ class Site:
         if flag is None:
             raise HttpError(404, f"there is no flag {shown(name)}")
         return flag
+
+    def _warning(self, request: PageRequest) -> str | None:
+        """Return the warning that the flags here are those of one process of several; None if they are not."""
+        if fork.count() == self._forks and not request.multiprocess:
+            return None
+        others = "other processes have flags of their own; to change all of them, use the ConfigMap"
+        return f"this is process {os.getpid()} only: {others}"
 
     # reads
 
@@ -137,7 +143,7 @@ class Site:
     def _listing(self, request: PageRequest, filter: Filter) -> dict[str, Any]:
         set_url = f"{request.root}/set" if self.access.enabled else ""
         listing = list_flags(self._states.state(), filter, self._clock(), set_url, self.updater)
-        return {**listing, "warning": self._forks.warning(request)}
+        return {**listing, "warning": self._warning(request)}
 
     def _flag_page(
         self, request: PageRequest, flag: AnyFlag, banner: Banner | None = None, status: int = 200, headers: Pairs = ()
@@ -156,9 +162,9 @@ class Site:
         status: int = 200,
         headers: Pairs = (),
     ) -> Response:
-        page = HtmlPage(self.flags.name, listing, self.access, request.root, filter, banner)
+        page = render(self.flags.name, listing, self.access, request.root, filter, banner)
         own = (("Content-Security-Policy", policy()), _etag(listing), *headers)
-        return text_response(render(page), HTML, status, own)
+        return text_response(page, HTML, status, own)
 
     # writes
 
@@ -187,8 +193,8 @@ class Site:
         else:
             flag = self._flag(target.name)
             edit = read_reset(request) if target.operation is RouteOperation.RESET else read_value(request)
-        effect = self._editor.apply(flag, edit)
-        warning = self._forks.warning(request)
+        effect = apply_edit(flag, edit, self.flags, self._states, self._clock())
+        warning = self._warning(request)
         if not effect.validate_only:
             _audit(request, edit, effect, alone=warning is not None)
         if target.operation is RouteOperation.SET_BY_QUERY and "json" not in request.header("accept"):
@@ -199,36 +205,6 @@ class Site:
         if effect.validate_only:
             return self._flag_page(request, flag, Banner(flag.name, effect.summary(), True, _typed(request, flag)))
         return Response(303, HTML, b"", (("Location", f"{quote(request.root)}/#flag-{quote(flag.name)}"),))
-
-
-class ForkDetector:
-    """Knows whether this process has forked, or was forked, since the page was made."""
-
-    fork_order = 3
-
-    def __init__(self) -> None:
-        self._forked = False
-        fork.remember(self)
-
-    def warning(self, request: PageRequest) -> str | None:
-        """Return the warning that the flags here are those of one process of several; None if they are not."""
-        fork.catch_up()
-        if not (self._forked or request.multiprocess):
-            return None
-        others = "other processes have flags of their own; to change all of them, use the ConfigMap"
-        return f"this is process {os.getpid()} only: {others}"
-
-    def before_fork(self) -> None:
-        """Do nothing."""
-
-    def after_fork_in_parent(self) -> None:
-        self._forked = True
-
-    def after_fork_in_child(self) -> None:
-        self._forked = True
-
-    def go_on_in_child(self) -> None:
-        """Do nothing."""
 
 
 def _etag(described: dict[str, Any]) -> tuple[str, str]:

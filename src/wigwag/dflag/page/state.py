@@ -8,16 +8,14 @@ guess, would give the secret away.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from wigwag.dflag.checksum import checksum
-from wigwag.dflag.origin import HIDDEN, Held, Origin
+from wigwag.dflag.checksum import checksum, digest
+from wigwag.dflag.origin import Held, Origin
 
 if TYPE_CHECKING:
     from wigwag.dflag.flag import AnyFlag
@@ -31,54 +29,33 @@ class FlagState:
     """A flag in a snapshot."""
 
     flag: AnyFlag
-    names: tuple[str, ...]
     held: Held[Any]
     default: Any
     overridden: bool
     """Whether it has an override that was set over HTTP, in force or not."""
 
-    @property
-    def name(self) -> str:
-        """The first name."""
-        return self.names[0]
-
-    @property
-    def kind(self) -> ValueKind[Any]:
-        """The kind of its values."""
-        return self.flag.kind
-
-    @property
-    def dynamic(self) -> bool:
-        """Whether it can change at run time."""
-        return self.flag.dynamic
-
-    @property
-    def secret(self) -> bool:
-        """Whether its value must not be shown."""
-        return self.flag.secret
-
     @cached_property
     def text(self) -> str:
         """The value; for a secret flag, a placeholder."""
-        return format_value(self.flag, self.held.value)
+        return self.flag.show(self.held.value)
 
     @cached_property
     def default_text(self) -> str:
         """The default; for a secret flag, a placeholder."""
-        return format_value(self.flag, self.default)
+        return self.flag.show(self.default)
 
     @property
     def changed(self) -> bool:
         """Whether it differs from its default; for a secret flag, whether it was set at all."""
-        if self.secret:
+        if self.flag.secret:
             return self.held.origin is not Origin.DEFAULT
         return self.text != self.default_text or _size(self.held.value) != _size(self.default)
 
     @cached_property
     def tag(self) -> str:
         """The entity tag of the value."""
-        parts = [str(self.held.generation)] if self.secret else [self.text, _size(self.held.value)]
-        return _digest([self.name, *parts])
+        parts = [str(self.held.generation)] if self.flag.secret else [self.text, _size(self.held.value)]
+        return _tag(self.flag.name, *parts)
 
 
 @dataclass(frozen=True)
@@ -88,30 +65,30 @@ class PageState:
     snapshot: Snapshot
     entries: tuple[FlagState, ...]
 
-    @property
-    def generation(self) -> int:
-        """The number of changes so far."""
-        return self.snapshot.generation
+    @cached_property
+    def texts(self) -> list[tuple[AnyFlag, str]]:
+        """The flags with their values, of which checksums are made; none depends on the value of a secret flag."""
+        return [(entry.flag, entry.text) for entry in self.entries]
 
     @cached_property
     def checksum(self) -> str:
-        """Our checksum, of all flags; it does not depend on the values of secret flags."""
-        return checksum(self.entries)
+        """Our checksum, of all flags."""
+        return checksum(self.texts)
 
     @cached_property
     def checksum_dynamic(self) -> str:
         """The original's checksum of the dynamic flags; with secret flags it differs from that of a Go program."""
-        return checksum(self.entries, "dynamic", legacy=True)
+        return checksum(self.texts, "dynamic", legacy=True)
 
     @cached_property
     def checksum_static(self) -> str:
         """The original's checksum of the static flags."""
-        return checksum(self.entries, "static", legacy=True)
+        return checksum(self.texts, "static", legacy=True)
 
     @cached_property
     def tag(self) -> str:
         """The entity tag of all flags; it changes with any value."""
-        return _digest(part for entry in self.entries for part in (entry.name, entry.tag))
+        return _tag(*(part for entry in self.entries for part in (entry.flag.name, entry.tag)))
 
     def find(self, flag: AnyFlag) -> FlagState:
         """Return the state of a flag."""
@@ -144,17 +121,7 @@ class PageStateCache:
 def flag_state(flag: AnyFlag) -> FlagState:
     """Return the current state of one flag."""
     overridden = any(slot.origin is Origin.HTTP for slot in flag.layers)
-    return FlagState(flag, flag.names, flag.held, flag.default, overridden)
-
-
-def format_value(flag: AnyFlag, value: Any) -> str:
-    """Return a value as text; for a secret flag, a placeholder."""
-    if flag.secret:
-        return HIDDEN
-    try:
-        return flag.kind.format(value)
-    except Exception as error:  # noqa: BLE001 - the formatter is the user's; one flag must not take the page down
-        return f"(cannot be shown: {type(error).__name__})"
+    return FlagState(flag, flag.held, flag.default, overridden)
 
 
 def pretty(kind: ValueKind[Any], text: str) -> str:
@@ -179,9 +146,5 @@ def _size(value: Any) -> str:
     return str(len(value)) if isinstance(value, list | frozenset) else ""
 
 
-def _digest(parts: Iterable[str]) -> str:
-    digest = sha256()
-    for part in parts:
-        encoded = part.encode(errors="surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "big") + encoded)
-    return digest.hexdigest()[:32]
+def _tag(*parts: str) -> str:
+    return digest(part.encode(errors="surrogatepass") for part in parts)[:32]

@@ -84,9 +84,6 @@ def _take(value: Any) -> str:
     return _parse(value)
 
 
-_LEVEL = ValueKind("level", _parse, str, _take)
-
-
 @dataclass(frozen=True, slots=True)
 class _LevelKind(ValueKind[str]):
     """The level of a logger."""
@@ -94,9 +91,7 @@ class _LevelKind(ValueKind[str]):
     logger: logging.Logger | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _LevelsKind(ValueKind[Mapping[str, str]]):
-    """The levels of loggers."""
+_LEVELS_KIND = mapping_kind(ValueKind("level", _parse, str, _take))
 
 
 def loglevel(
@@ -130,7 +125,7 @@ def loglevel(
 
 
 def _defined(flags: FlagSet, logger: logging.Logger, names: tuple[str, ...], default: str | None) -> DynFlag[str]:
-    kind = _LevelKind(_LEVEL.name, _LEVEL.parse, _LEVEL.format, _LEVEL.take, logger=logger)
+    kind = _LevelKind("level", _parse, str, _take, logger=logger)
     first = name_of(logger.level) if default is None else default
     flag = flags.define(names[0], kind, first, _USAGE, {"aliases": names[1:]})
     flag.on_change(lambda old, new: logger.setLevel(level_of(new)), "sync")
@@ -151,13 +146,10 @@ def loglevels(flags: FlagSet, name: str = "loglevels") -> DynFlag[Mapping[str, s
     0
     """
     known = flags.find(name)
-    if known is not None and isinstance(known.kind, _LevelsKind):
+    if known is not None and known.kind is _LEVELS_KIND:
         return known
-    kind = mapping_kind(_LEVEL)
     usage = "levels of loggers, as in sqlalchemy.engine=info,urllib3=debug"
-    flag = flags.define(
-        name, _LevelsKind(kind.name, kind.parse, kind.format, kind.take), {}, usage, {"validators": [length(0, _MOST)]}
-    )
+    flag = flags.define(name, _LEVELS_KIND, {}, usage, {"validators": [length(0, _MOST)]})
     before: dict[str, int] = {}
 
     def apply(old: Mapping[str, str], new: Mapping[str, str]) -> None:

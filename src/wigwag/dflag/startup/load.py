@@ -69,7 +69,8 @@ def load_environment(
     for flag in flags:
         given = [name for name in (variable(name, prefix) for name in flag.names) if name in environment]
         for name in given[:1]:
-            content = environment[name] if len(known[name]) == 1 else _ambiguous(flag, name, known[name])
+            several = f"{name} could mean {' or '.join(map(repr, known[name]))}: rename one, or give it an alias"
+            content = environment[name] if len(known[name]) == 1 else FlagError(flag.name, several)
             wanted.append((flag, Slot(Origin.ENVIRONMENT, name), content))
     messages = _messages(_unknown(environment, prefix, known), prefix, known, flags.name)
     if unknown == "warn":
@@ -92,26 +93,20 @@ def _unknown(environment: Mapping[str, str], prefix: str, known: Collection[str]
     start = variable("", prefix)
     if len(start) < _SHORTEST_PREFIX:
         return []
-    ours = (name for name in environment if name.startswith(start) and name not in known)
-    return sorted(name for name in ours if not _of_kubernetes(name, environment[name]))
-
-
-def _of_kubernetes(name: str, value: str) -> bool:
-    return _SERVICE.fullmatch(name) is not None or (name.endswith("_PORT") and _ADDRESS.match(value) is not None)
+    ours = {name: value for name, value in environment.items() if name.startswith(start) and name not in known}
+    addresses = {name for name, value in ours.items() if name.endswith("_PORT") and _ADDRESS.match(value)}
+    return sorted(name for name in ours if name not in addresses and not _SERVICE.fullmatch(name))
 
 
 def _messages(unknown: list[str], prefix: str, known: Collection[str], flags: str) -> list[str]:
     """Return a message for each unknown variable, and one for the rest of many."""
-    lines = [f"{name} names no flag of the set {flags!r}{_hint(name, prefix, known)}" for name in unknown[:_SHOWN]]
+    lines, cut = [], len(prefix)
+    for name in unknown[:_SHOWN]:
+        close = closest(name[cut:], [each[cut:] for each in known])  # with the prefix, all names would be alike
+        hint = f"; did you mean {name[:cut]}{close}?" if close else ""
+        lines.append(f"{name} names no flag of the set {flags!r}{hint}")
     more = len(unknown) - _SHOWN
     return [*lines, f"and {more} more variables name none"] if more > 0 else lines
-
-
-def _hint(name: str, prefix: str, known: Collection[str]) -> str:
-    """Compare what follows the prefix: with it, all names would be alike."""
-    cut = len(prefix)
-    close = closest(name[cut:], [each[cut:] for each in known])
-    return f"; did you mean {name[:cut]}{close}?" if close else ""
 
 
 def load_files(flags: FlagSet) -> None:
@@ -132,11 +127,6 @@ def _owners(flags: FlagSet, prefix: str) -> dict[str, list[str]]:
         for name in {variable(name, prefix) for name in flag.names}:
             owners.setdefault(name, []).append(flag.name)
     return owners
-
-
-def _ambiguous(flag: DynFlag[Any], name: str, owners: Sequence[str]) -> FlagError:
-    several = " or ".join(map(repr, owners))
-    return FlagError(flag.name, f"{name} could mean {several}: rename one, or give it an alias")
 
 
 def _content(flag: DynFlag[Any], path: str) -> bytes | FlagError:

@@ -77,11 +77,11 @@ def read_document(key: str, content: bytes) -> ValuesDocument:
         if not isinstance(tree, dict):
             raise DocumentError("the document must be a map from names to values")
         _check_size(tree)
+        return ValuesDocument({name: _leaves(each) for name, each in tree.items()}, read is _env)
     except RecursionError:
         raise DocumentError("nested too deeply") from None
     except MemoryError:
         raise DocumentError("there is not enough memory to read it") from None
-    return ValuesDocument(tree, read is _env)
 
 
 def _text(content: bytes) -> str:
@@ -110,7 +110,7 @@ def _json(text: str) -> Any:
         parse_constant=_no_number,
     )
     try:
-        tree = decoder.decode(text)
+        return decoder.decode(text)
     except json.JSONDecodeError as error:
         where = f"at line {error.lineno}, column {error.colno}"
         raise DocumentError(f"not valid JSON: {error.msg[:1].lower()}{error.msg[1:]} {where}") from None
@@ -118,8 +118,6 @@ def _json(text: str) -> Any:
         raise
     except ValueError as error:  # a number with thousands of digits
         raise DocumentError(f"not valid JSON: {error}") from None
-    _check_size(tree)
-    return _leaves(tree)
 
 
 def _no_number(name: str) -> Any:
@@ -139,11 +137,9 @@ def _members(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 def _toml(text: str) -> Any:
     _check_cost(text)
     try:
-        tree = tomllib.loads(text, parse_float=lambda text: Leaf(text.replace("_", ""), float(text)))
+        return tomllib.loads(text, parse_float=lambda text: Leaf(text.replace("_", ""), float(text)))
     except ValueError as error:
         raise DocumentError(f"not valid TOML: {error}") from None
-    _check_size(tree)
-    return _leaves(tree)
 
 
 def _check_cost(text: str) -> None:
@@ -253,9 +249,10 @@ def _named(tree: Mapping[str, Node], above: str, names: Names, flags: FlagSet) -
         name = above + part
         own = names.flag(name)
         flag = None if own is None else flags.find(own)
-        if isinstance(node, dict) and (flag is None or not _takes_maps(flag)):
+        takes_maps = flag is not None and (flag.kind.is_json or isinstance(flag.default, Mapping))
+        if isinstance(node, dict) and not takes_maps:
             yield from _named(node, f"{name}.", names, flags)
-        elif own is not None and not _is_null(node):
+        elif own is not None and not (isinstance(node, Leaf) and node.value is None):
             yield DocumentValue(name, flag, node)
 
 
@@ -272,14 +269,6 @@ def _assigned(document: ValuesDocument, names: Names, flags: FlagSet) -> Iterato
             yield DocumentValue(f"{name} ({each})" if len(by_variable) > 1 else name, flag, node)
         if not by_variable and own is not None:
             yield DocumentValue(name, flags.find(own), node)
-
-
-def _takes_maps(flag: DynFlag[Any]) -> bool:
-    return flag.kind.is_json or isinstance(flag.default, Mapping)
-
-
-def _is_null(node: Node) -> bool:
-    return isinstance(node, Leaf) and node.value is None
 
 
 def value_of(flag: DynFlag[Any], node: Node) -> Any:

@@ -173,7 +173,7 @@ class Directory:
 
     def unchanging(self) -> list[str]:
         """Return the keys that are mounted with `subPath`."""
-        from wigwag.dflag.updating.mounts import frozen_here
+        from wigwag.dflag.updating.volume import frozen_here
 
         return frozen_here(self.path)
 

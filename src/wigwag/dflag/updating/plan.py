@@ -8,7 +8,7 @@ last version that could be read, so that is remembered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -32,8 +32,8 @@ _HINT = "; if it holds many flags, name it with --config-documents, or in the `d
 _MOST_HINTS = 10
 Picture: TypeAlias = Mapping[Place, Contents]
 """The contents of each place that could be read."""
-Read: TypeAlias = "Callable[[str, bytes], ValuesDocument]"
-"""Parses a document; see `read_document`."""
+LARGE = 16 << 10
+"""The least size of a document that is worth a thread, in bytes; the slowest parser takes about a second for 1 MiB."""
 
 
 class ValueOutcome(NamedTuple):
@@ -54,6 +54,9 @@ class Opened(NamedTuple):
     problem: Problem | None = None
 
 
+_NEVER = Opened(Unreadable("it was never read"))
+
+
 @dataclass(slots=True)
 class Plan:
     """The changes to make, and the problems to report."""
@@ -67,21 +70,42 @@ class Plan:
     refused: bool = False
     """Whether no change is made because of the problems."""
 
+    def document(self, place: Place, key: str, content: bytes | Unreadable) -> Opened:
+        """Return a document as it was, or parse it if it has changed; its last version stays if it cannot be read."""
+        from wigwag.dflag.updating.documents import read_document
 
-def plan(flags: FlagSet, picture: Picture, before: Plan, policy: Policy, read: Read, *, static: bool) -> Plan:
-    """Decide the values of the flags; `before` is the last plan, `read` parses documents.
+        before = self.opened.get((place, key), _NEVER)
+        if before.content == content:
+            return before
+        if isinstance(content, Unreadable):
+            return Opened(content, before.document, Problem("error", place.title, key, content.reason))
+        try:
+            return Opened(content, read_document(key, content))
+        except DocumentError as error:
+            return Opened(content, before.document, Problem("error", place.title, key, str(error), _digest(content)))
 
-    With `static`, static flags may still change.
-    """
-    planner = _Planner(flags, before, policy, read, static)
+    def large_documents(self, picture: Picture) -> list[tuple[Place, str, bytes]]:
+        """Return the large documents in a picture that have changed."""
+        keys = ((place, key, content) for place, contents in picture.items() for key, content in contents.items())
+        return [
+            (place, key, content)
+            for place, key, content in keys
+            if isinstance(content, bytes) and len(content) >= LARGE and _is_document(place, key)
+            if self.opened.get((place, key), _NEVER).content != content
+        ]
+
+
+def plan(flags: FlagSet, picture: Picture, before: Plan, policy: Policy, *, static: bool) -> Plan:
+    """Decide the values of the flags; `before` is the last plan. With `static`, static flags may still change."""
+    planner = _Planner(flags, before, policy, static)
     for place, contents in picture.items():
         planner.add(place, contents)
     return planner.plan()
 
 
 class _Planner:
-    def __init__(self, flags: FlagSet, before: Plan, policy: Policy, read: Read, static: bool) -> None:
-        self._flags, self._before, self._policy, self._read, self._static = flags, before, policy, read, static
+    def __init__(self, flags: FlagSet, before: Plan, policy: Policy, static: bool) -> None:
+        self._flags, self._before, self._policy, self._static = flags, before, policy, static
         self._plan, self._hints = Plan(), 0
         self._wanted: dict[tuple[Slot, DynFlag[Any]], tuple[str, ValueOutcome]] = {}
 
@@ -90,7 +114,7 @@ class _Planner:
         slot = Slot(Origin.CONFIGMAP, place.title, place.position)
         unread = []
         for key in sorted(contents, key=lambda key: (rank(place.documents, key), key)):
-            if rank(place.documents, key) < len(place.documents):
+            if _is_document(place, key):
                 unread += [] if self._add_document(place, slot, key, contents[key]) else [key]
             elif (name := place.names.flag(key)) is not None:
                 self._add_value(place, slot, key, contents[key], self._flags.find(name))
@@ -103,10 +127,7 @@ class _Planner:
         """Add the values of a document, or of its last good version; return False if there is none."""
         from wigwag.dflag.updating.documents import unfold
 
-        opened = self._before.opened.get((place, key), Opened(b""))
-        if opened.content != content or opened.document is None:
-            opened = _open(place, key, content, opened, self._read)
-        self._plan.opened[place, key] = opened
+        opened = self._plan.opened[place, key] = self._before.document(place, key, content)
         if opened.problem is not None:
             self._plan.problems.append(opened.problem)
         if opened.document is None:
@@ -125,8 +146,13 @@ class _Planner:
         self._plan.outcomes[place, key] = outcome
         if outcome.problem is not None:
             self._plan.problems.append(outcome.problem)
-        if flag is not None:
-            self._claim(slot, key, outcome, flag)
+        if flag is None:
+            return
+        other = self._wanted.get((slot, flag))
+        if other is not None:
+            reason = f"sets the flag {flag.name!r}, as {other[0]} does: this one counts"
+            self._plan.problems.append(Problem("warning", slot.place, key, reason))
+        self._wanted[slot, flag] = key, outcome
 
     def _missing(self, slot: Slot) -> list[DynFlag[Any]]:
         """Return the flags that had a value from a place and have none now."""
@@ -174,21 +200,11 @@ class _Planner:
         if self._policy.unknown == "ignore":
             return None
         level: Level = "error" if self._policy.unknown == "error" else "warning"
-        hint = _HINT if key.endswith(_DOCUMENTS) else self._similar(key.rpartition("#")[2])
+        hint = _HINT if key.endswith(_DOCUMENTS) else ""
+        if not hint and self._hints < _MOST_HINTS:  # only for a few, because it takes time
+            self._hints += 1
+            hint = did_you_mean(key.rpartition("#")[2], [each for flag in self._flags for each in flag.names])
         return Problem(level, place, key, f"there is no such flag in the set {self._flags.name!r}{hint}")
-
-    def _similar(self, name: str) -> str:
-        """Return a hint at the flag that may be meant; only for a few, because it takes time."""
-        self._hints += 1
-        known = [each for flag in self._flags for each in flag.names]
-        return did_you_mean(name, known) if self._hints <= _MOST_HINTS else ""
-
-    def _claim(self, slot: Slot, key: str, outcome: ValueOutcome, flag: DynFlag[Any]) -> None:
-        other = self._wanted.get((slot, flag))
-        if other is not None:
-            reason = f"sets the flag {flag.name!r}, as {other[0]} does: this one counts"
-            self._plan.problems.append(Problem("warning", slot.place, key, reason))
-        self._wanted[slot, flag] = key, outcome
 
     def _put(self, put: Put, why: str) -> None:
         """Add a change, or note that it takes a restart."""
@@ -200,14 +216,8 @@ class _Planner:
             self._plan.restart[put.flag.name] = why
 
 
-def _open(place: Place, key: str, content: bytes | Unreadable, before: Opened, read: Read) -> Opened:
-    """Parse a document; keep the last version of one that cannot be read."""
-    if isinstance(content, Unreadable):
-        return Opened(content, before.document, Problem("error", place.title, key, content.reason))
-    try:
-        return Opened(content, read(key, content))
-    except DocumentError as error:
-        return Opened(content, before.document, Problem("error", place.title, key, str(error), _digest(content)))
+def _is_document(place: Place, key: str) -> bool:
+    return rank(place.documents, key) < len(place.documents)
 
 
 def _parsed(flag: DynFlag[Any], content: bytes | Node) -> Any:

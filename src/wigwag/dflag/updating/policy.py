@@ -55,7 +55,8 @@ class Policy:
         for name in _SECONDS:
             given = getattr(self, name)
             wanted = "0 or more" if name == "settle" else "more than 0"
-            if not _is_number(given) or given < 0 or (given == 0 and name != "settle"):
+            number = isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given)
+            if not number or given < 0 or (given == 0 and name != "settle"):
                 raise UsageError(f"the policy's {name} must be a number of seconds, {wanted}; got {given!r}")
 
 
@@ -64,7 +65,3 @@ def check_choice(name: str, given: object, choices: Sequence[object]) -> None:
     if not any(given == choice and isinstance(given, type(choice)) for choice in choices):
         *others, last = map(repr, choices)
         raise UsageError(f"{name} must be {', '.join(others)} or {last}, got {given!r}")
-
-
-def _is_number(given: object) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given)

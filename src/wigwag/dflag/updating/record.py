@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wigwag.dflag.updating.health import Problem
@@ -20,8 +21,6 @@ from wigwag.pipeline.spec import describe
 if TYPE_CHECKING:
     from wigwag.dflag.flag import Put
     from wigwag.dflag.flagset import FlagSet
-    from wigwag.dflag.updating.ahead import BackgroundParser
-    from wigwag.dflag.updating.documents import ValuesDocument
     from wigwag.dflag.updating.places import Place
     from wigwag.dflag.updating.plan import Picture
     from wigwag.dflag.updating.policy import Policy
@@ -42,7 +41,6 @@ class UpdateRecord:
         self._mounts: tuple[Problem, ...] = ()
         self._failing: Mapping[Place, str] = {}
         self._failure: tuple[Problem, ...] = ()
-        self._ahead: BackgroundParser | None = None
         self.plan = Plan()
         self.generation = self.warnings = self.errors = 0
 
@@ -52,16 +50,17 @@ class UpdateRecord:
         return (*self._failure, *self._mounts, *failing, *self.plan.problems)
 
     async def prepare(self, picture: Picture) -> None:
-        """Parse large documents of a picture in a thread, before it is applied."""
-        from wigwag.dflag.updating.ahead import BackgroundParser
+        """Parse large documents of a picture in a thread before it is applied, so that they do not block the loop.
 
-        self._ahead = self._ahead or BackgroundParser()
-        await self._ahead.prepare(picture, self.plan.opened)
+        The result depends on nothing but the name and content of a document, so it does not matter when it is parsed.
+        """
+        from asyncio import to_thread
 
-    def _read(self, key: str, content: bytes) -> ValuesDocument:
-        from wigwag.dflag.updating.documents import read_document
-
-        return (self._ahead or read_document)(key, content)
+        plan, large = self.plan, self.plan.large_documents(picture)
+        if large:
+            documents = await to_thread(lambda: [plan.document(*each) for each in large])
+            opened = {(place, key): document for (place, key, _), document in zip(large, documents, strict=True)}
+            self.plan = replace(plan, opened=plan.opened | opened)
 
     def apply(self, picture: Picture, *, static: bool) -> None:
         """Set the flags from a picture, under one generation, and log problems.
@@ -72,9 +71,8 @@ class UpdateRecord:
         known, fresh = set(before.problems), list[Problem]()
 
         def decide() -> list[Put]:
-            self.plan = plan(self._flags, whole, before, self._policy, self._read, static=static)
-            fresh.extend(problem for problem in self.plan.problems if problem not in known)
-            self._count(fresh)
+            self.plan = plan(self._flags, whole, before, self._policy, static=static)
+            fresh.extend(self._count(self.plan.problems, known))
             return self.plan.puts
 
         def done() -> None:
@@ -85,24 +83,24 @@ class UpdateRecord:
         try:  # the thread of an updater does not wait for others: it may be stopped
             self._flags.commit(decide, done, wait=static)
         except FlagError as error:
-            fresh += self._note_rejection(error, known)
+            self._reject(error.reason)
+            fresh += self._count(self.plan.problems[-1:], known)
         self._log(fresh)
         self._log_mended(before)
         self._log_restarts(before.restart, self.plan.restart)
 
-    def _note_rejection(self, error: FlagError, known: Collection[Problem]) -> list[Problem]:
+    def _reject(self, reason: str) -> None:
         """Note that a check over several flags rejects the change. The next change tries again."""
         places = ", ".join(sorted({put.slot.place for put in self.plan.puts}))
-        refusal = Problem("error", places, "", f"refused as a whole: {error.reason}")
         self.plan.puts, self.plan.refused = [], True
-        self.plan.problems.append(refusal)
-        fresh = [] if refusal in known else [refusal]
-        self._count(fresh)
-        return fresh
+        self.plan.problems.append(Problem("error", places, "", f"refused as a whole: {reason}"))
 
-    def _count(self, problems: list[Problem]) -> None:
-        self.warnings += sum(problem.level == "warning" for problem in problems)
-        self.errors += sum(problem.level == "error" for problem in problems)
+    def _count(self, problems: Iterable[Problem], known: Collection[Problem]) -> list[Problem]:
+        """Count the problems that are new, and return them."""
+        fresh = [problem for problem in problems if problem not in known]
+        self.warnings += sum(problem.level == "warning" for problem in fresh)
+        self.errors += sum(problem.level == "error" for problem in fresh)
+        return fresh
 
     def _log(self, problems: list[Problem]) -> None:
         flags = {each.problem: each.flag for each in self.plan.outcomes.values()} if problems else {}
@@ -156,17 +154,15 @@ class UpdateRecord:
         text = f"it has failed, and is restarted; the flags keep their values: {reason}"
         now = () if error is None else (Problem("error", f"the updater of {self._flags.name!r}", "", text),)
         before, self._failure = self._failure, now
-        if now and now != before:
-            self._count([*now])
-            log.error("%s", now[0], exc_info=None if has_secrets else error)
-        elif before and not now:
+        for problem in self._count(now, before):
+            log.error("%s", problem, exc_info=None if has_secrets else error)
+        if before and not now:
             log.info("%s: it works again", before[0].place)
         return reason
 
     def note_mounts(self, places: Iterable[Place]) -> None:
         """Note the keys that can never change."""
-        problems = [Problem("warning", place.title, key, _FROZEN) for place in places for key in place.unchanging()]
-        fresh = [problem for problem in problems if problem not in self._mounts]
-        self._mounts = tuple(problems)
-        self._count(fresh)
-        self._log(fresh)
+        before = self._mounts
+        frozen = ((place.title, key) for place in places for key in place.unchanging())
+        self._mounts = tuple(Problem("warning", *where, _FROZEN) for where in frozen)
+        self._log(self._count(self._mounts, before))

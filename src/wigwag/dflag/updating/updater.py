@@ -27,7 +27,8 @@ from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.spec import Unavailable
 
 if TYPE_CHECKING:
-    from typing import Self
+    from asyncio import Task
+    from typing import Any, Self
 
     from wigwag.dflag.flagset import FlagSet
     from wigwag.dflag.updating.contents import Contents
@@ -182,7 +183,10 @@ class Updater:
         with self._guard:
             background, self._background, self._deferred = self._background, None, False
             if self._cancel is not None:
-                self._cancel = _already_cancelled if _succeeds(self._cancel) else None
+                try:
+                    self._cancel()
+                except RuntimeError:  # its loop is closed
+                    self._cancel = None
         if background is not None:
             background.stop()
 
@@ -203,7 +207,7 @@ class Updater:
             self._begin()
             task, loop = asyncio.current_task(), asyncio.get_running_loop()
             assert task is not None
-            self._cancel = partial(loop.call_soon_threadsafe, task.cancel)
+            self._cancel = partial(loop.call_soon_threadsafe, _cancel_once, task)
         try:
             await self._new_follower(ready).run()
         finally:
@@ -284,17 +288,10 @@ def _picture(contents: Mapping[Place, Contents | Unavailable | None]) -> Picture
     return {place: each for place, each in contents.items() if isinstance(each, Mapping)}
 
 
-def _already_cancelled() -> None:
-    """A task in a loop is cancelled once: a second time would interrupt its clean-up."""
-
-
-def _succeeds(cancel: Callable[[], object]) -> bool:
-    """Cancel a task; return False if its loop is closed."""
-    try:
-        cancel()
-    except RuntimeError:
-        return False
-    return True
+def _cancel_once(task: Task[Any]) -> None:
+    """Cancel a task; a second time would interrupt its clean-up."""
+    if not task.cancelling():
+        task.cancel()
 
 
 def setup(

@@ -1,17 +1,23 @@
-"""A mounted volume, read as a whole and followed.
+"""A mounted volume, read as a whole and followed; and which of its keys can never change.
 
 As the directory source does it, with its functions: one generation through the pinned `..data`, read again if that is
 replaced meanwhile. Three things differ. Sub-directories are read, too. A file that cannot be read is reported under its
 own key, because here every file is a setting of its own. And a volume that becomes an empty directory without `..data`
 was unmounted: that is an error, not a ConfigMap without keys.
+
+A mount with `subPath` never changes: the kubelet binds it to a file, or directory, of the generation at the start of
+the container, and never replaces it. Only the table of mounts shows it: the root of a mount, at or beneath the watched
+directory, is within a generation.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.dflag.updating.contents import MOST_KEYS, Unreadable
@@ -27,6 +33,10 @@ if TYPE_CHECKING:
     from wigwag.dflag.updating.contents import Contents
     from wigwag.dflag.updating.policy import Policy
     from wigwag.pipeline.spec import Unchanged
+
+_GENERATION = re.compile(r"\.\.[0-9]{4}_[0-9]{2}_[0-9]{2}_")
+_ESCAPE = re.compile(r"\\([0-7]{3})")
+_TABLE = Path("/proc/self/mountinfo")
 
 
 async def watch_volume(volume: Volume, policy: Policy) -> AsyncIterator[Contents | Unavailable | Unchanged]:
@@ -71,7 +81,7 @@ class Volume:
         return (*lookups, *(Lookup(path, EVERY, content=True) for path in _folders(self._path, self._depth)))
 
     def marks(self) -> tuple[FileMark, ...]:
-        return beneath(self._path, lambda handle, names: tuple(self._marks(handle, names)))
+        return beneath(self._path, self._marks)
 
     def read(self) -> Contents:
         contents = beneath(self._path, self._contents)
@@ -81,9 +91,8 @@ class Volume:
         self._mounted = mounted
         return contents
 
-    def _marks(self, handle: int, names: list[str]) -> Iterator[FileMark]:
-        for file in _walk(handle, names, self._depth):
-            yield FileMark.of(file.path, file.status)
+    def _marks(self, handle: int, names: list[str]) -> tuple[FileMark, ...]:
+        return tuple(FileMark.of(file.path, file.status) for file in _walk(handle, names, self._depth))
 
     def _contents(self, handle: int, names: list[str]) -> Contents:
         contents: dict[str, bytes | Unreadable] = {}
@@ -156,3 +165,30 @@ def _folders(path: str, depth: int) -> list[str]:
     except OSError:
         return []
     return [folder for each in sorted(inner) for folder in (each, *_folders(each, depth - 1))]
+
+
+def frozen_keys(table: str, directory: str) -> list[str]:
+    """Return the paths beneath a directory that can never change; an empty path is the directory itself.
+
+    >>> frozen_keys("36 35 98:0 /pods/7/volumes/config/..2026_01_01_00_00_00.1/rate /etc/dflag/rate ro - ext4 d rw", "/etc/dflag")
+    ['rate']
+    """  # noqa: E501 - a line of the table
+    here = PurePosixPath(directory)
+    frozen = (point for root, point in map(_fields, table.splitlines()) if any(map(_GENERATION.match, root.parts)))
+    paths = {point.relative_to(here) for point in frozen if point.is_relative_to(here)}
+    return sorted("" if path == PurePosixPath() else str(path) for path in paths)
+
+
+def _fields(line: str) -> tuple[PurePosixPath, PurePosixPath]:
+    """Return the root of a mount in its file system, and its mount point."""
+    fields = (*line.split(" "), "", "", "", "", "")
+    root, point = (_ESCAPE.sub(lambda match: chr(int(match[1], 8)), field) for field in fields[3:5])
+    return PurePosixPath(root), PurePosixPath(point)
+
+
+def frozen_here(directory: str) -> list[str]:
+    """Return the same for this process; nothing if there is no table of mounts."""
+    try:
+        return frozen_keys(_TABLE.read_text(errors="surrogateescape"), str(Path(directory).resolve()))
+    except OSError:
+        return []

@@ -64,9 +64,7 @@ def _collection(
 
     def parse(text: str) -> C:
         array = None if keep_empty else _array(text)
-        if array is None:
-            return build(_items(split(text), item))
-        return build([_value(f"item {number}", each, item) for number, each in enumerate(array, 1)])
+        return build(_items(split(text) if array is None else array, item))
 
     def write(value: Any) -> str:
         parts = ordered(map(item.format, value))
@@ -94,9 +92,8 @@ def mapping_kind(item: ValueKind[T], *, quoted: bool = False) -> ValueKind[Mappi
     split = _splitter(False, quoted)
 
     def parse(text: str) -> Mapping[str, T]:
-        if text.lstrip().startswith("{"):
-            return FrozenDict((key, _value(key, each, item)) for key, each in _object(text).items())
-        return FrozenDict((key, _named(key, each, item)) for key, each in map(_pair, split(text)))
+        pairs = _object(text).items() if text.lstrip().startswith("{") else map(_pair, split(text))
+        return FrozenDict((key, _item(key, each, item)) for key, each in pairs)
 
     def take(value: Any) -> Mapping[str, T]:
         if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
@@ -112,7 +109,7 @@ def mapping_kind(item: ValueKind[T], *, quoted: bool = False) -> ValueKind[Mappi
         if not isinstance(parts, dict):
             raise wrong(parts, f"a map to {item.name}")
         named = zip(parts, _texts([*parts.values()]), strict=True)
-        return FrozenDict((key, _named(key, text, item)) for key, text in named)
+        return FrozenDict((key, _item(key, text, item)) for key, text in named)
 
     return ValueKind(f"map to {item.name}", parse, write, take, compose=compose)
 
@@ -168,14 +165,16 @@ def _texts(parts: Any) -> list[str]:
     return parts
 
 
-def _items(parts: Iterable[str], item: ValueKind[T]) -> list[T]:
-    """Parse each item; an error says which one is wrong."""
-    return [_named(f"item {number}", part, item) for number, part in enumerate(parts, 1)]
+def _items(parts: Iterable[Any], item: ValueKind[T]) -> list[T]:
+    return [_item(f"item {number}", part, item) for number, part in enumerate(parts, 1)]
 
 
-def _named(name: str, text: str, item: ValueKind[T]) -> T:
+def _item(name: str, part: Any, item: ValueKind[T]) -> T:
+    """Return the value of an item: of a text, or of JSON with its own type; an error says which item is wrong."""
     try:
-        return item.parse(text)
+        return item.parse(part) if isinstance(part, str) else item.take(part)
+    except TypeError:
+        raise ValueError(f"{name}: expected {item.name}") from None
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 
@@ -194,18 +193,6 @@ def _object(text: str) -> dict[str, Any]:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ValueError(f"not a JSON object: {error}") from None
-
-
-def _value(key: str, value: Any, item: ValueKind[T]) -> T:
-    """Return the value of an item in JSON: of its own type, or as text."""
-    if isinstance(value, str):
-        return _named(key, value, item)
-    try:
-        return item.take(value)
-    except TypeError:
-        raise ValueError(f"{key}: expected {item.name}") from None
-    except ValueError as error:
-        raise ValueError(f"{key}: {error}") from None
 
 
 def _reads(read: Callable[[], Any], wanted: Any) -> bool:

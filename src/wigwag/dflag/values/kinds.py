@@ -18,8 +18,16 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from wigwag.dflag.values.duration import format_duration, parse_duration
-from wigwag.dflag.values.numerals import format_bool, format_float, parse_bool, parse_float, parse_int, shown
+from wigwag.dflag.values.numerals import (
+    format_bool,
+    format_duration,
+    format_float,
+    parse_bool,
+    parse_duration,
+    parse_float,
+    parse_int,
+    shown,
+)
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -74,11 +82,10 @@ def exactly(wanted: type[T], *also: type) -> Callable[[Any], T]:
 
 
 def _take_int(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise wrong(value, "int")
-    if not -(1 << 63) <= value < 1 << 63:
+    number = exactly(int)(value)
+    if not -(1 << 63) <= number < 1 << 63:
         raise ValueError("the number does not fit in 64 bits")
-    return value
+    return number
 
 
 def _parse_decimal(text: str) -> Decimal:

@@ -22,7 +22,7 @@ from msgspec import inspect
 
 from wigwag.dflag.naming import did_you_mean
 from wigwag.dflag.values.frozen import freeze
-from wigwag.dflag.values.kinds import ValueKind, wrong
+from wigwag.dflag.values.kinds import ValueKind, exactly, wrong
 from wigwag.dflag.values.numerals import shown
 from wigwag.errors import UsageError
 
@@ -71,10 +71,7 @@ def json_kind(type: Any = None, *, unknown_fields: Unknown = "ignore") -> ValueK
 
 
 def _parse_plain(text: str) -> Any:
-    return _container(_decoded(lambda: msgspec.json.decode(text)))
-
-
-def _container(value: Any) -> Any:
+    value = _decoded(msgspec.json.decode, text)
     if not isinstance(value, dict | list):
         raise ValueError(f"expected a JSON object or array, got {value.__class__.__name__}")  # noqa: TRY004
     return freeze(value)
@@ -108,8 +105,6 @@ def _typed_kind(type: Any, strict: bool) -> ValueKind[Any]:
         return freeze(value) if plain else value
 
     def take(value: Any) -> Any:
-        if not plain:
-            return value if isinstance(value, type) else _refuse(value, name)
         try:
             frozen = freeze(msgspec.convert(value, type))
         except msgspec.ValidationError as error:
@@ -118,7 +113,7 @@ def _typed_kind(type: Any, strict: bool) -> ValueKind[Any]:
             _refuse_unknown(info, msgspec.to_builtins(value))
         return frozen
 
-    return ValueKind(name, parse, _encode, take, is_json=True)
+    return ValueKind(name, parse, _encode, take if plain else exactly(type), is_json=True)
 
 
 def _refuse_unknown(info: inspect.Type, data: Any) -> None:
@@ -140,13 +135,9 @@ def _decoder(type: Any) -> msgspec.json.Decoder[Any]:
     )
 
 
-def _refuse(value: object, name: str) -> Any:
-    raise wrong(value, name)
-
-
-def _decoded(decode: Callable[[], T]) -> T:
+def _decoded(decode: Callable[[str], Any], text: str) -> Any:
     try:
-        return decode()
+        return decode(text)
     except (msgspec.MsgspecError, RecursionError, UnicodeError) as error:
         raise ValueError(f"not the JSON that is wanted: {error}") from None
 
@@ -154,7 +145,7 @@ def _decoded(decode: Callable[[], T]) -> T:
 def _decoded_or_bare(decoder: msgspec.json.Decoder[Any], text: str, type: Any) -> Any:
     """Decode JSON; if that fails, convert the text itself, if the type allows it."""
     try:
-        return _decoded(lambda: decoder.decode(text))
+        return _decoded(decoder.decode, text)
     except ValueError:
         try:
             return msgspec.convert(text, type)
@@ -170,11 +161,7 @@ def _model_kind(model: Any) -> ValueKind[Any]:
         except ValueError as error:
             raise ValueError(_summary(error)) from None
 
-    return ValueKind(model.__name__, parse, lambda value: str(value.model_dump_json()), _instance(model), is_json=True)
-
-
-def _instance(model: Any) -> Callable[[Any], Any]:
-    return lambda value: value if isinstance(value, model) else _refuse(value, model.__name__)
+    return ValueKind(model.__name__, parse, lambda value: str(value.model_dump_json()), exactly(model), is_json=True)
 
 
 def _summary(error: ValueError) -> str:
@@ -252,8 +239,9 @@ def _unknown_members(info: inspect.Type, data: Any, path: str = "$") -> Iterator
 
 def _is_meant(info: inspect.Type, data: dict[str, Any]) -> bool:
     """Tell whether an object is of a type; the tag tells Structs apart."""
-    tag = info.tag_field if isinstance(info, inspect.StructType) else None
-    return tag is None or not isinstance(info, inspect.StructType) or data.get(tag, info.tag) == info.tag
+    if not isinstance(info, inspect.StructType) or info.tag_field is None:
+        return True
+    return bool(data.get(info.tag_field, info.tag) == info.tag)
 
 
 def _in_object(info: inspect.Type, data: dict[str, Any], path: str) -> Iterator[str]:

@@ -7,7 +7,6 @@ content security policy allows only this style and this script, by their digests
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
@@ -16,26 +15,13 @@ from urllib.parse import quote
 
 from wigwag.dflag.page.listing import Filter
 from wigwag.dflag.page.view.markup import Html, joined, tag
-from wigwag.dflag.page.view.panel import Banner, panel
+from wigwag.dflag.page.view.panel import panel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wigwag.dflag.page.access import Access
-
-
-@dataclass(frozen=True, slots=True)
-class HtmlPage:
-    """The content of a page."""
-
-    title: str
-    listing: Mapping[str, Any]
-    """From `listing.list_flags`."""
-    access: Access
-    root: str = ""
-    filter: Filter | None = field(default_factory=Filter)
-    """The filter of the list; None on the page of one flag."""
-    banner: Banner | None = None
+    from wigwag.dflag.page.view.panel import Banner
 
 
 @cache
@@ -54,19 +40,28 @@ def policy() -> str:
     )
 
 
-def render(page: HtmlPage) -> str:
-    """Return a page as HTML."""
-    flags = [panel(flag, page.root, page.access, page.banner) for flag in page.listing["flags"]]
+def render(
+    title: str, listing: Mapping[str, Any], access: Access, root: str, filter: Filter | None, banner: Banner | None
+) -> str:
+    """Return a page as HTML; `listing` is from `list_flags`, and `filter` is None on the page of one flag."""
+    flags = [panel(flag, root, access, banner) for flag in listing["flags"]]
+    named = [" of ", tag("strong", title)] if title else None
     none = tag("p", "No flags match.", class_="none") if not flags else None
     body = (
         tag("a", "Skip to the flags", href="#flags", class_="skip"),
-        tag("header", tag("h1", "Flags", _of(page.title)), _facts(page.listing), _access(page.access), class_="top"),
-        _alerts(page.listing, page.root),
-        _tools(page.filter, page.root),
+        tag(
+            "header",
+            tag("h1", "Flags", named),
+            _facts(listing),
+            _access(access),
+            class_="top",
+        ),
+        _alerts(listing, root),
+        _tools(filter, root),
         tag("p", id="said", role="status"),
         tag("main", flags, none, id="flags"),
     )
-    return _document(f"Flags of {page.title}" if page.title else "Flags", *body)
+    return _document(f"Flags of {title}" if title else "Flags", *body)
 
 
 def render_error(title: str, detail: str, root: str) -> str:
@@ -87,10 +82,6 @@ def _document(title: str, *body: Html | None) -> str:
         tag("style", asset("page.css")),
     )
     return "<!doctype html>\n" + tag("html", head, tag("body", *body, tag("script", asset("page.js"))), lang="en")
-
-
-def _of(title: str) -> Html | None:
-    return joined(" of ", tag("strong", title)) if title else None
 
 
 def _facts(listing: Mapping[str, Any]) -> Html:

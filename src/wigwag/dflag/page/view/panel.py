@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from wigwag.dflag.page.view.markup import Html, joined, tag
-from wigwag.dflag.values.duration import format_duration
+from wigwag.dflag.values.numerals import format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,17 +81,14 @@ def _value(text: str) -> Html:
 
 
 def _origin(flag: Mapping[str, Any]) -> Html:
-    since = [" since ", tag("time", _readable(flag["set_at"]), datetime=flag["set_at"])] if flag["set_at"] else []
-    seconds = flag["expires_in"]
+    at, seconds = flag["set_at"], flag["expires_in"]
+    readable = at.replace("T", " ").replace("+00:00", " UTC") if at else ""
+    since = [" since ", tag("time", readable, datetime=at)] if at else []
     ends: list[str] = []
     if seconds is not None:
         left = tag("b", format_duration(timedelta(seconds=round(seconds))), data_left=f"{seconds:.0f}")
         ends = [", expires in ", left]
     return joined(f"{flag['origin']} {flag['place']}".rstrip(), since, ends)
-
-
-def _readable(moment: str) -> str:
-    return moment.replace("T", " ").replace("+00:00", " UTC")
 
 
 def _form(flag: Mapping[str, Any], root: str, banner: Banner | None) -> Html:

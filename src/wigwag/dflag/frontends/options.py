@@ -1,23 +1,31 @@
-"""The options of a flag on a command line, and its help text.
+"""Flags as options of a command line: their spelling, their help text, and how their values are set.
 
 A flag `my_flag` is the option `--my-flag`. Python programs use dashes in options and Go programs underscores, so both
 are accepted; if two flags differ in nothing else, each keeps its own name.
+
+The values are checked while a line is parsed, and set when all of them are good. So a line with a mistake changes
+nothing, and the values of a good one take effect together, as one generation.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wigwag.dflag.naming import variable
+from wigwag.dflag.origin import Origin, Slot
 from wigwag.dflag.usage import shown_default, shown_wishes
 from wigwag.dflag.values import kinds
+from wigwag.dflag.values.numerals import format_bool, shown
+from wigwag.errors import FlagError
 
 if TYPE_CHECKING:
-    from wigwag.dflag.flag import DynFlag
+    from wigwag.dflag.flag import DynFlag, FlagOwner, Put
     from wigwag.dflag.flagset import FlagSet
 
+COMMAND_LINE = Slot(Origin.COMMAND_LINE)
 _WIDEST = 40
 
 
@@ -40,21 +48,19 @@ def spelled(flags: FlagSet) -> list[FlagSpelling]:
     >>> [(*each.on, *each.off) for each in spelled(flags)]
     [('--db.pool-size',), ('--dry-run', '-n', '--no-dry-run')]
     """
-    names = {name: _option(name, flags) for flag in flags for name in flag.names}
-    return [_spelled(flag, names) for flag in flags]
+    on = {flag: tuple(_option(name, flags) for name in flag.names) for flag in flags}
+    taken = {option for options in on.values() for option in options}
+    spellings = []
+    for flag, options in on.items():
+        off = [f"--no-{option[2:]}" for option in options if option.startswith("--") and is_switch(flag)]
+        spellings.append(FlagSpelling(flag, options, tuple(option for option in off if option not in taken)))
+    return spellings
 
 
 def _option(name: str, flags: FlagSet) -> str:
     dashed = name.replace("_", "-")
     wanted = name if dashed in flags else dashed
     return f"-{wanted}" if len(wanted) == 1 else f"--{wanted}"
-
-
-def _spelled(flag: DynFlag[Any], names: Mapping[str, str]) -> FlagSpelling:
-    on = tuple(names[name] for name in flag.names)
-    taken = set(names.values())
-    off = tuple(f"--no-{option[2:]}" for option in on if option.startswith("--")) if is_switch(flag) else ()
-    return FlagSpelling(flag, on, tuple(option for option in off if option not in taken))
 
 
 def is_switch(flag: DynFlag[Any]) -> bool:
@@ -85,17 +91,22 @@ def identifier(name: str, taken: Collection[str] = ()) -> str:
     return result
 
 
-def declared(options: Sequence[FlagSpelling]) -> list[list[str]]:
-    """Return the declarations of each option for click and typer: both spellings, and those for false.
+def declared(flags: FlagSet, taken: Collection[str] = ()) -> dict[str, tuple[DynFlag[Any], list[str]]]:
+    """Return each flag with the declarations of its option for click and typer, by a parameter name not `taken`.
 
     >>> from wigwag import dflag
     >>> flags = dflag.FlagSet("example")
     >>> _ = flags.bool("dry_run", False, aliases=["n"]), flags.int("rate", 1)
-    >>> declared(spelled(flags))
-    [['--dry-run/--no-dry-run', '--dry_run/--no-dry_run', '-n'], ['--rate']]
+    >>> [(name, declarations) for name, (_, declarations) in declared(flags).items()]
+    [('dry_run', ['--dry-run/--no-dry-run', '--dry_run/--no-dry_run', '-n']), ('rate', ['--rate'])]
     """
-    taken = {each for option in options for each in (*option.on, *option.off)}
-    return [_declared(option, taken) for option in options]
+    options = spelled(flags)
+    spellings = {each for option in options for each in (*option.on, *option.off)}
+    parameters: dict[str, tuple[DynFlag[Any], list[str]]] = {}
+    for option in options:
+        name = identifier(option.flag.name, [*taken, *parameters])
+        parameters[name] = option.flag, _declared(option, spellings)
+    return parameters
 
 
 def _declared(option: FlagSpelling, taken: set[str]) -> list[str]:
@@ -145,3 +156,62 @@ def placeholder(flag: DynFlag[Any]) -> str:
 
 def _word(name: str) -> str:
     return name.rsplit(" ", 1)[-1].upper()
+
+
+def parsed(flag: DynFlag[Any], text: str | bool) -> Any:
+    """Parse a text, or the truth of a switch. The reason of a `FlagError` has one line, with the text unless secret.
+
+    >>> from wigwag import dflag
+    >>> even = dflag.FlagSet("example").int("even", 0, validators=[lambda number: number % 2 == 0])
+    >>> parsed(even, "3")
+    Traceback (most recent call last):
+    wigwag.errors.FlagError: flag 'even': '3': refused by <lambda>
+    """
+    text = format_bool(text) if isinstance(text, bool) else text
+    try:
+        flag.refuse_if_static()
+        return flag.parse(text)
+    except FlagError as error:
+        reason = " ".join(error.reason.split())
+        reason = reason if flag.secret or text in reason else f"{shown(text)}: {reason}"
+        raise FlagError(flag.name, reason) from None
+
+
+def commit(puts: Iterable[Put]) -> None:
+    """Set flags, all of a flag set under one generation; the last value for a flag wins."""
+    by_owner: dict[FlagOwner, list[Put]] = {}
+    for put in puts:
+        by_owner.setdefault(put.flag.owner, []).append(put)
+    for owner, own in by_owner.items():
+        owner.commit(own.copy)
+
+
+class Context(Protocol):
+    """A context of click, or of typer, which has a copy of click's classes."""
+
+    auto_envvar_prefix: str | None
+
+    def get_parameter_source(self, name: str, /) -> Any:
+        """Return a member of an enumeration, or nothing."""
+        ...
+
+
+def slot(context: Context, name: str, variables: Sequence[str] | None) -> Slot | None:
+    """Return where click or typer has the value of a parameter from; None if it is the default."""
+    source = getattr(context.get_parameter_source(name), "name", "")
+    if source in ("COMMANDLINE", "PROMPT"):
+        return COMMAND_LINE
+    if source == "ENVIRONMENT":
+        used = (each for each in variables or () if os.environ.get(each))
+        return Slot(Origin.ENVIRONMENT, next(used, f"{context.auto_envvar_prefix}_{name.upper()}"))
+    return Slot(Origin.FILE, "default_map") if source == "DEFAULT_MAP" else None
+
+
+def needs(package: str, extra: str) -> ModuleNotFoundError:
+    """Return the error for a package that is not installed.
+
+    >>> print(needs("click", "click"))
+    flags as options of click need the package 'click': install wigwag[click]
+    """
+    message = f"flags as options of {extra} need the package {package!r}: install wigwag[{extra}]"
+    return ModuleNotFoundError(message, name=package)
