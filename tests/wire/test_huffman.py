@@ -33,7 +33,7 @@ def test_any_bytes_decode_as_the_library_decodes_them(data: bytes) -> None:
 def test_the_steps_that_are_kept_are_bounded() -> None:
     for state in range(1, 64):
         for byte in range(256):
-            huffman._step(state, byte)
+            huffman._step(state << 8 | byte)
     assert len(huffman._steps) <= huffman.MOST_STEPS
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.wire.client import addresses
 from wigwag.wire.client.addresses import anywhere
-from wigwag.wire.client.decode import decoder
+from wigwag.wire.client.decode import BodyDecoder
 from wigwag.wire.client.errors import BrokenError, SlowError
 from wigwag.wire.client.http1 import Dialer, Http1Connection, rendered
 from wigwag.wire.client.proxies import Proxies
@@ -98,7 +98,7 @@ class StreamedResponse:
         """
         size, most = 0, self._limits.body_bytes
         try:
-            unpack = decoder(self.field("content-encoding"))
+            unpack = BodyDecoder(self.field("content-encoding"))
             while (data := await self._more(wake)) is not None:
                 for piece in unpack.pieces(data) if data else (data,):
                     size += len(piece)
@@ -115,26 +115,18 @@ class StreamedResponse:
         while not self._rest:
             if self._parser.done:
                 return None
-            end = self._patience()
+            idle = self._limits.idle
+            end = self._end if idle is None else min(self._end, asyncio.get_running_loop().time() + idle)
             turn = -math.inf if self._woken else end if wake is None else min(end, wake())
             try:
-                data = await self._connection.receive(turn, "sends the body too slowly")
+                self._rest = self._parser.feed(await self._connection.receive(turn, "sends the body too slowly"))
             except SlowError:
                 if turn < end or self._woken:
                     self._woken = False
                     return b""
                 raise
-            if data:
-                self._rest = self._parser.feed(data)
-            else:
-                self._parser.end()
         rest, self._rest = self._rest, []
         return b"".join(rest)
-
-    def _patience(self) -> float:
-        """Return the time until which more must have come."""
-        idle = self._limits.idle
-        return self._end if idle is None else min(self._end, asyncio.get_running_loop().time() + idle)
 
 
 class Client:
@@ -194,33 +186,21 @@ class Client:
 
     async def _ask(self, pending: PendingRequest) -> tuple[Http1Connection, ResponseParser, list[bytes]]:
         """Send a request; return the response so far: its head, and what of the body came with it."""
-        connection, parser = self._take(pending), pending.parser()
-        if connection is not None:
-            rest = await self._again(connection, pending, parser)
-            if rest is not None:
-                return connection, parser, rest
-        connection, parser = await self._open(pending), pending.parser()
-        return connection, parser, await self._head(connection, pending, parser)
-
-    async def _open(self, pending: PendingRequest) -> Http1Connection:
+        if (connection := self._take(pending)) is not None:
+            parser = pending.parser()
+            try:
+                rest = await self._head(connection, pending, parser)
+                if parser.status != _TIMED_OUT:  # which a server says when it is about to close
+                    return connection, parser, rest
+                connection.close()
+            except BrokenError:
+                if not parser.untouched:
+                    raise
         left = pending.end - asyncio.get_running_loop().time()
         limits = replace(pending.limits, connect=min(pending.limits.connect, left))
-        return await self._dialler.open(pending.request.url, pending.proxy, pending.allowed, limits)
-
-    async def _again(
-        self, connection: Http1Connection, pending: PendingRequest, parser: ResponseParser
-    ) -> list[bytes] | None:
-        """Ask on a kept connection; None if the server had closed it, or answers 408 because it is about to."""
-        try:
-            rest = await self._head(connection, pending, parser)
-        except BrokenError:
-            if parser.untouched:
-                return None
-            raise
-        if parser.status != _TIMED_OUT:
-            return rest
-        connection.close()
-        return None
+        connection = await self._dialler.open(pending.request.url, pending.proxy, pending.allowed, limits)
+        parser = pending.parser()
+        return connection, parser, await self._head(connection, pending, parser)
 
     async def _head(self, connection: Http1Connection, pending: PendingRequest, parser: ResponseParser) -> list[bytes]:
         """Send a request and wait for the head of the response; return what of the body came with it."""
@@ -229,11 +209,7 @@ class Client:
         try:
             await connection.send(rendered(pending.request, pending.proxy, keep=self._keep), end)
             while not parser.status:
-                data = await connection.receive(end, "does not answer in time")
-                if data:
-                    rest += parser.feed(data)
-                else:
-                    parser.end()
+                rest += parser.feed(await connection.receive(end, "does not answer in time"))
         except BaseException:
             connection.close()
             raise

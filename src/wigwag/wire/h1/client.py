@@ -121,7 +121,9 @@ class ResponseParser:
         return next((value for key, value in self.fields if key == name), "")
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what has come, and return the pieces of the body in it."""
+        """Take what has come, and return the pieces of the body in it; no bytes mean that the connection is closed."""
+        if not data:
+            self.end()
         room = len(data) if self.status else max(0, self._limits.head_bytes - self._raw)
         for part in (data[:room], data[room:]):  # what a head may fill, and what only a body may
             if part and self.fault is None:
@@ -178,9 +180,8 @@ class ResponseParser:
         chunked = "chunked" in self.field("transfer-encoding").lower()
         self.done = self._head_only
         self._until_close = not (length or chunked or status in BODYLESS)
-        most = self._limits.body_bytes
-        if most is not None and not self._head_only and status not in BODYLESS and length.isdigit():
-            self._measure(int(length), most)
+        if not self._head_only and status not in BODYLESS and length.isdigit():
+            self._measure(int(length))
 
     def on_body(self, body: bytes) -> None:
         if self._head_only:
@@ -188,16 +189,16 @@ class ResponseParser:
             return
         self._size += len(body)
         self._pieces.append(body)
-        if self._limits.body_bytes is not None:
-            self._measure(self._size, self._limits.body_bytes)
+        self._measure(self._size)
 
     def on_message_complete(self) -> None:
         self.done = bool(self.status)
 
     # limits
 
-    def _measure(self, size: int, most: int) -> None:
-        if size > most:
+    def _measure(self, size: int) -> None:
+        most = self._limits.body_bytes
+        if most is not None and size > most:
             self._fail(oversize(self._host, most))
 
     def _fail(self, fault: Exception) -> None:

@@ -14,7 +14,7 @@ from collections import deque
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 from msgspec.structs import replace
 
-from wigwag.wire.h1.response import CONTINUE, Http1Exchange, OutputBuffer, Renderer
+from wigwag.wire.h1.response import CONTINUE, Http1Exchange, OutputBuffer
 from wigwag.wire.http import Request, error_reply
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.peer import Peer
@@ -66,14 +66,12 @@ class Http1:
 
     __slots__ = (
         "_begun", "_body", "_continue", "_fields", "_head_fed", "_head_size", "_idle_since", "_known", "_limits",
-        "_messages", "_now", "_parser", "_peer", "_since", "_size", "_state", "_upgrade", "_url", "_version",
+        "_messages", "_now", "_parser", "_peer", "_since", "_state", "_upgrade", "_url", "_version",
         "_waiting", "cancelled", "closing", "current", "out", "output", "ready",
     )  # fmt: skip
 
-    def __init__(
-        self, limits: WireLimits, renderer: Renderer, peer: Peer, now: float, retained: Retained | None = None
-    ) -> None:
-        self.output = OutputBuffer(renderer, self._next, retained)
+    def __init__(self, limits: WireLimits, peer: Peer, now: float, retained: Retained | None = None) -> None:
+        self.output = OutputBuffer(self._next, retained)
         self.out = self.output.out
         self.closing = False
         self.current: Http1Exchange | None = None
@@ -84,10 +82,9 @@ class Http1:
         self._waiting: deque[Http1Exchange] = deque()
         self._state, self._now, self._since, self._idle_since = IN_HEAD, now, now, now
         self._fields: list[tuple[bytes, bytes]] = []
-        self._url: bytes | bytearray = b""
+        self._url, self._body = bytearray(), bytearray()
         self._version, self._begun = "", False
-        self._body: bytes | bytearray = b""
-        self._size = self._head_size = self._head_fed = self._messages = 0
+        self._head_size = self._head_fed = self._messages = 0
         self._known = KnownHeads(peer)
 
     # bytes in
@@ -164,20 +161,14 @@ class Http1:
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._fields, self._url, self._body, self._size, self._head_size = [], b"", b"", 0, 0
+        self._fields, self._url, self._body, self._head_size = [], bytearray(), bytearray(), 0
         self._begun = True
         if self._state != BROKEN:
             self._state, self._since = IN_HEAD, self._now
 
     def on_url(self, url: bytes) -> None:
         """Take the target, or a piece of it."""
-        self._url = url if not self._url else self._joined(url)
-
-    def _joined(self, url: bytes) -> bytearray:
-        """Append a piece of the target without copying what is there for each piece."""
-        target = self._url if isinstance(self._url, bytearray) else bytearray(self._url)
-        target += url
-        return target
+        self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are dropped."""
@@ -224,18 +215,10 @@ class Http1:
         """Take a piece of the body."""
         if self._state == BROKEN:
             return
-        self._size += len(data)
-        if self._size > self._limits.body_bytes:
+        if len(self._body) + len(data) > self._limits.body_bytes:
             self._refuse(413)
-        elif self._body:
-            self._append(data)
         else:
-            self._body = data
-
-    def _append(self, data: bytes) -> None:
-        if isinstance(self._body, bytes):
-            self._body = bytearray(self._body)
-        self._body += data
+            self._body += data
 
     def on_message_complete(self) -> None:
         """Hand the request on."""
@@ -243,15 +226,14 @@ class Http1:
             return
         self._state, self._continue = IDLE, False
         self._messages += 1
-        parser, target = self._parser, self._url if type(self._url) is bytes else bytes(self._url)
+        parser, target = self._parser, bytes(self._url)
         if target[:1] != b"/":
             target = origin_form(target)
         if not target:
             self._refuse(400)
             return
         path, _, query = target.partition(b"?")
-        body = self._body if type(self._body) is bytes else bytes(self._body)
-        request = Request(parser.get_method(), path, query, tuple(self._fields), body, 1, self._peer)
+        request = Request(parser.get_method(), path, query, tuple(self._fields), bytes(self._body), 1, self._peer)
         self._line_up(Http1Exchange(self.output, request, self._version == "1.1", parser.should_keep_alive()))
 
     def _line_up(self, exchange: Http1Exchange) -> None:

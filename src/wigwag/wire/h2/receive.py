@@ -144,8 +144,8 @@ def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> No
         payload = f.unpad(payload)
     dependent = False
     if flags & f.PRIORITISED:
-        dependent = f.depends_on(payload) == id
-        payload = f.unprioritise(id, payload)
+        need(len(payload) >= 5, ErrorCode.FRAME_SIZE_ERROR, "priority is cut off")
+        dependent, payload = f.depends_on(payload) == id, payload[5:]  # nobody uses priorities any more
     if flags & f.END_HEADERS:
         connection.on_block(id, flags, payload)
     else:
@@ -206,9 +206,13 @@ def on_window_update(connection: Receiving, _flags: int, id: int, payload: bytes
         need(not idle, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of an idle stream")
 
 
-def on_stray(_connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
-    """CONTINUATION outside of a header block."""
-    raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+def forbidden(reason: str) -> OnFrame:
+    """Return what takes a frame that must not come now."""
+
+    def refuse(_connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, reason)
+
+    return refuse
 
 
 def on_unknown(connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
@@ -221,7 +225,8 @@ SHARED: dict[int, OnFrame] = {
     f.PRIORITY: on_priority,
     f.SETTINGS: on_settings,
     f.WINDOW_UPDATE: on_window_update,
-    f.CONTINUATION: on_stray,
+    f.PUSH_PROMISE: forbidden("PUSH_PROMISE: a client has nothing to push, and a server was told not to"),
+    f.CONTINUATION: forbidden("CONTINUATION of nothing"),
 }
 
 
@@ -233,10 +238,7 @@ def frame_table(own: Mapping[int, OnFrame]) -> FrameTable:
 
 def only(kind: int, handler: OnFrame, reason: str) -> FrameTable:
     """Return the table in which one kind of frame may come."""
-
-    def refuse(_connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
-        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, reason)
-
+    refuse = forbidden(reason)
     return tuple(handler if at == kind else refuse for at in range(256))
 
 

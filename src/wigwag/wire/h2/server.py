@@ -238,10 +238,6 @@ class Http2:
         else:
             self.floods.follow_up(self.now, self.last)
 
-    def on_push(self, _flags: int, _stream: int, _payload: bytes) -> None:
-        """PUSH_PROMISE: clients have nothing to push."""
-        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
-
     def on_ping(self, flags: int, stream: int, payload: bytes) -> None:
         """PING: answered, unless there are too many."""
         need(stream == 0, ErrorCode.PROTOCOL_ERROR, "PING of a stream")
@@ -368,7 +364,6 @@ FRAMES = frame_table(
     {
         f.DATA: Http2.on_data,
         f.RST_STREAM: Http2.on_reset,
-        f.PUSH_PROMISE: Http2.on_push,
         f.PING: Http2.on_ping,
         f.GOAWAY: Http2.on_goaway,
     }
