@@ -21,10 +21,10 @@ from wigwag.wire.client import addresses
 from wigwag.wire.client.addresses import anywhere
 from wigwag.wire.client.decode import BodyDecoder
 from wigwag.wire.client.errors import BrokenError, SlowError
-from wigwag.wire.client.http1 import Dialer, Http1Connection, rendered
+from wigwag.wire.client.http1 import Dialer, Http1Connection
 from wigwag.wire.client.proxies import Proxies
-from wigwag.wire.client.tls import Contexts, Trust
-from wigwag.wire.h1.client import ClientRequest, Fields, ResponseLimits, ResponseParser, oversize
+from wigwag.wire.client.tls import Trust, current_context
+from wigwag.wire.h1.client import ClientRequest, Fields, ResponseLimits, ResponseParser, oversize, render
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -145,7 +145,7 @@ class Client:
         """`path`: of a unix socket by which every host is asked. `keep`: whether connections are kept."""
         self.limits = limits
         self._proxies, self._keep, self._path = proxies, keep, path
-        self._dialler = Dialer(resolve, Contexts(trust).current, path)
+        self._dialler = Dialer(resolve, current_context(trust), path)
         self._idle: dict[_Key, Http1Connection] = {}
 
     async def fetch(
@@ -161,10 +161,13 @@ class Client:
         self, request: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
     ) -> AsyncIterator[StreamedResponse]:
         """Yield the response as soon as its head is there. Read its body to the end, or the connection is lost."""
-        pending = self._pending(request, allowed, limits or self.limits)
+        limits = limits or self.limits
+        proxy = None if self._path else self._proxies.choose(request.url)
+        seconds = math.inf if limits.total is None else limits.total
+        pending = PendingRequest(request, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
         connection, parser, rest = await self._ask(pending)
         try:
-            yield StreamedResponse(connection, parser, pending.limits, rest, pending.end)
+            yield StreamedResponse(connection, parser, limits, rest, pending.end)
         finally:
             if parser.done and parser.keep and self._keep and request.method in REPEATABLE:
                 self._put(pending.key, connection)
@@ -176,13 +179,6 @@ class Client:
         for connection in self._idle.values():
             connection.close()
         self._idle.clear()
-
-    def _pending(
-        self, request: ClientRequest, allowed: Callable[[str], bool], limits: ResponseLimits
-    ) -> PendingRequest:
-        proxy = None if self._path else self._proxies.choose(request.url)
-        seconds = math.inf if limits.total is None else limits.total
-        return PendingRequest(request, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
 
     async def _ask(self, pending: PendingRequest) -> tuple[Http1Connection, ResponseParser, list[bytes]]:
         """Send a request; return the response so far: its head, and what of the body came with it."""
@@ -207,7 +203,7 @@ class Client:
         rest: list[bytes] = []
         end = min(pending.end, asyncio.get_running_loop().time() + pending.limits.head)
         try:
-            await connection.send(rendered(pending.request, pending.proxy, keep=self._keep), end)
+            await connection.send(render(pending.request, pending.proxy, keep=self._keep), end)
             while not parser.status:
                 rest += parser.feed(await connection.receive(end, "does not answer in time"))
         except BaseException:

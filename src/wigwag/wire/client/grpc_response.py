@@ -59,21 +59,6 @@ class GzipMessage(bytes):
 class ResponseReader:
     """One response as it comes: a `Receiver`."""
 
-    __slots__ = (
-        "_began",
-        "_buffer",
-        "_gzip",
-        "_head",
-        "_limit",
-        "_now",
-        "_unread",
-        "alive",
-        "error",
-        "messages",
-        "over",
-        "wake",
-    )
-
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
         self._limit, self._now = limit, now
         self._buffer, self._began = bytearray(), 0.0

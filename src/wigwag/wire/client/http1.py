@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from wigwag.errors import UsageError
 from wigwag.wire.client.addresses import Address, Resolve, anywhere, connect, dial
 from wigwag.wire.client.errors import ForbiddenError, SlowError, UnreachableError, broken, unreachable, untrusted
-from wigwag.wire.h1.client import ClientRequest, ResponseLimits, ResponseParser, render
+from wigwag.wire.h1.client import ResponseLimits, ResponseParser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -26,8 +26,6 @@ READ = 1 << 16
 
 class Http1Connection:
     """A connection that is open."""
-
-    __slots__ = ("_reader", "_waiting", "_writer", "host", "ip")
 
     def __init__(self, host: str, ip: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.host, self.ip, self._reader, self._writer = host, ip, reader, writer
@@ -155,13 +153,6 @@ async def tunnel(connection: Http1Connection, url: Url, proxy: Url, limits: Resp
     if not 200 <= response.status < 300:
         reason = f"answered {response.status} to CONNECT {url.endpoint}; check its rules, and its credentials"
         raise UnreachableError(host, reason)
-
-
-def rendered(request: ClientRequest, proxy: Url | None, *, keep: bool) -> bytes:
-    """Return a request's bytes as they go by a proxy, or by none: in a tunnel there is none."""
-    if proxy is None or request.url.scheme == "https":
-        return render(request, keep=keep)
-    return render(request, proxied=(("Proxy-Authorization", proxy.basic),) if proxy.basic else (), keep=keep)
 
 
 @asynccontextmanager

@@ -3,6 +3,11 @@
 Responses leave one at a time and in order: requests that a client pipelines wait in `_waiting` until the one before is
 done, and while any wait, `crowded` asks the connection not to read more. So at most one read's worth is held.
 
+The last few heads are remembered, so that they need not be parsed again: between two messages the parser has no memory,
+so the same bytes mean the same head. A head is learned only from a read that held exactly one message and nothing else,
+whose body was as long as what followed the head: however the parser may have read the bytes, there is only one way.
+Chunked bodies and expectations are always parsed.
+
 The hard cases: a refused request ends the connection, because where the next one begins is no longer known; and a
 client that offers an upgrade (to h2c, as Java's does) expects a response to its request, with the body, all the same.
 """
@@ -26,39 +31,6 @@ END = b"\r\n\r\n"
 REMEMBERED = 16
 LARGEST = 1024
 PARSED_ALWAYS = frozenset({b"expect", b"transfer-encoding"})
-
-
-class KnownHeads:
-    """The last few heads of one connection, so that they need not be parsed again.
-
-    Between two messages the parser has no memory, so the same bytes mean the same head. A head is learned only from a
-    read that held exactly one message and nothing else, whose body was as long as what followed the head: however the
-    parser may have read the bytes, there is only one way. Chunked bodies and expectations are always parsed.
-    """
-
-    __slots__ = ("_known", "_peer")
-
-    def __init__(self, peer: Peer) -> None:
-        self._known: dict[bytes, tuple[Request, int]] = {}
-        self._peer = peer
-
-    def find(self, data: bytes) -> Request | None:
-        """Return the request, if the data are exactly one whose head is known."""
-        end = data.find(END) + 4
-        known = self._known.get(data[:end])
-        if known is None or len(data) - end != known[1]:
-            return None
-        head = known[0]
-        return Request(head.method, head.path, head.query, head.headers, data[end:], 1, self._peer, head.known)
-
-    def learn(self, data: bytes, request: Request) -> None:
-        """Remember the head of a request that was all of the data."""
-        end = data.find(END) + 4
-        plain = not any(name in PARSED_ALWAYS for name, _ in request.headers)
-        if plain and 4 <= end <= LARGEST and len(data) - end == len(request.body):
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[data[:end]] = replace(request, body=b"", known=request.fields), len(request.body)
 
 
 class Http1:
@@ -85,7 +57,7 @@ class Http1:
         self._url, self._body = bytearray(), bytearray()
         self._version, self._begun = "", False
         self._head_size = self._head_fed = self._messages = 0
-        self._known = KnownHeads(peer)
+        self._known: dict[bytes, tuple[Request, int]] = {}
 
     # bytes in
 
@@ -93,21 +65,31 @@ class Http1:
         """Take bytes; afterwards see `ready`, `closing` and `output`."""
         self._now = now
         if self._state == IDLE and self.current is None and not self.output.last:
-            if request := self._known.find(data):
+            end = data.find(END) + 4
+            head, size = self._known.get(data[:end], (None, 0))
+            if head is not None and len(data) - end == size:
                 self._since = now
+                body = data[end:]
+                request = Request(head.method, head.path, head.query, head.headers, body, 1, self._peer, head.known)
                 self._serve(Http1Exchange(self.output, request, True, True))
                 return
             self._messages = 0
             self._feed(data)
-            self._learn(data)
+            self._learn(data, end)
         elif self._state != BROKEN and not self.output.last:
             self._feed(data)
 
-    def _learn(self, data: bytes) -> None:
-        """Remember the head, if the data were one whole request and nothing else."""
+    def _learn(self, data: bytes, end: int) -> None:
+        """Remember the head, which ends at `end`, if the data were one whole request and nothing else."""
         exchange = self.current
-        if self._messages == 1 and self._state == IDLE and exchange and exchange.plain():
-            self._known.learn(data, exchange.request)
+        if self._messages != 1 or self._state != IDLE or not exchange or not exchange.plain():
+            return
+        request = exchange.request
+        plain = not any(name in PARSED_ALWAYS for name, _ in request.headers)
+        if plain and 4 <= end <= LARGEST and len(data) - end == len(request.body):
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[data[:end]] = replace(request, body=b"", known=request.fields), len(request.body)
 
     def _feed(self, data: bytes) -> None:
         while True:  # once, and once more for each upgrade that is declined

@@ -91,11 +91,6 @@ class ClientStream(Http2Stream, eq=False):
 class Http2Client:
     """One connection."""
 
-    __slots__ = (
-        "_decoder", "_goaway", "_pings", "_room", "closing", "draining", "ended", "floods", "frames", "last", "limits",
-        "most", "now", "out", "output", "pongs", "streams",
-    )  # fmt: skip
-
     def __init__(self, limits: WireLimits, now: float) -> None:
         self.limits, self.now = limits, now
         self.floods = Floods(limits, now)

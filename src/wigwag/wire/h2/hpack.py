@@ -23,10 +23,23 @@ from collections.abc import Callable
 from wigwag.wire.h2.frames import END_HEADERS, END_STREAM, HEADERS, ErrorCode, Http2ConnectionError, prefix
 from wigwag.wire.h2.heads import HOP_BY_HOP, NAMED, OVERHEAD, POISON, Field, Head, request_head
 from wigwag.wire.h2.huffman import decode as decode_huffman
-from wigwag.wire.h2.tables import STATIC
 from wigwag.wire.http import Headers
 from wigwag.wire.limits import WireLimits
 
+_FIELDS = """
+:authority | :method GET | :method POST | :path / | :path /index.html | :scheme http | :scheme https
+:status 200 | :status 204 | :status 206 | :status 304 | :status 400 | :status 404 | :status 500 | accept-charset
+accept-encoding gzip, deflate | accept-language | accept-ranges | accept | access-control-allow-origin | age
+allow | authorization | cache-control | content-disposition | content-encoding | content-language
+content-length | content-location | content-range | content-type | cookie | date | etag | expect | expires
+from | host | if-match | if-modified-since | if-none-match | if-range | if-unmodified-since | last-modified
+link | location | max-forwards | proxy-authenticate | proxy-authorization | range | referer | refresh
+retry-after | server | set-cookie | strict-transport-security | transfer-encoding | user-agent | vary | via
+www-authenticate
+"""
+_PARTED = (field.strip().partition(b" ") for field in _FIELDS.strip().replace("\n", "|").encode().split(b"|"))
+STATIC: tuple[Field, ...] = tuple((name, value) for name, _, value in _PARTED)
+"""The static table, from index 1 on."""
 TABLE: tuple[Field, ...] = (POISON, *STATIC)
 CAPACITY = 4096
 REMEMBERED = 64

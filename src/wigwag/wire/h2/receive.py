@@ -52,13 +52,13 @@ class Receiving(Protocol):
 class FrameReader:
     """Bytes in, frames out: what is there in part, and what may come next."""
 
-    __slots__ = ("_block", "_open", "_preface", "_table", "block_since", "buffer", "progress")
+    __slots__ = ("_open", "_preface", "_table", "block", "block_since", "buffer", "progress")
 
     def __init__(self, table: FrameTable, now: float, preface: bytes = b"") -> None:
         """`table` has the frames of an open connection, and `preface` is what comes before the first one."""
         self._open, self._preface, self._table = table, preface, FIRST
         self.buffer = b""
-        self._block: tuple[int, int, bytearray] = (0, 0, bytearray())
+        self.block: tuple[int, int, bytearray] = (0, 0, bytearray())
         self.progress = self.block_since = now
         """When the last frame was whole; when the header block began."""
 
@@ -119,23 +119,12 @@ class FrameReader:
 
     def open(self) -> FrameTable:
         """Take every kind of frame from now on."""
-        self._table = self._open
+        self.block, self._table = (0, 0, bytearray()), self._open
         return self._table
 
     def begin_block(self, id: int, flags: int, payload: bytes, now: float) -> None:
         """Take the first part of a header block; only CONTINUATION may follow."""
-        self._block, self._table, self.block_since = (id, flags, bytearray(payload)), CONTINUED, now
-
-    def continue_block(self, connection: Receiving, flags: int, id: int, payload: bytes) -> None:
-        """Take another part, and hand the block over when it is whole."""
-        begun, first_flags, block = self._block
-        need(id == begun, ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
-        block += payload
-        need(len(block) <= connection.limits.header_bytes, ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
-        connection.floods.count(connection.now)
-        if flags & f.END_HEADERS:
-            self._block, self._table = (0, 0, bytearray()), self._open
-            connection.on_block(id, first_flags, bytes(block))
+        self.block, self._table, self.block_since = (id, flags, bytearray(payload)), CONTINUED, now
 
 
 def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> None:
@@ -155,8 +144,15 @@ def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> No
 
 
 def on_continuation(connection: Receiving, flags: int, id: int, payload: bytes) -> None:
-    """CONTINUATION: more of a header block."""
-    connection.frames.continue_block(connection, flags, id, payload)
+    """CONTINUATION: more of a header block, which is handed over when it is whole."""
+    begun, first_flags, block = connection.frames.block
+    need(id == begun, ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
+    block += payload
+    need(len(block) <= connection.limits.header_bytes, ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
+    connection.floods.count(connection.now)
+    if flags & f.END_HEADERS:
+        connection.frames.open()
+        connection.on_block(id, first_flags, bytes(block))
 
 
 def on_priority(connection: Receiving, _flags: int, stream: int, payload: bytes) -> None:
