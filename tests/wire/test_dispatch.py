@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.wire.echo import HANDLER, LIMIT, METHODS, post, reply
+from tests.wire.echo import HANDLER, METHODS, post, reply
 from wigwag.wire.http import Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
-from wigwag.wire.rpcs.dispatch import canonical, refusal, rpc_handler
-from wigwag.wire.rpcs.envelope import too_large
+from wigwag.wire.rpcs.dispatch import canonical, rpc_handler
 
 ENVELOPED = [
     base + suffix
@@ -92,14 +91,6 @@ def test_the_first_of_repeated_headers_counts() -> None:
         b"a",
     )
     assert reply(request).body == b"json:a"
-
-
-@pytest.mark.parametrize("content_type", sorted({*UNARY, *STREAMS}))
-def test_a_client_is_refused_in_its_own_protocol(content_type: bytes) -> None:
-    answer = refusal(content_type, too_large(LIMIT))
-    assert answer is not None
-    assert answer.headers[0] in ((b"content-type", content_type), (b"content-type", b"application/json"))
-    assert refusal(b"text/html", too_large(LIMIT)) is None
 
 
 @pytest.mark.parametrize(

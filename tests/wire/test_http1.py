@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wigwag.wire.h1.response import Http1Exchange, Renderer
+from wigwag.wire.h1.response import Http1Exchange
 from wigwag.wire.h1.server import Http1
 from wigwag.wire.http import Reply, Request
 from wigwag.wire.limits import WireLimits
@@ -21,7 +21,7 @@ class Client:
     """Sends bytes to a machine and answers whatever is ready."""
 
     def __init__(self, limits: WireLimits | None = None, reply: Reply | None = OK) -> None:
-        self.machine = Http1(limits or WireLimits(), Renderer(), Peer(), 0.0)
+        self.machine = Http1(limits or WireLimits(), Peer(), 0.0)
         self.reply = reply
         self.requests: list[Request] = []
         self.waiting: list[Http1Exchange] = []

@@ -56,7 +56,7 @@ def check(link: Http2) -> None:
     assert len(link.streams) <= link.limits.streams
     assert set(link.output.blocked) <= set(link.streams)
     assert link._held == sum(len(each.body) for each in link.streams.values() if not each.ended)
-    assert len(link.frames._block[2]) <= link.limits.header_bytes + f.MAX_FRAME
+    assert len(link.frames.block[2]) <= link.limits.header_bytes + f.MAX_FRAME
     assert len(link._forgiven) <= 256
     if link.closing:
         assert link.streams == {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from wigwag.pipeline.clock import sleep_until
@@ -63,10 +64,9 @@ class Push:
     async def finish(self, seconds: float) -> None:
         """Push a last time, then abort after so many seconds."""
         try:
-            async with asyncio.timeout(seconds):
-                await self.once()
-        except TimeoutError:
-            pass
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self.once()
         finally:
             self._worker.dismiss()
             self._delivery.close()

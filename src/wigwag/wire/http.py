@@ -10,7 +10,6 @@ is awaited. Over HTTP/2, a request that `Early` names is handed over when its he
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TypeAlias
@@ -35,12 +34,10 @@ class RequestBody:
     sees `held` and breaks off a stream whose client sends faster than its handler reads.
     """
 
-    __slots__ = ("_ended", "_pieces", "_waiter", "held")
+    __slots__ = ("_pieces", "held")
 
     def __init__(self) -> None:
-        self._pieces: deque[bytes] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._ended = False
+        self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self.held = 0
         """Bytes that have arrived and were not taken yet."""
 
@@ -55,31 +52,23 @@ class RequestBody:
     def feed(self, piece: bytes) -> None:
         """Add a piece."""
         if piece:
-            self._pieces.append(piece)
+            self._pieces.put_nowait(piece)
             self.held += len(piece)
-            self._wake()
 
     def end(self) -> None:
         """Note that the body is complete."""
-        self._ended = True
-        self._wake()
+        self._pieces.put_nowait(b"")
 
     def __aiter__(self) -> RequestBody:
         return self
 
     async def __anext__(self) -> bytes:
-        while not self._pieces:
-            if self._ended:
-                raise StopAsyncIteration
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        piece = self._pieces.popleft()
+        piece = await self._pieces.get()
+        if not piece:
+            self.end()  # for whoever asks again
+            raise StopAsyncIteration
         self.held -= len(piece)
         return piece
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
 
 
 class Request(Struct, eq=False):

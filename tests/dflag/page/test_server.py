@@ -24,7 +24,6 @@ from wigwag.dflag.page.messages import PageLimits
 from wigwag.dflag.page.server import PageServer
 from wigwag.dflag.page.site import Site
 from wigwag.errors import StartError, UsageError
-from wigwag.wire.h1.response import Renderer
 from wigwag.wire.h1.server import Http1
 from wigwag.wire.peer import Peer
 
@@ -159,7 +158,7 @@ def test_a_client_that_asks_for_nothing_gets_nothing() -> None:
 
 
 def test_a_byte_now_and_then_buys_no_time() -> None:
-    connection = Http1(wire_limits(PageLimits(seconds=10)), Renderer(), Peer(), 0.0)
+    connection = Http1(wire_limits(PageLimits(seconds=10)), Peer(), 0.0)
     connection.receive(b"GET / HTTP/1.1\r\nX: ", 0.0)
     for second in range(1, 10):
         connection.receive(b"x", float(second))

@@ -72,7 +72,7 @@ class Asking:
         assert len(machine.frames.buffer) <= f.MAX_FRAME + 9
         assert 0 <= machine._room <= CONNECTION_GRANT
         assert set(machine.output.blocked) <= set(machine.streams)
-        assert len(machine.frames._block[2]) <= machine.limits.header_bytes + f.MAX_FRAME
+        assert len(machine.frames.block[2]) <= machine.limits.header_bytes + f.MAX_FRAME
         assert all(0 <= stream.allowed <= GRANT and not stream.gone for stream in machine.streams.values())
         assert all(each.told <= 1 for each in self.got)
         assert all(each.partial <= LIMIT + 5 + f.MAX_FRAME for each in self.receptions)

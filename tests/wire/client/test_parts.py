@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.wire.client.addresses import Address, in_turns, link_local
-from wigwag.wire.client.decode import PIECE, decoder
+from wigwag.wire.client.decode import PIECE, BodyDecoder
 from wigwag.wire.client.errors import BrokenError, FetchError, OversizeError
 from wigwag.wire.client.url import parse_url
 from wigwag.wire.h1.client import ResponseLimits, ResponseParser
@@ -96,7 +96,7 @@ def test_what_was_compressed_comes_back_in_pieces_of_a_bounded_size(
     packed = packed[2:-4] if encoding == "raw" else packed
     if encoding == "raw" and packed[0] & 15 == 8:
         return  # bare deflate that looks wrapped: nobody can tell
-    unpack = decoder("gzip" if encoding == "gzip" else "deflate")
+    unpack = BodyDecoder("gzip" if encoding == "gzip" else "deflate")
     pieces = [piece for part in split(packed, cuts) for piece in unpack.pieces(part)]
     unpack.end()
     assert b"".join(pieces) == data
@@ -105,14 +105,14 @@ def test_what_was_compressed_comes_back_in_pieces_of_a_bounded_size(
 
 @pytest.mark.parametrize("size", [0, 1, PIECE - 1, PIECE, PIECE + 1, 10 * PIECE, 10 * PIECE + 257])
 def test_nothing_is_left_behind_at_the_edge_of_a_piece(size: int) -> None:
-    unpack = decoder("gzip")
+    unpack = BodyDecoder("gzip")
     assert sum(map(len, unpack.pieces(gzip.compress(b"\0" * size)))) == size
     unpack.end()
 
 
 @given(st.binary(min_size=1, max_size=300), st.sampled_from(["gzip", "deflate"]))
 def test_noise_is_not_taken_for_a_compressed_body(noise: bytes, encoding: str) -> None:
-    unpack = decoder(encoding)
+    unpack = BodyDecoder(encoding)
     try:
         found = b"".join(unpack.pieces(noise))
         unpack.end()

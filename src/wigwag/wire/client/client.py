@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 from wigwag.wire.client import addresses
 from wigwag.wire.client.addresses import anywhere
-from wigwag.wire.client.decode import decoder
+from wigwag.wire.client.decode import BodyDecoder
 from wigwag.wire.client.errors import BrokenError, SlowError
-from wigwag.wire.client.http1 import Dialer, Http1Connection, rendered
+from wigwag.wire.client.http1 import Dialer, Http1Connection
 from wigwag.wire.client.proxies import Proxies
-from wigwag.wire.client.tls import Contexts, Trust
-from wigwag.wire.h1.client import ClientRequest, Fields, ResponseLimits, ResponseParser, oversize
+from wigwag.wire.client.tls import Trust, current_context
+from wigwag.wire.h1.client import ClientRequest, Fields, ResponseLimits, ResponseParser, oversize, render
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -98,7 +98,7 @@ class StreamedResponse:
         """
         size, most = 0, self._limits.body_bytes
         try:
-            unpack = decoder(self.field("content-encoding"))
+            unpack = BodyDecoder(self.field("content-encoding"))
             while (data := await self._more(wake)) is not None:
                 for piece in unpack.pieces(data) if data else (data,):
                     size += len(piece)
@@ -115,26 +115,18 @@ class StreamedResponse:
         while not self._rest:
             if self._parser.done:
                 return None
-            end = self._patience()
+            idle = self._limits.idle
+            end = self._end if idle is None else min(self._end, asyncio.get_running_loop().time() + idle)
             turn = -math.inf if self._woken else end if wake is None else min(end, wake())
             try:
-                data = await self._connection.receive(turn, "sends the body too slowly")
+                self._rest = self._parser.feed(await self._connection.receive(turn, "sends the body too slowly"))
             except SlowError:
                 if turn < end or self._woken:
                     self._woken = False
                     return b""
                 raise
-            if data:
-                self._rest = self._parser.feed(data)
-            else:
-                self._parser.end()
         rest, self._rest = self._rest, []
         return b"".join(rest)
-
-    def _patience(self) -> float:
-        """Return the time until which more must have come."""
-        idle = self._limits.idle
-        return self._end if idle is None else min(self._end, asyncio.get_running_loop().time() + idle)
 
 
 class Client:
@@ -153,7 +145,7 @@ class Client:
         """`path`: of a unix socket by which every host is asked. `keep`: whether connections are kept."""
         self.limits = limits
         self._proxies, self._keep, self._path = proxies, keep, path
-        self._dialler = Dialer(resolve, Contexts(trust).current, path)
+        self._dialler = Dialer(resolve, current_context(trust), path)
         self._idle: dict[_Key, Http1Connection] = {}
 
     async def fetch(
@@ -169,10 +161,13 @@ class Client:
         self, request: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
     ) -> AsyncIterator[StreamedResponse]:
         """Yield the response as soon as its head is there. Read its body to the end, or the connection is lost."""
-        pending = self._pending(request, allowed, limits or self.limits)
+        limits = limits or self.limits
+        proxy = None if self._path else self._proxies.choose(request.url)
+        seconds = math.inf if limits.total is None else limits.total
+        pending = PendingRequest(request, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
         connection, parser, rest = await self._ask(pending)
         try:
-            yield StreamedResponse(connection, parser, pending.limits, rest, pending.end)
+            yield StreamedResponse(connection, parser, limits, rest, pending.end)
         finally:
             if parser.done and parser.keep and self._keep and request.method in REPEATABLE:
                 self._put(pending.key, connection)
@@ -185,55 +180,32 @@ class Client:
             connection.close()
         self._idle.clear()
 
-    def _pending(
-        self, request: ClientRequest, allowed: Callable[[str], bool], limits: ResponseLimits
-    ) -> PendingRequest:
-        proxy = None if self._path else self._proxies.choose(request.url)
-        seconds = math.inf if limits.total is None else limits.total
-        return PendingRequest(request, proxy, allowed, limits, asyncio.get_running_loop().time() + seconds)
-
     async def _ask(self, pending: PendingRequest) -> tuple[Http1Connection, ResponseParser, list[bytes]]:
         """Send a request; return the response so far: its head, and what of the body came with it."""
-        connection, parser = self._take(pending), pending.parser()
-        if connection is not None:
-            rest = await self._again(connection, pending, parser)
-            if rest is not None:
-                return connection, parser, rest
-        connection, parser = await self._open(pending), pending.parser()
-        return connection, parser, await self._head(connection, pending, parser)
-
-    async def _open(self, pending: PendingRequest) -> Http1Connection:
+        if (connection := self._take(pending)) is not None:
+            parser = pending.parser()
+            try:
+                rest = await self._head(connection, pending, parser)
+                if parser.status != _TIMED_OUT:  # which a server says when it is about to close
+                    return connection, parser, rest
+                connection.close()
+            except BrokenError:
+                if not parser.untouched:
+                    raise
         left = pending.end - asyncio.get_running_loop().time()
         limits = replace(pending.limits, connect=min(pending.limits.connect, left))
-        return await self._dialler.open(pending.request.url, pending.proxy, pending.allowed, limits)
-
-    async def _again(
-        self, connection: Http1Connection, pending: PendingRequest, parser: ResponseParser
-    ) -> list[bytes] | None:
-        """Ask on a kept connection; None if the server had closed it, or answers 408 because it is about to."""
-        try:
-            rest = await self._head(connection, pending, parser)
-        except BrokenError:
-            if parser.untouched:
-                return None
-            raise
-        if parser.status != _TIMED_OUT:
-            return rest
-        connection.close()
-        return None
+        connection = await self._dialler.open(pending.request.url, pending.proxy, pending.allowed, limits)
+        parser = pending.parser()
+        return connection, parser, await self._head(connection, pending, parser)
 
     async def _head(self, connection: Http1Connection, pending: PendingRequest, parser: ResponseParser) -> list[bytes]:
         """Send a request and wait for the head of the response; return what of the body came with it."""
         rest: list[bytes] = []
         end = min(pending.end, asyncio.get_running_loop().time() + pending.limits.head)
         try:
-            await connection.send(rendered(pending.request, pending.proxy, keep=self._keep), end)
+            await connection.send(render(pending.request, pending.proxy, keep=self._keep), end)
             while not parser.status:
-                data = await connection.receive(end, "does not answer in time")
-                if data:
-                    rest += parser.feed(data)
-                else:
-                    parser.end()
+                rest += parser.feed(await connection.receive(end, "does not answer in time"))
         except BaseException:
             connection.close()
             raise

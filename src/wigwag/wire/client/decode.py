@@ -8,46 +8,41 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
-from typing import Protocol
 
 PIECE = 1 << 16
-_GZIP, _ZLIB, _RAW = 31, 15, -15
+_ZLIB = 15
+_WINDOWS = {"": 0, "identity": 0, "gzip": 31, "x-gzip": 31, "deflate": _ZLIB}
+"""How zlib calls each encoding; 0 is no compression at all."""
 
 
-class Decoder(Protocol):
-    """One body's decoder. Both raise `ValueError` if the body is not what it is said to be."""
+class BodyDecoder:
+    """The decoder of one body. Everything raises `ValueError` if the body is not what it is said to be.
 
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        """Return what some bytes become."""
-        ...
+    >>> b"".join(BodyDecoder("deflate").pieces(zlib.compress(b"{}")))
+    b'{}'
+    """
 
-    def end(self) -> None:
-        """Note that there are no more."""
-
-
-class Plain:
-    """A body that is not compressed."""
-
-    def pieces(self, data: bytes) -> Iterator[bytes]:
-        yield data
-
-    def end(self) -> None:
-        pass
-
-
-class Inflate:
-    """A compressed body."""
-
-    def __init__(self, *, gzip: bool) -> None:
-        self._gzip = gzip
+    def __init__(self, encoding: str) -> None:
+        """`encoding` is a `Content-Encoding`."""
+        window = _WINDOWS.get(encoding.strip().lower())
+        if window is None:
+            raise ValueError("the body is compressed in a way that was not asked for; serve it plain or as gzip")
+        self._window = window
         self._stream: zlib._Decompress | None = None
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
-        if not data:
-            return
-        stream = self._stream = self._stream or self._begin(data)
+        """Yield what some bytes become."""
+        if not self._window:
+            yield data
+        elif data:
+            yield from self._inflated(data)
+
+    def _inflated(self, data: bytes) -> Iterator[bytes]:
+        if self._stream is None:
+            bare = self._window == _ZLIB and data[0] & 15 != 8  # some servers send deflate without its wrapper
+            self._stream = zlib.decompressobj(-_ZLIB if bare else self._window)
+        stream, full = self._stream, True
         try:
-            full = True
             while not stream.eof and (data or full):  # a full piece may leave something behind that needs no more input
                 piece = stream.decompress(data, PIECE)
                 data, full = stream.unconsumed_tail, len(piece) == PIECE
@@ -59,23 +54,6 @@ class Inflate:
             raise ValueError("something follows the compressed body")
 
     def end(self) -> None:
+        """Note that there are no more bytes."""
         if self._stream is not None and not self._stream.eof:
             raise ValueError("the compressed body breaks off")
-
-    def _begin(self, data: bytes) -> zlib._Decompress:
-        """Tell deflate in its wrapper from bare deflate, which some servers send, by its first byte."""
-        return zlib.decompressobj(_GZIP if self._gzip else _ZLIB if data[0] & 15 == 8 else _RAW)
-
-
-def decoder(encoding: str) -> Decoder:
-    """Return the decoder of a `Content-Encoding`.
-
-    >>> b"".join(decoder("deflate").pieces(zlib.compress(b"{}")))
-    b'{}'
-    """
-    name = encoding.strip().lower()
-    if name in ("", "identity"):
-        return Plain()
-    if name in ("gzip", "x-gzip", "deflate"):
-        return Inflate(gzip=name != "deflate")
-    raise ValueError("the body is compressed in a way that was not asked for; serve it plain or as gzip")

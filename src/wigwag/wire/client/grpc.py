@@ -122,8 +122,6 @@ def _timeout(seconds: float | None) -> Headers:
 class MessageStream:
     """The messages of one call, as they come. Closing it before it has ended tells the server to stop."""
 
-    __slots__ = ("_connection", "_reader", "_stream", "_timer", "_waiting")
-
     def __init__(self, connection: Http2Connection, headers: Headers, body: bytes, reader: ResponseReader) -> None:
         self._connection, self._reader = connection, reader
         self._timer: Timer | None = None

@@ -14,7 +14,7 @@ from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote
 
-from wigwag.wire.client.decode import PIECE, Inflate
+from wigwag.wire.client.decode import PIECE, BodyDecoder
 from wigwag.wire.h2.client import readable
 from wigwag.wire.h2.frames import ErrorCode as Http2Code
 from wigwag.wire.h2.streams import GRANT
@@ -58,21 +58,6 @@ class GzipMessage(bytes):
 
 class ResponseReader:
     """One response as it comes: a `Receiver`."""
-
-    __slots__ = (
-        "_began",
-        "_buffer",
-        "_gzip",
-        "_head",
-        "_limit",
-        "_now",
-        "_unread",
-        "alive",
-        "error",
-        "messages",
-        "over",
-        "wake",
-    )
 
     def __init__(self, limit: int, now: Callable[[], float]) -> None:
         self._limit, self._now = limit, now
@@ -206,7 +191,7 @@ def inflated(data: bytes, limit: int) -> Iterator[bytes]:
     >>> b"".join(inflated(envelope.compress(b"a" * 100), 100)) == b"a" * 100
     True
     """
-    unpack, size = Inflate(gzip=True), 0
+    unpack, size = BodyDecoder("gzip"), 0
     try:
         for at in range(0, len(data), PIECE):
             yield b""

@@ -6,19 +6,19 @@ Every wait has an end; whoever closes does not wait for the other side. Errors a
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
-from wigwag.wire.client.addresses import Resolve, anywhere, dial
+from wigwag.wire.client.addresses import Address, Resolve, anywhere, connect, dial
 from wigwag.wire.client.errors import ForbiddenError, SlowError, UnreachableError, broken, unreachable, untrusted
-from wigwag.wire.h1.client import ClientRequest, ResponseLimits, ResponseParser, render
+from wigwag.wire.h1.client import ResponseLimits, ResponseParser
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from wigwag.wire.client.addresses import Address
     from wigwag.wire.client.url import Url
 
 READ = 1 << 16
@@ -26,8 +26,6 @@ READ = 1 << 16
 
 class Http1Connection:
     """A connection that is open."""
-
-    __slots__ = ("_reader", "_waiting", "_writer", "host", "ip")
 
     def __init__(self, host: str, ip: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.host, self.ip, self._reader, self._writer = host, ip, reader, writer
@@ -86,31 +84,21 @@ class Dialer:
         async with within(end, url.endpoint, "does not let us connect"):
             try:  # in a thread: to read all of the system's authorities takes a while
                 context = await asyncio.to_thread(self._context) if url.scheme == "https" else None
-                if self._path:
-                    return await self._by_path(url, context)
                 if proxy is not None:
                     return await self._by_proxy(url, proxy, context, allowed, limits)
-                return await self._direct(url, context, allowed, limits)
+                if self._path:
+                    sock, ip = await connect(Address(socket.AF_UNIX, self._path)), ""
+                else:
+                    addresses = await self._addresses(url)
+                    judge(url, addresses, allowed)
+                    sock, ip = await dial(addresses, limits.connect)
+                name = url.host if context else None
+                streams = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=name)
+                return Http1Connection(url.endpoint, ip, *streams)
             except ssl.SSLError as error:
                 raise untrusted(url.endpoint, error) from error
             except OSError as error:
                 raise unreachable(url.endpoint, error) from error
-
-    async def _by_path(self, url: Url, context: ssl.SSLContext | None) -> Http1Connection:
-        name = url.host if context else None
-        streams = await asyncio.open_unix_connection(self._path, ssl=context, server_hostname=name)
-        return Http1Connection(url.endpoint, "", *streams)
-
-    async def _direct(
-        self, url: Url, context: ssl.SSLContext | None, allowed: Callable[[str], bool], limits: ResponseLimits
-    ) -> Http1Connection:
-        addresses = await self._addresses(url)
-        judge(url, addresses, allowed)
-        sock, ip = await dial(addresses, limits.connect)
-        name = url.host if context else None
-        return Http1Connection(
-            url.endpoint, ip, *await asyncio.open_connection(sock=sock, ssl=context, server_hostname=name)
-        )
 
     async def _by_proxy(
         self,
@@ -156,30 +144,15 @@ def judge(url: Url, addresses: Sequence[Address], allowed: Callable[[str], bool]
 async def tunnel(connection: Http1Connection, url: Url, proxy: Url, limits: ResponseLimits) -> None:
     """Have a proxy connect us through."""
     host, end = f"proxy {proxy.endpoint}", asyncio.get_running_loop().time() + limits.connect
-    await connection.send(_connect(url, proxy), end)
+    lines = [f"CONNECT {url.endpoint} HTTP/1.1", f"Host: {url.endpoint}"]
+    lines += [f"Proxy-Authorization: {proxy.basic}"] if proxy.basic else []
+    await connection.send("\r\n".join((*lines, "", "")).encode("latin-1"), end)
     response = ResponseParser(host, limits, head_only=True)
     while not response.done:
-        data = await connection.receive(end, "does not response our CONNECT")
-        if data:
-            response.feed(data)
-        else:
-            response.end()
+        response.feed(await connection.receive(end, "does not answer our CONNECT"))
     if not 200 <= response.status < 300:
         reason = f"answered {response.status} to CONNECT {url.endpoint}; check its rules, and its credentials"
         raise UnreachableError(host, reason)
-
-
-def _connect(url: Url, proxy: Url) -> bytes:
-    lines = [f"CONNECT {url.endpoint} HTTP/1.1", f"Host: {url.endpoint}"]
-    lines += [f"Proxy-Authorization: {proxy.basic}"] if proxy.basic else []
-    return "\r\n".join((*lines, "", "")).encode("latin-1")
-
-
-def rendered(request: ClientRequest, proxy: Url | None, *, keep: bool) -> bytes:
-    """Return a request's bytes as they go by a proxy, or by none: in a tunnel there is none."""
-    if proxy is None or request.url.scheme == "https":
-        return render(request, keep=keep)
-    return render(request, proxied=(("Proxy-Authorization", proxy.basic),) if proxy.basic else (), keep=keep)
 
 
 @asynccontextmanager

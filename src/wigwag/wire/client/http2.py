@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 from wigwag.wire.client.addresses import Address, connect, resolve
 from wigwag.wire.client.tls import Trust
 from wigwag.wire.h2.client import CLIENT_LIMITS, Http2Client
+from wigwag.wire.h2.frames import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -116,27 +117,22 @@ class Http2Connection(asyncio.Protocol):
         await self._greeted
 
     def flush(self) -> None:
-        """Send what there is to send, and hang up if that was all."""
-        machine = self.machine
+        """Send what there is to send, and close if that was all. What waits then might do so for ever: drop it."""
+        machine, transport = self.machine, self.transport
         if machine.out:
-            self.transport.write(b"".join(machine.out))
+            transport.write(b"".join(machine.out))
             machine.out.clear()
-        if machine.closing:
-            self._hang_up()
+        if machine.closing and transport.get_write_buffer_size():
+            transport.abort()
+        elif machine.closing:
+            transport.close()
 
     async def close(self) -> None:
         """End the connection, and wait until it is over."""
         self._greeted.cancel()
-        self.machine.leave()
+        self.machine.fail(ErrorCode.NO_ERROR)
         self.flush()
         await self._closed.wait()
-
-    def _hang_up(self) -> None:
-        """Close. What still waits to be sent might wait for ever, so it is dropped."""
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()
-        else:
-            self.transport.close()
 
     # keep-alive
 

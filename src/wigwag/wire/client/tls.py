@@ -7,7 +7,9 @@ says which file: stale trust is worse than a failed request.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from wigwag.errors import UsageError
 from wigwag.wire.tls import FileStamp, file_stamp, hardened
@@ -40,23 +42,19 @@ class Trust:
         return tuple(path for path in (self.authority, self.certificate, self.key) if path)
 
 
-class Contexts:
-    """The context of a trust, made when it is first needed and whenever its files have changed."""
+def current_context(trust: Trust) -> Callable[[], ssl.SSLContext]:
+    """Return what gives the context of a trust: made when it is first needed, and whenever its files have changed."""
 
-    def __init__(self, trust: Trust) -> None:
-        self._trust = trust
-        self._context: ssl.SSLContext | None = None
-        self._stamp: FileStamp = ()
+    @lru_cache(maxsize=1)
+    def made(_stamp: FileStamp) -> ssl.SSLContext:
+        return trust.context()
 
-    def current(self) -> ssl.SSLContext:
-        """Return the context for a connection that begins now."""
+    def current() -> ssl.SSLContext:
         try:
-            stamp = file_stamp(self._trust.files())
-            if self._context is None or stamp != self._stamp:
-                self._context, self._stamp = self._trust.context(), stamp
+            return made(file_stamp(trust.files()))
         except (OSError, ssl.SSLError) as error:
-            files = ", ".join(self._trust.files()) or "the system's authorities"
-            raise UsageError(
-                f"{files}: cannot be used for TLS: {error.strerror or error}; give files in PEM"
-            ) from error
-        return self._context
+            files = ", ".join(trust.files()) or "the system's authorities"
+            reason = error.strerror or error
+            raise UsageError(f"{files}: cannot be used for TLS: {reason}; give files in PEM") from error
+
+    return current

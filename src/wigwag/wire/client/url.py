@@ -94,7 +94,9 @@ def parse_url(text: str) -> Url:
     if not host:
         raise UsageError("the URL has no host; write https://HOST/PATH")
     target = quote(parts.path or "/", safe=_SAFE) + (f"?{quote(parts.query, safe=_SAFE)}" if parts.query else "")
-    return Url(parts.scheme, host, PORTS[parts.scheme] if port is None else port, target, _userinfo(parts))
+    return Url(
+        parts.scheme, host, PORTS[parts.scheme] if port is None else port, target, parts.netloc.rpartition("@")[0]
+    )
 
 
 def _ascii(parts: SplitResult) -> str:
@@ -106,10 +108,6 @@ def _ascii(parts: SplitResult) -> str:
     if name and not _HOST.fullmatch(name):  # the encoding may bring forth what was not there before, even spaces
         raise ValueError("the host holds what no name holds")
     return name
-
-
-def _userinfo(parts: SplitResult) -> str:
-    return parts.netloc.rpartition("@")[0]
 
 
 def _bracketed(host: str) -> str:

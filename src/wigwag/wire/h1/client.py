@@ -70,8 +70,8 @@ def check_fields(fields: Fields) -> None:
             raise UsageError(f"the header {name!r} has a line break or a character beyond Latin-1; remove it")
 
 
-def render(request: ClientRequest, *, proxied: Fields | None = None, keep: bool = True) -> bytes:
-    r"""Return a request's bytes; with `proxied`, in the form for a proxy, with the fields that are for it.
+def render(request: ClientRequest, proxy: Url | None = None, *, keep: bool = True) -> bytes:
+    r"""Return a request's bytes, in the form for a proxy if it goes by one; an https request goes through a tunnel.
 
     >>> from wigwag.wire.client.url import parse_url
     >>> render(ClientRequest(parse_url("http://flags.example/f?x=1"), fields=(("Accept", "*/*"),)))
@@ -79,10 +79,13 @@ def render(request: ClientRequest, *, proxied: Fields | None = None, keep: bool 
     """
     check_fields(request.fields)
     url, given = request.url, {name.lower() for name, _ in request.fields}
-    target = f"http://{url.authority}{url.target}" if proxied is not None else url.target
+    seen_by = proxy if url.scheme == "http" else None
+    target = f"http://{url.authority}{url.target}" if seen_by else url.target
     host = next((value for name, value in request.fields if name.lower() == "host"), url.authority)
     lines = [f"{request.method} {target} HTTP/1.1", f"Host: {host}"]
-    lines += [f"{name}: {value}" for name, value in (*request.fields, *(proxied or ())) if name.lower() != "host"]
+    lines += [f"{name}: {value}" for name, value in request.fields if name.lower() != "host"]
+    if seen_by and seen_by.basic:
+        lines.append(f"Proxy-Authorization: {seen_by.basic}")
     if url.basic and "authorization" not in given:
         lines.append(f"Authorization: {url.basic}")
     if request.body or request.method in ("POST", "PUT", "PATCH"):
@@ -94,11 +97,6 @@ def render(request: ClientRequest, *, proxied: Fields | None = None, keep: bool 
 
 class ResponseParser:
     """One response, as it comes in. `status` is 0 until its head is there."""
-
-    __slots__ = (
-        "_head_only", "_host", "_limits", "_parser", "_pieces", "_raw", "_size", "_until_close",
-        "done", "fault", "fields", "keep", "status",
-    )  # fmt: skip
 
     def __init__(self, host: object, limits: ResponseLimits, *, head_only: bool = False) -> None:
         """`head_only`: the response has no body, whatever it says: that to HEAD, or to CONNECT."""
@@ -121,7 +119,9 @@ class ResponseParser:
         return next((value for key, value in self.fields if key == name), "")
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what has come, and return the pieces of the body in it."""
+        """Take what has come, and return the pieces of the body in it; no bytes mean that the connection is closed."""
+        if not data:
+            self.end()
         room = len(data) if self.status else max(0, self._limits.head_bytes - self._raw)
         for part in (data[:room], data[room:]):  # what a head may fill, and what only a body may
             if part and self.fault is None:
@@ -178,9 +178,8 @@ class ResponseParser:
         chunked = "chunked" in self.field("transfer-encoding").lower()
         self.done = self._head_only
         self._until_close = not (length or chunked or status in BODYLESS)
-        most = self._limits.body_bytes
-        if most is not None and not self._head_only and status not in BODYLESS and length.isdigit():
-            self._measure(int(length), most)
+        if not self._head_only and status not in BODYLESS and length.isdigit():
+            self._measure(int(length))
 
     def on_body(self, body: bytes) -> None:
         if self._head_only:
@@ -188,16 +187,16 @@ class ResponseParser:
             return
         self._size += len(body)
         self._pieces.append(body)
-        if self._limits.body_bytes is not None:
-            self._measure(self._size, self._limits.body_bytes)
+        self._measure(self._size)
 
     def on_message_complete(self) -> None:
         self.done = bool(self.status)
 
     # limits
 
-    def _measure(self, size: int, most: int) -> None:
-        if size > most:
+    def _measure(self, size: int) -> None:
+        most = self._limits.body_bytes
+        if most is not None and size > most:
             self._fail(oversize(self._host, most))
 
     def _fail(self, fault: Exception) -> None:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 
@@ -32,39 +33,22 @@ UNLIMITED = 1 << 62
 CHUNKED, CLOSE, KEEP_ALIVE = b"transfer-encoding: chunked\r\n", b"connection: close\r\n", b"connection: keep-alive\r\n"
 
 
-def line(name: bytes, value: bytes) -> bytes:
-    """Return one header line."""
-    if not NAME.fullmatch(name) or BAD_VALUE.search(value):
-        raise ValueError(f"a header cannot be sent: {name!r}")
-    return b"%b: %b\r\n" % (name, value)
+def header_lines(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return headers or trailers as lines."""
+    lines = []
+    for name, value in headers:
+        if not NAME.fullmatch(name) or BAD_VALUE.search(value):
+            raise ValueError(f"a header cannot be sent: {name!r}")
+        lines.append(b"%b: %b\r\n" % (name, value))
+    return b"".join(lines)
 
 
-def trailer_lines(trailers: Headers) -> bytes:
-    """Return trailers as lines."""
-    return b"".join(line(name, value) for name, value in trailers)
-
-
-class Renderer:
-    """Remembers heads; shared by all connections of a server."""
-
-    __slots__ = ("_known",)
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[int, Headers, bool], bytes] = {}
-
-    def render(self, status: int, headers: Headers, sized: bool) -> bytes:
-        """Return the head of a response without the empty line that ends it; the handler's length only if `sized`."""
-        key = (status, headers, sized)
-        return self._known.get(key) or self._learn(key)
-
-    def _learn(self, key: tuple[int, Headers, bool]) -> bytes:
-        status, headers, sized = key
-        dropped = OURS if sized else OURS | {b"content-length"}
-        lines = b"".join(line(name, value) for name, value in headers if name not in dropped)
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[key] = known = b"HTTP/1.1 %d %b\r\n%b" % (status, PHRASES.get(status, b""), lines)
-        return known
+@lru_cache(maxsize=REMEMBERED)
+def render_head(status: int, headers: Headers, sized: bool) -> bytes:
+    """Return the head of a response without the empty line that ends it; the handler's length only if `sized`."""
+    dropped = OURS if sized else OURS | {b"content-length"}
+    lines = header_lines((name, value) for name, value in headers if name not in dropped)
+    return b"HTTP/1.1 %d %b\r\n%b" % (status, PHRASES.get(status, b""), lines)
 
 
 def has_length(headers: Headers) -> bool:
@@ -76,12 +60,12 @@ class OutputBuffer:
     """The sending half of a connection: bytes to be sent now, and large pieces that wait for room."""
 
     __slots__ = (
-        "_at", "_done", "_finished", "draining", "last", "out", "pending", "renderer", "retained", "room", "widened"
+        "_at", "_done", "_finished", "draining", "last", "out", "pending", "retained", "room", "widened"
     )  # fmt: skip
 
-    def __init__(self, renderer: Renderer, done: Callable[[], None], retained: Retained | None = None) -> None:
+    def __init__(self, done: Callable[[], None], retained: Retained | None = None) -> None:
         """`done` is called when all of a response is in `out`."""
-        self.renderer, self._done = renderer, done
+        self._done = done
         self.retained, self.room = retained or Retained(), UNLIMITED
         self.out: list[bytes] = []
         self.pending: deque[bytes] = deque()
@@ -155,7 +139,7 @@ class Http1Exchange:
             return
         output, body, is_head = self._output, reply.body, self.request.method == b"HEAD"
         sized = is_head and has_length(reply.headers)
-        head = output.renderer.render(reply.status, reply.headers, sized)
+        head = render_head(reply.status, reply.headers, sized)
         if not sized and reply.status not in BODYLESS:
             head = b"%bcontent-length: %d\r\n" % (head, len(body))
         if output.draining or not self._keep or not self._modern:
@@ -169,7 +153,7 @@ class Http1Exchange:
         self._finish()
 
     def _reply_with_trailers(self, reply: Reply) -> None:
-        lines = trailer_lines(reply.trailers or ())
+        lines = header_lines(reply.trailers or ())
         if self.begin(reply.status, reply.headers):
             self.send(reply.body)
             self._output.put(b"0\r\n", lines, b"\r\n")
@@ -189,7 +173,7 @@ class Http1Exchange:
     def begin(self, status: int, headers: Headers) -> bool:
         output = self._output
         bodyless, sized = status in BODYLESS or self.request.method == b"HEAD", has_length(headers)
-        head = output.renderer.render(status, headers, sized)
+        head = render_head(status, headers, sized)
         self._chunked = self._modern and not bodyless and not sized
         if not self._chunked and not sized and not bodyless:
             self._keep = False
@@ -213,7 +197,7 @@ class Http1Exchange:
     def end(self, trailers: Headers) -> None:
         if not self.gone:
             if self._chunked:
-                lines = trailer_lines(trailers) if trailers and self._trailing() else b""
+                lines = header_lines(trailers) if trailers and self._trailing() else b""
                 self._output.put(b"0\r\n", lines, b"\r\n")
             self._finish()
 

@@ -3,6 +3,11 @@
 Responses leave one at a time and in order: requests that a client pipelines wait in `_waiting` until the one before is
 done, and while any wait, `crowded` asks the connection not to read more. So at most one read's worth is held.
 
+The last few heads are remembered, so that they need not be parsed again: between two messages the parser has no memory,
+so the same bytes mean the same head. A head is learned only from a read that held exactly one message and nothing else,
+whose body was as long as what followed the head: however the parser may have read the bytes, there is only one way.
+Chunked bodies and expectations are always parsed.
+
 The hard cases: a refused request ends the connection, because where the next one begins is no longer known; and a
 client that offers an upgrade (to h2c, as Java's does) expects a response to its request, with the body, all the same.
 """
@@ -14,7 +19,7 @@ from collections import deque
 from httptools import HttpParserError, HttpParserInvalidMethodError, HttpParserUpgrade, HttpRequestParser
 from msgspec.structs import replace
 
-from wigwag.wire.h1.response import CONTINUE, Http1Exchange, OutputBuffer, Renderer
+from wigwag.wire.h1.response import CONTINUE, Http1Exchange, OutputBuffer
 from wigwag.wire.http import Request, error_reply
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.peer import Peer
@@ -28,52 +33,17 @@ LARGEST = 1024
 PARSED_ALWAYS = frozenset({b"expect", b"transfer-encoding"})
 
 
-class KnownHeads:
-    """The last few heads of one connection, so that they need not be parsed again.
-
-    Between two messages the parser has no memory, so the same bytes mean the same head. A head is learned only from a
-    read that held exactly one message and nothing else, whose body was as long as what followed the head: however the
-    parser may have read the bytes, there is only one way. Chunked bodies and expectations are always parsed.
-    """
-
-    __slots__ = ("_known", "_peer")
-
-    def __init__(self, peer: Peer) -> None:
-        self._known: dict[bytes, tuple[Request, int]] = {}
-        self._peer = peer
-
-    def find(self, data: bytes) -> Request | None:
-        """Return the request, if the data are exactly one whose head is known."""
-        end = data.find(END) + 4
-        known = self._known.get(data[:end])
-        if known is None or len(data) - end != known[1]:
-            return None
-        head = known[0]
-        return Request(head.method, head.path, head.query, head.headers, data[end:], 1, self._peer, head.known)
-
-    def learn(self, data: bytes, request: Request) -> None:
-        """Remember the head of a request that was all of the data."""
-        end = data.find(END) + 4
-        plain = not any(name in PARSED_ALWAYS for name, _ in request.headers)
-        if plain and 4 <= end <= LARGEST and len(data) - end == len(request.body):
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[data[:end]] = replace(request, body=b"", known=request.fields), len(request.body)
-
-
 class Http1:
     """One connection."""
 
     __slots__ = (
         "_begun", "_body", "_continue", "_fields", "_head_fed", "_head_size", "_idle_since", "_known", "_limits",
-        "_messages", "_now", "_parser", "_peer", "_since", "_size", "_state", "_upgrade", "_url", "_version",
+        "_messages", "_now", "_parser", "_peer", "_since", "_state", "_upgrade", "_url", "_version",
         "_waiting", "cancelled", "closing", "current", "out", "output", "ready",
     )  # fmt: skip
 
-    def __init__(
-        self, limits: WireLimits, renderer: Renderer, peer: Peer, now: float, retained: Retained | None = None
-    ) -> None:
-        self.output = OutputBuffer(renderer, self._next, retained)
+    def __init__(self, limits: WireLimits, peer: Peer, now: float, retained: Retained | None = None) -> None:
+        self.output = OutputBuffer(self._next, retained)
         self.out = self.output.out
         self.closing = False
         self.current: Http1Exchange | None = None
@@ -84,11 +54,10 @@ class Http1:
         self._waiting: deque[Http1Exchange] = deque()
         self._state, self._now, self._since, self._idle_since = IN_HEAD, now, now, now
         self._fields: list[tuple[bytes, bytes]] = []
-        self._url: bytes | bytearray = b""
+        self._url, self._body = bytearray(), bytearray()
         self._version, self._begun = "", False
-        self._body: bytes | bytearray = b""
-        self._size = self._head_size = self._head_fed = self._messages = 0
-        self._known = KnownHeads(peer)
+        self._head_size = self._head_fed = self._messages = 0
+        self._known: dict[bytes, tuple[Request, int]] = {}
 
     # bytes in
 
@@ -96,21 +65,31 @@ class Http1:
         """Take bytes; afterwards see `ready`, `closing` and `output`."""
         self._now = now
         if self._state == IDLE and self.current is None and not self.output.last:
-            if request := self._known.find(data):
+            end = data.find(END) + 4
+            head, size = self._known.get(data[:end], (None, 0))
+            if head is not None and len(data) - end == size:
                 self._since = now
+                body = data[end:]
+                request = Request(head.method, head.path, head.query, head.headers, body, 1, self._peer, head.known)
                 self._serve(Http1Exchange(self.output, request, True, True))
                 return
             self._messages = 0
             self._feed(data)
-            self._learn(data)
+            self._learn(data, end)
         elif self._state != BROKEN and not self.output.last:
             self._feed(data)
 
-    def _learn(self, data: bytes) -> None:
-        """Remember the head, if the data were one whole request and nothing else."""
+    def _learn(self, data: bytes, end: int) -> None:
+        """Remember the head, which ends at `end`, if the data were one whole request and nothing else."""
         exchange = self.current
-        if self._messages == 1 and self._state == IDLE and exchange and exchange.plain():
-            self._known.learn(data, exchange.request)
+        if self._messages != 1 or self._state != IDLE or not exchange or not exchange.plain():
+            return
+        request = exchange.request
+        plain = not any(name in PARSED_ALWAYS for name, _ in request.headers)
+        if plain and 4 <= end <= LARGEST and len(data) - end == len(request.body):
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[data[:end]] = replace(request, body=b"", known=request.fields), len(request.body)
 
     def _feed(self, data: bytes) -> None:
         while True:  # once, and once more for each upgrade that is declined
@@ -164,20 +143,14 @@ class Http1:
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._fields, self._url, self._body, self._size, self._head_size = [], b"", b"", 0, 0
+        self._fields, self._url, self._body, self._head_size = [], bytearray(), bytearray(), 0
         self._begun = True
         if self._state != BROKEN:
             self._state, self._since = IN_HEAD, self._now
 
     def on_url(self, url: bytes) -> None:
         """Take the target, or a piece of it."""
-        self._url = url if not self._url else self._joined(url)
-
-    def _joined(self, url: bytes) -> bytearray:
-        """Append a piece of the target without copying what is there for each piece."""
-        target = self._url if isinstance(self._url, bytearray) else bytearray(self._url)
-        target += url
-        return target
+        self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; trailers are dropped."""
@@ -224,18 +197,10 @@ class Http1:
         """Take a piece of the body."""
         if self._state == BROKEN:
             return
-        self._size += len(data)
-        if self._size > self._limits.body_bytes:
+        if len(self._body) + len(data) > self._limits.body_bytes:
             self._refuse(413)
-        elif self._body:
-            self._append(data)
         else:
-            self._body = data
-
-    def _append(self, data: bytes) -> None:
-        if isinstance(self._body, bytes):
-            self._body = bytearray(self._body)
-        self._body += data
+            self._body += data
 
     def on_message_complete(self) -> None:
         """Hand the request on."""
@@ -243,15 +208,14 @@ class Http1:
             return
         self._state, self._continue = IDLE, False
         self._messages += 1
-        parser, target = self._parser, self._url if type(self._url) is bytes else bytes(self._url)
+        parser, target = self._parser, bytes(self._url)
         if target[:1] != b"/":
             target = origin_form(target)
         if not target:
             self._refuse(400)
             return
         path, _, query = target.partition(b"?")
-        body = self._body if type(self._body) is bytes else bytes(self._body)
-        request = Request(parser.get_method(), path, query, tuple(self._fields), body, 1, self._peer)
+        request = Request(parser.get_method(), path, query, tuple(self._fields), bytes(self._body), 1, self._peer)
         self._line_up(Http1Exchange(self.output, request, self._version == "1.1", parser.should_keep_alive()))
 
     def _line_up(self, exchange: Http1Exchange) -> None:

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol, cast
 
 from wigwag.wire.h2 import frames as f
 from wigwag.wire.h2.floods import Floods
-from wigwag.wire.h2.frames import ErrorCode, Http2ConnectionError, SettingId, StreamError, need
+from wigwag.wire.h2.frames import ErrorCode, SettingId, StreamError, need
 from wigwag.wire.h2.heads import Head, response_head
 from wigwag.wire.h2.hpack import HeaderDecoder, HeaderEncoder
 from wigwag.wire.h2.receive import FrameReader, frame_table, on_settings
@@ -91,11 +91,6 @@ class ClientStream(Http2Stream, eq=False):
 class Http2Client:
     """One connection."""
 
-    __slots__ = (
-        "_decoder", "_goaway", "_pings", "_room", "closing", "draining", "ended", "floods", "frames", "last", "limits",
-        "most", "now", "out", "output", "pongs", "streams",
-    )  # fmt: skip
-
     def __init__(self, limits: WireLimits, now: float) -> None:
         self.limits, self.now = limits, now
         self.floods = Floods(limits, now)
@@ -152,10 +147,6 @@ class Http2Client:
         """Ask the server for a sign of life; `pongs` counts them."""
         self._pings += 1
         self.out.append(f.frame(f.PING, 0, 0, self._pings.to_bytes(8, "big")))
-
-    def leave(self) -> None:
-        """End the connection, and every request on it."""
-        self.fail(ErrorCode.NO_ERROR)
 
     def lost(self, reason: str) -> None:
         """Note that the connection is gone."""
@@ -257,10 +248,6 @@ class Http2Client:
         if stream := self._opened(id):
             self._break(stream, Broken(f"the server reset the stream: {name_of(code)}", code))
 
-    def on_push(self, _flags: int, _stream: int, _payload: bytes) -> None:
-        """PUSH_PROMISE: we said that we want none."""
-        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE, which we switched off")
-
     def on_ping(self, flags: int, stream: int, payload: bytes) -> None:
         """PING: theirs is answered; the answer to our last one shows that they are there."""
         need(stream == 0, ErrorCode.PROTOCOL_ERROR, "PING of a stream")
@@ -345,7 +332,6 @@ FRAMES = frame_table(
         f.DATA: Http2Client.on_data,
         f.RST_STREAM: Http2Client.on_reset,
         f.SETTINGS: Http2Client.on_settings,
-        f.PUSH_PROMISE: Http2Client.on_push,
         f.PING: Http2Client.on_ping,
         f.GOAWAY: Http2Client.on_goaway,
     }

@@ -123,16 +123,8 @@ def header_frames(stream: int, block: bytes, flags: int, size: int) -> bytes:
 def unpad(payload: bytes) -> bytes:
     """Return the payload of a PADDED frame without its padding."""
     padding = payload[0] + 1 if payload else 1
-    if padding > len(payload):
-        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "padding is longer than the frame")
+    need(padding <= len(payload), ErrorCode.PROTOCOL_ERROR, "padding is longer than the frame")
     return payload[1 : len(payload) - padding + 1]
-
-
-def unprioritise(stream: int, payload: bytes) -> bytes:
-    """Return the payload of a HEADERS frame without its priority, which nobody uses any more."""
-    if len(payload) < 5:
-        raise Http2ConnectionError(ErrorCode.FRAME_SIZE_ERROR, "priority is cut off")
-    return payload[5:]
 
 
 def depends_on(payload: bytes) -> int:

@@ -7,7 +7,10 @@ a `host` header, which is where a handler looks for it whatever the protocol.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from wigwag.wire.http import Headers, first_values
 from wigwag.wire.limits import WireLimits
@@ -28,26 +31,25 @@ OVERHEAD = 32
 """What each field counts beside its name and value (RFC 9113 §6.5.2)."""
 
 
-class Head:
+class Head(Struct, eq=False):
     """The fields of one block; `status` is 0 if they make a request, 431 if they are too many, 400 if malformed."""
 
-    __slots__ = ("fields", "headers", "length", "method", "path", "query", "status", "trailing")
-
-    def __init__(self, status: int = 0, headers: Headers = (), *, trailing: bool = False) -> None:
-        self.status, self.headers, self.trailing = status, headers, trailing
-        self.fields = first_values(headers)
-        self.method = self.path = self.query = b""
-        self.length = -1
-        """The content-length, if there is one."""
+    status: int = 0
+    headers: Headers = ()
+    fields: Mapping[bytes, bytes] = {}
+    """The first value of each header."""
+    method: bytes = b""
+    path: bytes = b""
+    query: bytes = b""
+    length: int = -1
+    """The content-length, if there is one."""
+    trailing: bool = False
 
     def with_value(self, at: int, field: Field) -> Head:
-        """Return this head with another value of the header at `at`, the only one of its name."""
-        head, headers = Head.__new__(Head), self.headers
-        head.headers = (*headers[:at], field, *headers[at + 1 :])
-        head.fields = {**self.fields, field[0]: field[1]}
-        head.status, head.trailing, head.length = self.status, self.trailing, self.length
-        head.method, head.path, head.query = self.method, self.path, self.query
-        return head
+        """Return the head of this request with another value of the header at `at`, the only one of its name."""
+        headers = (*self.headers[:at], field, *self.headers[at + 1 :])
+        fields = {**self.fields, field[0]: field[1]}
+        return Head(0, headers, fields, self.method, self.path, self.query, self.length)
 
 
 def request_head(fields: list[Field], limits: WireLimits, size: int) -> Head:
@@ -106,8 +108,6 @@ def _request(pseudo: dict[bytes, bytes], special: dict[bytes, bytes], plain: lis
     authority = pseudo.get(b":authority")
     if authority and b"host" not in special:
         plain.insert(0, (b"host", authority))
-    known = Head(0, tuple(plain))
-    known.method = method
-    known.path, _, known.query = target.partition(b"?")
-    known.length = int(special.get(b"content-length", b"-1"))
-    return known
+    headers, (path, _, query) = tuple(plain), target.partition(b"?")
+    length = int(special.get(b"content-length", b"-1"))
+    return Head(0, headers, first_values(headers), method, path, query, length)

@@ -23,10 +23,23 @@ from collections.abc import Callable
 from wigwag.wire.h2.frames import END_HEADERS, END_STREAM, HEADERS, ErrorCode, Http2ConnectionError, prefix
 from wigwag.wire.h2.heads import HOP_BY_HOP, NAMED, OVERHEAD, POISON, Field, Head, request_head
 from wigwag.wire.h2.huffman import decode as decode_huffman
-from wigwag.wire.h2.tables import STATIC
 from wigwag.wire.http import Headers
 from wigwag.wire.limits import WireLimits
 
+_FIELDS = """
+:authority | :method GET | :method POST | :path / | :path /index.html | :scheme http | :scheme https
+:status 200 | :status 204 | :status 206 | :status 304 | :status 400 | :status 404 | :status 500 | accept-charset
+accept-encoding gzip, deflate | accept-language | accept-ranges | accept | access-control-allow-origin | age
+allow | authorization | cache-control | content-disposition | content-encoding | content-language
+content-length | content-location | content-range | content-type | cookie | date | etag | expect | expires
+from | host | if-match | if-modified-since | if-none-match | if-range | if-unmodified-since | last-modified
+link | location | max-forwards | proxy-authenticate | proxy-authorization | range | referer | refresh
+retry-after | server | set-cookie | strict-transport-security | transfer-encoding | user-agent | vary | via
+www-authenticate
+"""
+_PARTED = (field.strip().partition(b" ") for field in _FIELDS.strip().replace("\n", "|").encode().split(b"|"))
+STATIC: tuple[Field, ...] = tuple((name, value) for name, _, value in _PARTED)
+"""The static table, from index 1 on."""
 TABLE: tuple[Field, ...] = (POISON, *STATIC)
 CAPACITY = 4096
 REMEMBERED = 64
@@ -74,16 +87,6 @@ def integer(block: bytes, at: int, mask: int) -> tuple[int, int]:
     raise out_of_step("an integer is too long")
 
 
-def text(block: bytes, at: int) -> tuple[bytes, int]:
-    """Return the string at `at`, and where it ends."""
-    size, start = integer(block, at, 127)
-    end = start + size
-    if end > len(block):
-        raise out_of_step("a string is cut off")
-    raw = block[start:end]
-    return (decode_huffman(raw), end) if block[at] & 128 else (raw, end)
-
-
 def skip(block: bytes, at: int) -> int:
     """Return where the string at `at` ends."""
     size, start = integer(block, at, 127)
@@ -93,13 +96,13 @@ def skip(block: bytes, at: int) -> int:
 
 
 def checked(name: bytes, value: bytes) -> Field:
-    """Return the field, or the poison that makes every block with it malformed.
+    """Return the field of a name that may be, or the poison that makes every block with it malformed.
 
     Blanks around a value are not allowed either (RFC 9113 §8.2.1), but clients send them and Go's server takes them:
     they are cut off, except around pseudo-header fields.
     """
     padded = bool(value) and (value[0] in BLANKS or value[-1] in BLANKS)
-    if bad(value) or (name in NAMED and padded) or not (name in NAMED or NAME.fullmatch(name)):
+    if not name or bad(value) or (padded and name in NAMED):
         return POISON
     return name, value.strip(BLANKS) if padded else value
 
@@ -134,7 +137,7 @@ class HeaderDecoder:
     def __init__(self, limits: WireLimits, read: Callable[[list[Field], WireLimits, int], Head] = request_head) -> None:
         self._limits, self._read = limits, read
         self._known: dict[bytes, Head] = {}
-        self._shapes: dict[tuple[int | Field, ...], tuple[Head, int]] = {}
+        self._shapes: deque[tuple[list[Field], Head, int]] = deque(maxlen=SHAPES)
         self._timeout_at = 0
         self._table = list(TABLE)
         """The static table, then the dynamic one."""
@@ -164,23 +167,23 @@ class HeaderDecoder:
         """Return what the fields say: a copy of a known head, if they differ from its fields in the timeout only."""
         at = self._timeout_at
         if at < len(fields) and fields[at][0] == TIMEOUT and size <= REMEMBERED_SIZE:
-            shape = self._shapes.get((at, *fields[:at], *fields[at + 1 :]))
-            if shape is not None:
-                return shape[0].with_value(shape[1], fields[at])
+            timeout, fields[at] = fields[at], POISON
+            for shape, head, place in self._shapes:
+                if shape == fields:
+                    return head.with_value(place, timeout)
+            fields[at] = timeout
         head = self._read(fields, self._limits, size)
         if not head.status and TIMEOUT in head.fields:
             self._remember(fields, head)
         return head
 
     def _remember(self, fields: list[Field], head: Head) -> None:
-        """Remember a head by its fields and where its timeout is, if it has one timeout and is small."""
+        """Remember a head by its fields but for the timeout, if it has one timeout and is small."""
         names, used = [name for name, _ in fields], sum(len(name) + len(value) + OVERHEAD for name, value in fields)
         if names.count(TIMEOUT) != 1 or used > SHAPE_SIZE or used + 2 * REMEMBERED_SIZE > self._limits.header_bytes:
             return
-        if len(self._shapes) >= SHAPES:
-            self._shapes.clear()
         self._timeout_at = at = names.index(TIMEOUT)
-        self._shapes[at, *fields[:at], *fields[at + 1 :]] = head, head.headers.index(fields[at])
+        self._shapes.appendleft(([*fields[:at], POISON, *fields[at + 1 :]], head, head.headers.index(fields[at])))
 
     def _fields(self, block: bytes) -> list[Field]:
         """Return the fields, at most one more than the limit."""
@@ -219,7 +222,9 @@ class HeaderDecoder:
                 raise too_costly("a header block has too many fields")
             if byte >= 128:
                 index, at = integer(block, at, 127)
-                self._entry(index)
+                if not index:
+                    raise out_of_step("index 0 is nothing")
+                self._table[index]  # `IndexError` if there is none
             elif byte & 64:
                 _, at = self._literal(block, at, byte)
             elif byte & 32:
@@ -228,37 +233,44 @@ class HeaderDecoder:
                 index, at = integer(block, at, 15)
                 at = skip(block, at if index else skip(block, at))
 
-    def _entry(self, index: int) -> Field:
-        if not index:
-            raise out_of_step("index 0 is nothing")
-        return self._table[index]
-
     def _literal(self, block: bytes, at: int, byte: int) -> tuple[Field, int]:
         indexed = byte & 64
-        name_index, at = integer(block, at, 63 if indexed else 15)
-        if name_index:
-            name = self._entry(name_index)[0]
+        index, at = integer(block, at, 63 if indexed else 15)
+        if index:
+            name, allowed = self._table[index][0], True  # it was checked when it came
         else:
             name, at = self._text(block, at)
+            allowed = name in NAMED or NAME.fullmatch(name) is not None
         value, at = self._text(block, at)
-        field = checked(name, value)
+        field = checked(name, value) if allowed else POISON
         if indexed:
-            self._insert(field, len(name) + len(value) + 32)
+            self._insert(field, len(name) + len(value) + OVERHEAD)
         return field, at
 
     def _text(self, block: bytes, at: int) -> tuple[bytes, int]:
-        if block[at] & 128 and len(block) > MOST_HUFFMAN:  # a smaller one cannot hold too much
-            self._huffman -= integer(block, at, 127)[0]
+        """Return the string at `at`, and where it ends."""
+        first, start = block[at], at + 1
+        size = first & 127
+        if size == 127:
+            size, start = integer(block, at, 127)
+        end = start + size
+        if end > len(block):
+            raise out_of_step("a string is cut off")
+        if first < 128:
+            return block[start:end], end
+        if len(block) > MOST_HUFFMAN:  # a smaller one cannot hold too much
+            self._huffman -= size
             if self._huffman < 0:
                 raise too_costly("a header block has too much in Huffman code")
-        return text(block, at)
+        return decode_huffman(block[start:end]), end
 
     def _insert(self, field: Field, size: int) -> None:
         self._changed = True
         self._size += size
         self._table.insert(len(TABLE), field)
         self._sizes.appendleft(size)
-        self._evict()
+        if self._size > self._capacity:
+            self._evict()
 
     def _resize(self, block: bytes, at: int, *, at_start: bool) -> int:
         size, at = integer(block, at, 31)
@@ -308,8 +320,6 @@ class HeaderEncoder:
 
     It is shared by all connections of a server: what it holds depends on no connection.
     """
-
-    __slots__ = ("_known",)
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, Headers, bool], tuple[bytes, bytes]] = {}

@@ -52,13 +52,13 @@ class Receiving(Protocol):
 class FrameReader:
     """Bytes in, frames out: what is there in part, and what may come next."""
 
-    __slots__ = ("_block", "_open", "_preface", "_table", "block_since", "buffer", "progress")
+    __slots__ = ("_open", "_preface", "_table", "block", "block_since", "buffer", "progress")
 
     def __init__(self, table: FrameTable, now: float, preface: bytes = b"") -> None:
         """`table` has the frames of an open connection, and `preface` is what comes before the first one."""
         self._open, self._preface, self._table = table, preface, FIRST
         self.buffer = b""
-        self._block: tuple[int, int, bytearray] = (0, 0, bytearray())
+        self.block: tuple[int, int, bytearray] = (0, 0, bytearray())
         self.progress = self.block_since = now
         """When the last frame was whole; when the header block began."""
 
@@ -119,23 +119,12 @@ class FrameReader:
 
     def open(self) -> FrameTable:
         """Take every kind of frame from now on."""
-        self._table = self._open
+        self.block, self._table = (0, 0, bytearray()), self._open
         return self._table
 
     def begin_block(self, id: int, flags: int, payload: bytes, now: float) -> None:
         """Take the first part of a header block; only CONTINUATION may follow."""
-        self._block, self._table, self.block_since = (id, flags, bytearray(payload)), CONTINUED, now
-
-    def continue_block(self, connection: Receiving, flags: int, id: int, payload: bytes) -> None:
-        """Take another part, and hand the block over when it is whole."""
-        begun, first_flags, block = self._block
-        need(id == begun, ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
-        block += payload
-        need(len(block) <= connection.limits.header_bytes, ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
-        connection.floods.count(connection.now)
-        if flags & f.END_HEADERS:
-            self._block, self._table = (0, 0, bytearray()), self._open
-            connection.on_block(id, first_flags, bytes(block))
+        self.block, self._table, self.block_since = (id, flags, bytearray(payload)), CONTINUED, now
 
 
 def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> None:
@@ -144,8 +133,8 @@ def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> No
         payload = f.unpad(payload)
     dependent = False
     if flags & f.PRIORITISED:
-        dependent = f.depends_on(payload) == id
-        payload = f.unprioritise(id, payload)
+        need(len(payload) >= 5, ErrorCode.FRAME_SIZE_ERROR, "priority is cut off")
+        dependent, payload = f.depends_on(payload) == id, payload[5:]  # nobody uses priorities any more
     if flags & f.END_HEADERS:
         connection.on_block(id, flags, payload)
     else:
@@ -155,8 +144,15 @@ def on_headers(connection: Receiving, flags: int, id: int, payload: bytes) -> No
 
 
 def on_continuation(connection: Receiving, flags: int, id: int, payload: bytes) -> None:
-    """CONTINUATION: more of a header block."""
-    connection.frames.continue_block(connection, flags, id, payload)
+    """CONTINUATION: more of a header block, which is handed over when it is whole."""
+    begun, first_flags, block = connection.frames.block
+    need(id == begun, ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
+    block += payload
+    need(len(block) <= connection.limits.header_bytes, ErrorCode.ENHANCE_YOUR_CALM, "a header block is too large")
+    connection.floods.count(connection.now)
+    if flags & f.END_HEADERS:
+        connection.frames.open()
+        connection.on_block(id, first_flags, bytes(block))
 
 
 def on_priority(connection: Receiving, _flags: int, stream: int, payload: bytes) -> None:
@@ -206,9 +202,13 @@ def on_window_update(connection: Receiving, _flags: int, id: int, payload: bytes
         need(not idle, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of an idle stream")
 
 
-def on_stray(_connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
-    """CONTINUATION outside of a header block."""
-    raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+def forbidden(reason: str) -> OnFrame:
+    """Return what takes a frame that must not come now."""
+
+    def refuse(_connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
+        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, reason)
+
+    return refuse
 
 
 def on_unknown(connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
@@ -221,7 +221,8 @@ SHARED: dict[int, OnFrame] = {
     f.PRIORITY: on_priority,
     f.SETTINGS: on_settings,
     f.WINDOW_UPDATE: on_window_update,
-    f.CONTINUATION: on_stray,
+    f.PUSH_PROMISE: forbidden("PUSH_PROMISE: a client has nothing to push, and a server was told not to"),
+    f.CONTINUATION: forbidden("CONTINUATION of nothing"),
 }
 
 
@@ -233,10 +234,7 @@ def frame_table(own: Mapping[int, OnFrame]) -> FrameTable:
 
 def only(kind: int, handler: OnFrame, reason: str) -> FrameTable:
     """Return the table in which one kind of frame may come."""
-
-    def refuse(_connection: Receiving, _flags: int, _stream: int, _payload: bytes) -> None:
-        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, reason)
-
+    refuse = forbidden(reason)
     return tuple(handler if at == kind else refuse for at in range(256))
 
 

@@ -159,27 +159,19 @@ class Http2:
         if flags & f.PADDED:
             payload = f.unpad(payload)
         if stream.incoming is not None:
-            self._pass_on(stream, stream.incoming, payload, ended=bool(flags & f.END_STREAM))
-            return
-        if not stream.body:
-            stream.body = payload
+            stream.incoming.feed(payload)
+            if stream.incoming.held > self.limits.body_bytes:  # its handler reads too slowly
+                raise StreamError(id, ErrorCode.ENHANCE_YOUR_CALM)
         else:
-            if isinstance(stream.body, bytes):
-                stream.body = bytearray(stream.body)
-            stream.body += payload
-        stream.size += len(payload)
-        self._held += len(payload)
+            if not stream.body:
+                stream.body = payload
+            elif isinstance(stream.body, bytes):
+                stream.body = bytearray(stream.body + payload)
+            else:
+                stream.body += payload
+            stream.size += len(payload)
+            self._held += len(payload)
         if flags & f.END_STREAM:
-            self._complete(stream)
-        else:
-            self._more(stream, payload)
-
-    def _pass_on(self, stream: Http2Stream, incoming: RequestBody, payload: bytes, *, ended: bool) -> None:
-        """Pass a piece of a body on to the handler that reads it, unless it reads too slowly."""
-        incoming.feed(payload)
-        if incoming.held > self.limits.body_bytes:
-            raise StreamError(stream.id, ErrorCode.ENHANCE_YOUR_CALM)
-        if ended:
             self._complete(stream)
         else:
             self._more(stream, payload)
@@ -237,10 +229,6 @@ class Http2:
             self.floods.count(self.now)
         else:
             self.floods.follow_up(self.now, self.last)
-
-    def on_push(self, _flags: int, _stream: int, _payload: bytes) -> None:
-        """PUSH_PROMISE: clients have nothing to push."""
-        raise Http2ConnectionError(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
 
     def on_ping(self, flags: int, stream: int, payload: bytes) -> None:
         """PING: answered, unless there are too many."""
@@ -368,7 +356,6 @@ FRAMES = frame_table(
     {
         f.DATA: Http2.on_data,
         f.RST_STREAM: Http2.on_reset,
-        f.PUSH_PROMISE: Http2.on_push,
         f.PING: Http2.on_ping,
         f.GOAWAY: Http2.on_goaway,
     }

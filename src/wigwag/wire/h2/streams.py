@@ -206,14 +206,13 @@ class Http2Stream(Struct, eq=False):
     def _reply_slowly(self, reply: Reply) -> None:
         trailers = reply.trailers or EMPTY
         self._owner.output.encoder.encode(0, trailers, True)
-        if self._begin(reply.status, reply.headers, end=not reply.body and not trailers):
+        if self.begin(reply.status, reply.headers, end=not reply.body and not trailers):
             self.send_last(reply.body, trailers)
             self._retain()
 
-    def begin(self, status: int, headers: Headers) -> bool:
-        return not self.gone and self._begin(status, headers, end=False)
-
-    def _begin(self, status: int, headers: Headers, *, end: bool) -> bool:
+    def begin(self, status: int, headers: Headers, *, end: bool = False) -> bool:
+        if self.gone:
+            return False
         end = end or status in BODYLESS or self.request.method == b"HEAD"
         self.send_headers(status, headers, end)
         if end:

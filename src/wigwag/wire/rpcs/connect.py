@@ -99,7 +99,9 @@ class ConnectStream:
         """Return the response with many messages."""
         gzip = envelope.accepts_gzip(call.fields.get(b"connect-accept-encoding"))
         headers = (*(self._gzip_headers if gzip else self._headers), *call.response_headers)
-        return Stream(200, headers, chunks(messages, call, partial(envelope.pack, gzip=gzip), _end))
+        pack = partial(envelope.pack, gzip=gzip)
+        framed = chunks(messages, call, pack, lambda call: end(call.error, call.response_trailers))
+        return Stream(200, headers, framed)
 
     def failure(self, error: RpcError, call: Call | None) -> Reply:
         """Return the response of a call that failed."""
@@ -144,10 +146,6 @@ def end(error: RpcError | None, trailers: Iterable[tuple[bytes, bytes]]) -> byte
     if metadata:
         ending["metadata"] = metadata
     return envelope.wrap(msgspec.json.encode(ending), END)
-
-
-def _end(call: Call) -> bytes:
-    return end(call.error, call.response_trailers)
 
 
 def _added(call: Call) -> Headers:

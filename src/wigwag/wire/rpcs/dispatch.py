@@ -8,8 +8,8 @@ headers once; everything else is left to `_Fallback`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeAlias, TypeVar
 
 from wigwag.wire import http
 from wigwag.wire.limits import WireLimits
@@ -20,33 +20,18 @@ from wigwag.wire.rpcs.grpcweb import GrpcWeb, GrpcWebText
 from wigwag.wire.rpcs.outcome import explain, in_time
 
 T = TypeVar("T")
-
-
-class RpcProtocol(Protocol):
-    """What any protocol can say."""
-
-    def open(self, request: http.Request, fields: Mapping[bytes, bytes]) -> Call: ...
-    def failure(self, error: RpcError, call: Call | None) -> http.Reply: ...
-
-
-class UnaryProtocol(RpcProtocol, Protocol):
-    """A protocol with one message in a response."""
-
-    def reply(self, call: Call, message: bytes) -> http.Reply: ...
-
-
-class StreamProtocol(RpcProtocol, Protocol):
-    """A protocol with many messages in a response."""
-
-    def stream(self, call: Call, messages: AsyncIterator[bytes]) -> http.Stream: ...
+UnaryProtocol: TypeAlias = Grpc | ConnectUnary
+StreamProtocol: TypeAlias = Grpc | ConnectStream
+RpcProtocol: TypeAlias = UnaryProtocol | StreamProtocol
+Outcome: TypeAlias = http.Response | Awaitable[http.Response]
 
 
 def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | None = None) -> http.Handler:
     """Return the handler of these methods; what no RPC client would ask for goes to `otherwise`."""
-    unary, streams = _unary_protocols(limits.body_bytes), _stream_protocols(limits.body_bytes)
-    fallback = _Fallback(unary, streams, _get_protocols(limits.body_bytes), otherwise)
+    fallback = _Fallback(limits.body_bytes, otherwise)
+    unary, streams = fallback.unary, fallback.streams
 
-    def handle(request: http.Request) -> http.Response | Awaitable[http.Response]:
+    def handle(request: http.Request) -> Outcome:
         fields = request.fields
         method = methods.get(request.path)
         if method is not None and request.method == b"POST":
@@ -64,7 +49,7 @@ def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | 
 
 def call_unary(
     protocol: UnaryProtocol, handler: Unary, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Response | Awaitable[http.Response]:
+) -> Outcome:
     """Respond at once if the handler does; otherwise return what is to be awaited."""
     call = None
     try:
@@ -79,7 +64,7 @@ def call_unary(
 
 def call_stream(
     protocol: StreamProtocol, handler: ServerStream, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Response | Awaitable[http.Response]:
+) -> Outcome:
     """Respond with the stream that the handler returns."""
     call = None
     try:
@@ -116,9 +101,7 @@ def early(methods: Methods) -> http.Early:
     return decide
 
 
-def call_bidi(
-    protocol: Grpc, handler: BidiStream, request: http.Request, fields: Mapping[bytes, bytes]
-) -> http.Response | Awaitable[http.Response]:
+def call_bidi(protocol: Grpc, handler: BidiStream, request: http.Request, fields: Mapping[bytes, bytes]) -> Outcome:
     """Respond with what the handler makes of the messages."""
     call = None
     try:
@@ -131,19 +114,33 @@ def call_bidi(
 class _Fallback:
     """Responds to requests that are not an ordinary call of a known method in a content type as we spell it."""
 
-    def __init__(
-        self,
-        unary: Mapping[bytes, UnaryProtocol],
-        streams: Mapping[bytes, StreamProtocol],
-        gets: Mapping[bytes, UnaryProtocol],
-        otherwise: http.Handler | None,
-    ) -> None:
-        self._unary, self._streams, self._gets, self._otherwise = unary, streams, gets, otherwise
-        self._bidi = {name: protocol for name, protocol in streams.items() if type(protocol) is Grpc}
+    def __init__(self, limit: int, otherwise: http.Handler | None) -> None:
+        self._otherwise = otherwise
+        kinds = {b"application/grpc": Grpc, b"application/grpc-web": GrpcWeb, b"application/grpc-web-text": GrpcWebText}
+        envelopes = {
+            name + suffix: kind(name + suffix, suffix == b"+json", limit)
+            for name, kind in kinds.items()
+            for suffix in (b"", b"+proto", b"+json")
+        }
+        json = ConnectUnary(b"application/json", True, limit)
+        self.unary: dict[bytes, UnaryProtocol] = {
+            **envelopes,
+            b"application/proto": ConnectUnary(b"application/proto", False, limit),
+            b"application/json": json,
+            b"application/json; charset=utf-8": json,
+        }
+        self.streams: dict[bytes, StreamProtocol] = {
+            **envelopes,
+            b"application/connect+proto": ConnectStream(b"application/connect+proto", False, limit),
+            b"application/connect+json": ConnectStream(b"application/connect+json", True, limit),
+        }
+        self._bidi = {name: protocol for name, protocol in envelopes.items() if type(protocol) is Grpc}
+        self._gets = {
+            b"proto": ConnectGet(b"application/proto", False, limit),
+            b"json": ConnectGet(b"application/json", True, limit),
+        }
 
-    def respond(
-        self, method: Method | None, request: http.Request, fields: Mapping[bytes, bytes]
-    ) -> http.Response | Awaitable[http.Response]:
+    def respond(self, method: Method | None, request: http.Request, fields: Mapping[bytes, bytes]) -> Outcome:
         content_type = canonical(fields.get(b"content-type", b""))
         if method is None:
             return self._unknown_path(request, content_type)
@@ -153,10 +150,10 @@ class _Fallback:
                 return call_unary(protocol, method.unary, request, fields)
         if request.method != b"POST":
             return http.Reply(405, ((b"allow", b"GET, POST" if method.safe else b"POST"),))
-        if method.unary is not None and content_type in self._unary:
-            return call_unary(self._unary[content_type], method.unary, request, fields)
-        if method.stream is not None and content_type in self._streams:
-            return call_stream(self._streams[content_type], method.stream, request, fields)
+        if method.unary is not None and content_type in self.unary:
+            return call_unary(self.unary[content_type], method.unary, request, fields)
+        if method.stream is not None and content_type in self.streams:
+            return call_stream(self.streams[content_type], method.stream, request, fields)
         if method.bidi is not None and content_type in self._bidi and request.version == 2:
             return call_bidi(self._bidi[content_type], method.bidi, request, fields)
         return self._unsupported(method)
@@ -164,31 +161,20 @@ class _Fallback:
     def _unsupported(self, method: Method) -> http.Reply:
         supported: Iterable[bytes] = self._bidi
         if method.bidi is None:
-            supported = self._unary if method.unary is not None else self._streams
+            supported = self.unary if method.unary is not None else self.streams
         return http.Reply(415, ((b"accept-post", b", ".join(supported)),))
 
-    def _unknown_path(self, request: http.Request, content_type: bytes) -> http.Response | Awaitable[http.Response]:
+    def _unknown_path(self, request: http.Request, content_type: bytes) -> Outcome:
         if self._otherwise is not None and not content_type.startswith((b"application/grpc", b"application/connect+")):
             return self._otherwise(request)
-        protocol: RpcProtocol | None = self._streams.get(content_type) or self._unary.get(content_type)
+        protocol = self.streams.get(content_type) or self.unary.get(content_type)
         if protocol is None or request.method != b"POST":
             return http.Reply(404)
-        reply = _refused(protocol, RpcError(Code.UNIMPLEMENTED, "there is no such method"))
+        error = RpcError(Code.UNIMPLEMENTED, "there is no such method")
+        reply = protocol.refusal(error) if type(protocol) is Grpc else protocol.failure(error, None)
         if reply.status == Code.UNIMPLEMENTED.http_status:
             reply.status = 404
         return reply
-
-
-def refusal(content_type: bytes, error: RpcError) -> http.Reply | None:
-    """Return the response of an error before the call was read, if the content type is one of RPC."""
-    kind = canonical(content_type)
-    protocol: RpcProtocol | None = _stream_protocols(0).get(kind) or _unary_protocols(0).get(kind)
-    return _refused(protocol, error) if protocol is not None else None
-
-
-def _refused(protocol: RpcProtocol, error: RpcError) -> http.Reply:
-    """Return the response to a call that no method was asked about; only in gRPC it differs from a failure."""
-    return protocol.refusal(error) if type(protocol) is Grpc else protocol.failure(error, None)
 
 
 def canonical(content_type: bytes) -> bytes:
@@ -200,41 +186,3 @@ def canonical(content_type: bytes) -> bytes:
     kind, _, parameters = content_type.lower().partition(b";")
     named = parameters.replace(b'"', b"").strip()
     return kind.strip() if named in {b"", b"charset=utf-8", b"charset=utf8"} else content_type.lower()
-
-
-def _envelopes(limit: int) -> dict[bytes, Grpc]:
-    """Return the protocols that can do both, by content type."""
-    protocols: dict[bytes, Grpc] = {}
-    for name, kind in (
-        (b"application/grpc", Grpc),
-        (b"application/grpc-web", GrpcWeb),
-        (b"application/grpc-web-text", GrpcWebText),
-    ):
-        for suffix in (b"", b"+proto", b"+json"):
-            protocols[name + suffix] = kind(name + suffix, suffix == b"+json", limit)
-    return protocols
-
-
-def _unary_protocols(limit: int) -> dict[bytes, UnaryProtocol]:
-    json = ConnectUnary(b"application/json", True, limit)
-    return {
-        **_envelopes(limit),
-        b"application/proto": ConnectUnary(b"application/proto", False, limit),
-        b"application/json": json,
-        b"application/json; charset=utf-8": json,
-    }
-
-
-def _get_protocols(limit: int) -> dict[bytes, UnaryProtocol]:
-    return {
-        b"proto": ConnectGet(b"application/proto", False, limit),
-        b"json": ConnectGet(b"application/json", True, limit),
-    }
-
-
-def _stream_protocols(limit: int) -> dict[bytes, StreamProtocol]:
-    return {
-        **_envelopes(limit),
-        b"application/connect+proto": ConnectStream(b"application/connect+proto", False, limit),
-        b"application/connect+json": ConnectStream(b"application/connect+json", True, limit),
-    }

@@ -53,7 +53,9 @@ def unwrap(body: bytes, encoding: bytes | None, limit: int) -> bytes:
         return body[PREFIX:]
     if size < 0 or body[0] != COMPRESSED or int.from_bytes(body[1:PREFIX], "big") != size or size > limit:
         raise _misfit(body, limit)
-    return _compressed(body[PREFIX:], encoding, limit)
+    if not is_gzip(encoding):
+        raise RpcError(Code.INTERNAL, "the message is compressed, but the headers name no compression")
+    return decompress(body[PREFIX:], limit) if size else b""
 
 
 async def unwrap_stream(pieces: AsyncIterator[bytes], encoding: bytes | None, limit: int) -> AsyncIterator[bytes]:
@@ -94,19 +96,14 @@ def _misfit(body: bytes, limit: int) -> RpcError:
     return RpcError(Code.UNIMPLEMENTED, "the call has several messages; this method takes exactly one")
 
 
-def _compressed(data: bytes, encoding: bytes | None, limit: int) -> bytes:
-    if not is_gzip(encoding):
-        raise RpcError(Code.INTERNAL, "the message is compressed, but the headers name no compression")
-    return decompress(data, limit) if data else data
-
-
 def is_gzip(encoding: bytes | None) -> bool:
     """Tell whether a body is compressed; refuse an encoding that we do not know."""
-    if encoding is None or encoding == b"identity" or not encoding:
+    if not encoding or encoding == b"identity":
         return False
     if encoding == b"gzip":
         return True
-    raise RpcError(Code.UNIMPLEMENTED, f"unknown compression {_quoted(encoding)}: supported are gzip and identity")
+    name = encoding[:40].decode("ascii", "replace")
+    raise RpcError(Code.UNIMPLEMENTED, f"unknown compression {name!r}: supported are gzip and identity")
 
 
 def accepts_gzip(accepted: bytes | None) -> bool:
@@ -148,7 +145,3 @@ def decompress(data: bytes, limit: int) -> bytes:
 def too_large(limit: int) -> RpcError:
     """Say that a message is over the limit."""
     return RpcError(Code.RESOURCE_EXHAUSTED, f"the message is larger than {limit} bytes")
-
-
-def _quoted(encoding: bytes) -> str:
-    return repr(encoding[:40].decode("ascii", "replace"))

@@ -12,6 +12,8 @@ from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
 from collections.abc import AsyncIterator, Callable, Mapping
 
+from msgspec.structs import replace
+
 from wigwag.wire.http import Headers, Reply, Request, Stream
 from wigwag.wire.rpc import Call, Code, RpcError
 from wigwag.wire.rpcs import envelope
@@ -43,8 +45,8 @@ class GrpcWeb(Grpc):
         return Stream(stream.status, stream.headers, self._with_trailers(stream.chunks, stream.trailers))
 
     def _whole(self, reply: Reply) -> Reply:
-        reply.body = self._out(reply.body + trailer_frame(reply.trailers or ()))
-        reply.trailers = None
+        trailers, reply.trailers = reply.trailers or (), None
+        reply.body = self._out(reply.body + (_OK_FRAME if trailers is OK else trailer_frame(trailers)))
         return reply
 
     async def _with_trailers(
@@ -66,16 +68,12 @@ class GrpcWebText(GrpcWeb):
 
     def open(self, request: Request, fields: Mapping[bytes, bytes]) -> Call:
         """Return the call in a request."""
-        call = super().open(_decoded(request), fields)
+        call = super().open(replace(request, body=unbase64(request.body)), fields)
         call.request = request
         return call
 
     def _out(self, data: bytes) -> bytes:
         return b64encode(data)
-
-
-def _decoded(request: Request) -> Request:
-    return Request(request.method, request.path, request.query, request.headers, unbase64(request.body))
 
 
 def unbase64(body: bytes) -> bytes:
@@ -97,14 +95,8 @@ def trailer_frame(trailers: Headers) -> bytes:
     >>> trailer_frame(((b"grpc-status", b"0"),))
     b'\x80\x00\x00\x00\x10grpc-status: 0\r\n'
     """
-    if trailers is OK:
-        return _OK_FRAME
-    return _frame(trailers)
-
-
-def _frame(trailers: Headers) -> bytes:
     lines = [b"%b: %b\r\n" % (name, re.sub(rb"[\r\n]", b" ", value)) for name, value in trailers]
     return envelope.wrap(b"".join(lines), TRAILERS)
 
 
-_OK_FRAME = _frame(OK)
+_OK_FRAME = trailer_frame(OK)

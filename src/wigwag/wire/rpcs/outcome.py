@@ -61,7 +61,8 @@ async def chunks(
     except Exception as error:  # noqa: BLE001  the border of a request
         call.error = explain(error, call.request.path)
     finally:
-        await _close(messages)
+        if close := getattr(messages, "aclose", None):
+            await close()
     if ending is not None:
         yield ending(call)
 
@@ -70,12 +71,6 @@ def _pull_until(messages: AsyncIterator[bytes], seconds: float) -> Callable[[], 
     now = asyncio.get_running_loop().time
     end = now() + seconds
     return lambda: in_time(messages.__anext__(), end - now())
-
-
-async def _close(messages: AsyncIterator[bytes]) -> None:
-    close = getattr(messages, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def remaining(seconds: float) -> float:

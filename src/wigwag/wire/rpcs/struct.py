@@ -21,7 +21,7 @@ from struct import error as struct_error
 from typing import Any, TypeAlias
 
 from wigwag.errors import WigwagError
-from wigwag.wire.rpcs.protobuf import DEEPEST, MalformedError, read_tag, read_varint, skip, varint
+from wigwag.wire.rpcs.protobuf import DEEPEST, MalformedError, blob, read_tag, read_varint, skip
 
 Json: TypeAlias = Any
 """None, bool, int, float, str, list or dict with string keys."""
@@ -53,17 +53,8 @@ class UnencodableError(WigwagError, ValueError):
 
 def decode(data: bytes) -> dict[str, Json]:
     """Return the object that a Struct holds."""
-    return _guarded(_struct, data, {})  # type: ignore[no-any-return]
-
-
-def decode_value(data: bytes) -> Json:
-    """Return what a Value holds; a kind that we do not know is None."""
-    return _guarded(_value, data, None)
-
-
-def _guarded(read: Any, data: bytes, into: Json) -> Json:
     try:
-        return read(data, 0, len(data), DEEPEST, into, iter(range(MOST_VALUES)))
+        return _struct(data, 0, len(data), DEEPEST, {}, iter(range(MOST_VALUES)))
     except UnicodeDecodeError as error:
         raise MalformedError("a string is not UTF-8") from error
     except (IndexError, struct_error) as error:
@@ -75,8 +66,6 @@ def _guarded(read: Any, data: bytes, into: Json) -> Json:
 def _struct(
     data: bytes, position: int, end: int, depth: int, into: dict[str, Json], left: Iterator[int]
 ) -> dict[str, Json]:
-    if not depth:
-        raise MalformedError("the value is nested too deeply")
     while position < end:
         if data[position] != _ENTRY:
             position = _unknown(data, position, left)
@@ -95,35 +84,25 @@ def _struct(
         next(left)
         key_size = data[position + 1] if position < stop else 0x80
         middle = position + 2 + key_size
-        if key_size < 0x80 and data[position] == _KEY and middle + 1 < stop and data[middle] == _VALUE:
-            size = data[middle + 1]
-            if size < 0x80 and middle + 2 + size == stop:
-                key = data[position + 2 : middle].decode()
-                into[key] = value = _flat(data, middle + 2, stop, depth, left)
-                if entry and _counts.get(key, 0) < _REMEMBERED_VALUES and value.__class__ in _CONSTANT:
-                    _remember(entry, key, value)
-                position = stop
-                continue
-        key, value = _entry(data, position, stop, depth, left)
+        size, flat = stop - middle - 2, False
+        if 1 < size < 0x80 and key_size < 0x80:
+            flat = data[position] == _KEY and data[middle] == _VALUE and data[middle + 1] == size
+        if flat:
+            key = data[position + 2 : middle].decode()
+            if data[middle + 2] == _STRING and data[middle + 3] == size - 2:
+                next(left)
+                value = data[middle + 4 : stop].decode()
+            else:
+                value = _value(data, middle + 2, stop, depth, None, left)
+            if entry and _counts.get(key, 0) < _REMEMBERED_VALUES and value.__class__ in _CONSTANT:
+                _remember(entry, key, value)
+        else:
+            key, value = _entry(data, position, stop, depth, left)
         into[key] = value
         position = stop
     if position != end:
         raise MalformedError("the message is cut short")
     return into
-
-
-def _flat(data: bytes, position: int, end: int, depth: int, left: Iterator[int]) -> Json:
-    """Read a Value of less than 128 bytes, which mostly is one string or one number."""
-    size = end - position
-    field = data[position] if size > 1 else 0
-    if field == _STRING and data[position + 1] == size - 2:
-        next(left)
-        return data[position + 2 : end].decode()
-    if field == _NUMBER and size == 9:
-        next(left)
-        value = _unpack(data, position + 1)[0]
-        return int(value) if -_EXACT <= value <= _EXACT and value == int(value) else value
-    return _value(data, position, end, depth, None, left)
 
 
 def _remember(entry: bytes, key: str, value: Json) -> None:
@@ -188,6 +167,8 @@ def _value(data: bytes, position: int, end: int, depth: int, value: Json, left: 
 
 def _nested(data: bytes, position: int, depth: int, value: Json, left: Iterator[int]) -> tuple[Json, int]:
     """Read a Struct or a ListValue; one that follows another of its kind is merged into it."""
+    if depth == 1:
+        raise MalformedError("the value is nested too deeply")
     field = data[position]
     size, position = read_varint(data, position + 1)
     stop = position + size
@@ -197,8 +178,6 @@ def _nested(data: bytes, position: int, depth: int, value: Json, left: Iterator[
 
 
 def _list(data: bytes, position: int, end: int, depth: int, into: list[Json], left: Iterator[int]) -> list[Json]:
-    if not depth:
-        raise MalformedError("the value is nested too deeply")
     while position < end:
         if data[position] != _ITEM:
             position = _unknown(data, position, left)
@@ -227,51 +206,31 @@ def encode(value: dict[str, Json]) -> bytes:
         raise UnencodableError("a string is not Unicode text") from error
 
 
-def encode_value(value: Json) -> bytes:
-    """Return the Value that holds a value."""
-    try:
-        return _encode_value(value, DEEPEST)
-    except UnicodeEncodeError as error:
-        raise UnencodableError("a string is not Unicode text") from error
-
-
 def _encode_struct(value: dict[str, Json], depth: int) -> bytes:
-    if not depth:
-        raise UnencodableError("the value is nested too deeply")
     entries = []
     for name, item in value.items():
         if not isinstance(name, str):
             raise UnencodableError(f"a key must be a string, not a {name.__class__.__name__}")
-        key, held = name.encode(), _encode_value(item, depth)
-        entry = b"\x0a%b%b\x12%b%b" % (varint(len(key)), key, varint(len(held)), held)
-        entries.append(b"\x0a%b%b" % (varint(len(entry)), entry))
+        entries.append(blob(1, blob(1, name.encode()) + blob(2, _encode_value(item, depth))))
     return b"".join(entries)
 
 
 def _encode_value(value: Json, depth: int) -> bytes:
     if isinstance(value, str):
-        encoded = value.encode()
-        return b"\x1a%b%b" % (varint(len(encoded)), encoded)
+        return blob(3, value.encode())
     if isinstance(value, bool):
         return b"\x20\x01" if value else b"\x20\x00"
     if isinstance(value, int | float):
         return b"\x11" + _encode_number(value)
     if value is None:
         return b"\x08\x00"
-    if isinstance(value, dict):
-        encoded = _encode_struct(value, depth - 1)
-        return b"\x2a%b%b" % (varint(len(encoded)), encoded)
-    if isinstance(value, list | tuple):
-        encoded = _encode_list(value, depth - 1)
-        return b"\x32%b%b" % (varint(len(encoded)), encoded)
-    raise UnencodableError(f"a {value.__class__.__name__} is not a JSON value")
-
-
-def _encode_list(value: list[Json] | tuple[Json, ...], depth: int) -> bytes:
-    if not depth:
+    if not isinstance(value, dict | list | tuple):
+        raise UnencodableError(f"a {value.__class__.__name__} is not a JSON value")
+    if depth == 1:
         raise UnencodableError("the value is nested too deeply")
-    items = [_encode_value(item, depth) for item in value]
-    return b"".join([b"\x0a%b%b" % (varint(len(item)), item) for item in items])
+    if isinstance(value, dict):
+        return blob(5, _encode_struct(value, depth - 1))
+    return blob(6, b"".join([blob(1, _encode_value(item, depth - 1)) for item in value]))
 
 
 def _encode_number(value: float) -> bytes:

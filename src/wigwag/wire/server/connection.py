@@ -18,7 +18,6 @@ from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import cast
 
-from wigwag.wire.h1.response import Renderer
 from wigwag.wire.h1.server import Http1
 from wigwag.wire.h2.frames import PREFACE
 from wigwag.wire.h2.hpack import HeaderEncoder
@@ -42,11 +41,6 @@ PIECE = 8 * 1024
 class Host:
     """What the connections of a server share."""
 
-    __slots__ = (
-        "admission", "connections", "early", "empty", "encoder", "handler", "limits", "loop", "renderer", "shared",
-        "tasks",
-    )  # fmt: skip
-
     def __init__(
         self,
         handler: Handler,
@@ -58,7 +52,7 @@ class Host:
         self.handler, self.limits, self.tasks = handler, limits, tasks
         self.early, self.shared = early, shared or SharedResources()
         self.loop = asyncio.get_running_loop()
-        self.encoder, self.renderer = HeaderEncoder(), Renderer()
+        self.encoder = HeaderEncoder()
         self.admission = Admission(limits)
         self.connections: set[Connection] = set()
         self.empty = asyncio.Event()
@@ -334,7 +328,7 @@ class Connection(asyncio.Protocol):
         if not data or data.startswith(PREFACE):
             machine: Machine = Http2(host.limits, host.encoder, self._peer, host.loop.time(), retained, host.early)
         else:
-            machine = Http1(host.limits, host.renderer, self._peer, host.loop.time(), retained)
+            machine = Http1(host.limits, self._peer, host.loop.time(), retained)
         machine.output.room = host.limits.write_buffer
         self.machine = self.writer.machine = machine
         self._sniffed = b""

@@ -39,8 +39,6 @@ class SlowConnection(Protocol):
 class SharedResources:
     """One for each process."""
 
-    __slots__ = ("_most", "buffered", "connections", "cut", "log", "retained", "turns")
-
     def __init__(self, most: int = RETAINED_BYTES, clock: Callable[[], float] = monotonic) -> None:
         self._most, self.turns, self.retained = most, Turns(clock), Retained()
         self.buffered = 0

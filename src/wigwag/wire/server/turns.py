@@ -59,8 +59,6 @@ class TimeShare:
 class Turns:
     """The scheduler. `clock` gives seconds, as the event loop does, but not those of the last turn."""
 
-    __slots__ = ("_marked", "_queues", "_waiting", "clock", "crowded", "spent")
-
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self.clock = clock
         self._queues: tuple[deque[ScheduledConnection], ...] = tuple(deque() for _ in range(len(LEVELS) + 1))
