@@ -88,8 +88,8 @@ class Http2:
         if id <= self.last or not id & 1:
             self._on_trailers(id, flags, head)
             return
-        if id != self.last + 2:
-            self._skip(id)
+        if id > self.last + 2 and len(self._skipped) < SKIPPED:  # to use a skipped stream is not to use a closed one
+            self._skipped.append(range(self.last + 2, id, 2))
         if self.draining:
             return
         self.last = id
@@ -107,11 +107,6 @@ class Http2:
             self.ready.append(stream)
         elif head.length > self.limits.body_bytes:
             self._refuse(stream, 413)
-
-    def _skip(self, id: int) -> None:
-        """Remember which streams were never opened, to tell using one of them from using a closed one."""
-        if id > self.last + 2 and len(self._skipped) < SKIPPED:
-            self._skipped.append(range(self.last + 2, id, 2))
 
     def _refuse_head(self, id: int, flags: int, head: Head) -> None:
         if head.status != 431:

@@ -313,10 +313,6 @@ class Connection(asyncio.Protocol):
         elif self.machine:
             self._serve()
 
-    def abort(self) -> None:
-        """Close at once."""
-        self.writer.transport.abort()
-
     # requests and responses
 
     def _begin(self, data: bytes) -> Machine | None:

@@ -85,7 +85,7 @@ class Server:
             connection.stop()
         await self._emptied(CUT)
         for connection in list(self._host.connections):
-            connection.abort()
+            connection.writer.transport.abort()
         await self._host.empty.wait()
         with suppress(TimeoutError):  # a client that is still shaking hands is not worth waiting for
             async with asyncio.timeout(CUT):
