@@ -12,8 +12,7 @@ import wigwag
 from wigwag.observe import Registry
 from wigwag.serve.context import Enrichment
 from wigwag.serve.management.debug import Debug
-from wigwag.serve.management.health import HealthService
-from wigwag.serve.management.manage import Management
+from wigwag.serve.management.manage import HealthService, Management
 from wigwag.serve.snapshot import Snapshot
 from wigwag.wire.http import Handler, Reply, Request
 from wigwag.wire.peer import Peer

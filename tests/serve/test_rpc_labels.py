@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from wigwag.serve.management.metrics import Metrics
-from wigwag.serve.management.rpc_labels import NO_RPC, no_rpc, rpc_labels
+from wigwag.serve.management.metrics import NO_RPC, Metrics, no_rpc, rpc_labels
 from wigwag.wire.http import Reply, Request, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError

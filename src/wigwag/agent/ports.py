@@ -13,9 +13,8 @@ from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import ChangeStreams
 from wigwag.serve.face.ports import Port, management_port, management_tls, read_tls
 from wigwag.serve.management.debug import Debug
-from wigwag.serve.management.health import HealthService
-from wigwag.serve.management.manage import Management
-from wigwag.serve.management.rpc_labels import rpc_labels
+from wigwag.serve.management.manage import HealthService, Management
+from wigwag.serve.management.metrics import rpc_labels
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
 from wigwag.serve.reflection import reflecting
 from wigwag.serve.resolve import Resolver

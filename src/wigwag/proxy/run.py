@@ -21,8 +21,7 @@ from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.ports import Port, management_port, management_tls, read_tls
 from wigwag.serve.face.process import run_process
-from wigwag.serve.management.health import HealthService
-from wigwag.serve.management.manage import Management
+from wigwag.serve.management.manage import HealthService, Management
 from wigwag.serve.management.process_metrics import vitals
 from wigwag.serve.reflection import reflecting
 from wigwag.sources.disk.notify import Notifier

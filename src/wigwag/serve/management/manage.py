@@ -1,16 +1,23 @@
-"""The management port: probes and metrics, as flagd has them. Ready is 200, not yet is 412. The rest is in `debug`."""
+"""The management port: probes, metrics and gRPC health checks, as flagd has them. The rest is in `debug`.
+
+Ready is 200, not yet is 412. `grpc.health.v1` answers for the server as a whole, for no single service, and says SERVING
+from the first moment to the last: it is no readiness probe.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from wigwag.serve import messages
 from wigwag.wire.http import Reply
+from wigwag.wire.rpc import Code, Method, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from wigwag.observe import Registry
     from wigwag.wire.http import Handler, Headers, Request
+    from wigwag.wire.rpc import Call
 
     Page = Callable[[Request], Reply | Awaitable[Reply]]
 
@@ -51,3 +58,31 @@ class Management:
             return page(request)
 
         return handle
+
+
+class HealthService:
+    """Serving from the first moment to the last, as flagd's is."""
+
+    def __init__(self, over: Callable[[], Awaitable[object]]) -> None:
+        """`over` returns when the end has come."""
+        self._over = over
+
+    def methods(self) -> dict[bytes, Method]:
+        """Return the methods of the service."""
+        return {
+            b"/grpc.health.v1.Health/Check": Method(unary=self._check),
+            b"/grpc.health.v1.Health/Watch": Method(stream=self._watch),
+        }
+
+    def _check(self, call: Call) -> bytes:
+        if messages.read_health(call.body, call.json):
+            raise RpcError(Code.NOT_FOUND, "unknown service")
+        return messages.health("SERVING", json=call.json)
+
+    async def _watch(self, call: Call) -> AsyncIterator[bytes]:
+        """A service that is unknown may become known later: the stream says so and stays open, by the protocol."""
+        known = not messages.read_health(call.body, call.json)
+        yield messages.health("SERVING" if known else "SERVICE_UNKNOWN", json=call.json)
+        await self._over()
+        if known:
+            yield messages.health("NOT_SERVING", json=call.json)

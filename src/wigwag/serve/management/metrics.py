@@ -1,20 +1,24 @@
-"""What the agent counts, under the names that flagd gives it."""
+"""The metrics of the agent, under the names that flagd gives them.
+
+The labels of a remote procedure call come from its route and from the headers and trailers of the response. Those are
+the same few tuples again and again, so they are worked out once for each. The hard case is gRPC-Web, which says in the
+body how a call ended: then there is no status code. Connect says it by its HTTP status; where several codes share one,
+the first counts.
+"""
 
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from wigwag.observe import Counter, Gauge, Histogram, HistogramView, Registry
-from wigwag.serve.management.rpc_labels import NAMES as RPC
-from wigwag.serve.management.rpc_labels import no_rpc
-from wigwag.wire.http import Reply
+from wigwag.wire.http import Reply, Stream
+from wigwag.wire.rpc import Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.flags.model import Resolution
-    from wigwag.serve.management.rpc_labels import RpcLabels
     from wigwag.wire.http import Handler, Request, Response
 
     Note = Callable[[Request, Response, float], None]
@@ -26,6 +30,11 @@ LONGEST_LABEL = 128
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BYTES = tuple(100 * 10**power for power in range(8))
 _STREAM_SECONDS = (30, 60, 120, 300, 480, 600, 1200, 1800, 3600, 10800)
+RpcLabels: TypeAlias = tuple[str, str, str, str]
+"""System, service, method, status code."""
+RPC = ("rpc.system", "rpc.service", "rpc.method", "rpc.grpc.status_code")
+NO_RPC: RpcLabels = ("", "", "", "")
+_BY_STATUS = {code.http_status: str(int(code)) for code in reversed(Code)}
 _HTTP = ("service.name", "http.route", "http.request.method", "http.response.status_code", "url.scheme")
 
 
@@ -181,3 +190,24 @@ class Metrics:
                 observers[1](len(answer.body))
 
         return note
+
+
+def no_rpc(route: str, answer: Response) -> RpcLabels:
+    """Return nothing: for ports without remote procedure calls."""
+    return NO_RPC
+
+
+def rpc_labels(route: str, answer: Response) -> RpcLabels:
+    """Return the labels of a unary call; streams have metrics of their own."""
+    _, _, rest = route.partition("/")
+    service, separator, method = rest.partition("/")
+    fields = dict(answer.headers)
+    content_type = fields.get(b"content-type", b"")
+    if not separator or not content_type or isinstance(answer, Stream):
+        return NO_RPC
+    if content_type.startswith(b"application/grpc-web"):
+        return "grpc_web", service, method, ""
+    if content_type.startswith(b"application/grpc"):
+        fields.update(answer.trailers or ())
+        return "grpc", service, method, fields.get(b"grpc-status", b"").decode("ascii", "replace")
+    return "connect_rpc", service, method, _BY_STATUS.get(answer.status, "")
