@@ -38,6 +38,27 @@ _BY_STATUS = {code.http_status: str(int(code)) for code in reversed(Code)}
 _HTTP = ("service.name", "http.route", "http.request.method", "http.response.status_code", "url.scheme")
 
 
+def no_rpc(route: str, answer: Response) -> RpcLabels:
+    """Return nothing: for ports without remote procedure calls."""
+    return NO_RPC
+
+
+def rpc_labels(route: str, answer: Response) -> RpcLabels:
+    """Return the labels of a unary call; streams have metrics of their own."""
+    _, _, rest = route.partition("/")
+    service, separator, method = rest.partition("/")
+    fields = dict(answer.headers)
+    content_type = fields.get(b"content-type", b"")
+    if not separator or not content_type or isinstance(answer, Stream):
+        return NO_RPC
+    if content_type.startswith(b"application/grpc-web"):
+        return "grpc_web", service, method, ""
+    if content_type.startswith(b"application/grpc"):
+        fields.update(answer.trailers or ())
+        return "grpc", service, method, fields.get(b"grpc-status", b"").decode("ascii", "replace")
+    return "connect_rpc", service, method, _BY_STATUS.get(answer.status, "")
+
+
 class Recorder(Protocol):
     """What counts evaluations."""
 
@@ -190,24 +211,3 @@ class Metrics:
                 observers[1](len(answer.body))
 
         return note
-
-
-def no_rpc(route: str, answer: Response) -> RpcLabels:
-    """Return nothing: for ports without remote procedure calls."""
-    return NO_RPC
-
-
-def rpc_labels(route: str, answer: Response) -> RpcLabels:
-    """Return the labels of a unary call; streams have metrics of their own."""
-    _, _, rest = route.partition("/")
-    service, separator, method = rest.partition("/")
-    fields = dict(answer.headers)
-    content_type = fields.get(b"content-type", b"")
-    if not separator or not content_type or isinstance(answer, Stream):
-        return NO_RPC
-    if content_type.startswith(b"application/grpc-web"):
-        return "grpc_web", service, method, ""
-    if content_type.startswith(b"application/grpc"):
-        fields.update(answer.trailers or ())
-        return "grpc", service, method, fields.get(b"grpc-status", b"").decode("ascii", "replace")
-    return "connect_rpc", service, method, _BY_STATUS.get(answer.status, "")
