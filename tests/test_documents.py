@@ -23,6 +23,8 @@ from wigwag.sources.kinds import BUILT_IN
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SOURCES = sorted((ROOT / "src/wigwag").rglob("*.py"))
+CODE = re.compile(r"`([\w.]+)`")
 STATES = ("works", "differs", "not yet")
 
 
@@ -185,3 +187,20 @@ def test_every_watcher_of_a_source_is_in_the_contract_that_they_do_not_know_each
         if re.search(r"^(async )?def watch_", path.read_text(), re.MULTILINE):
             module = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
             assert any(module == each or module.startswith(f"{each}.") for each in independent), module
+
+
+def test_what_the_architecture_names_exists() -> None:
+    text = (ROOT / "docs/architecture.md").read_text()
+    source = {path.relative_to(ROOT / "src/wigwag").as_posix(): path.read_text() for path in SOURCES}
+    files = {Path(name).name for name in source}
+    assert [name for name in re.findall(r"`([\w/]+\.py)`", text) if Path(name).name not in files] == []
+    packages = {part for name in source for part in Path(name).parts}
+    layout = text[text.index("## Layout") : text.index("## The five flows")]
+    modules = re.findall(r"`([a-z_]+)/?`", layout)
+    assert {name for name in modules if f"{name}.py" not in files and name not in packages} == {"watt", "operator"}
+    defined = set(re.findall(r"(?:def|class) (\w+)", "".join(source.values())))
+    flows = text[text.index("## The five flows") : text.index("### Stopping")]
+    functions = {
+        name for row in re.findall(r"^\| \d+ \|[^|]*\|([^|]*)\|", flows, re.MULTILINE) for name in CODE.findall(row)
+    }
+    assert {name for name in functions if name.rpartition(".")[2] not in defined} == set()

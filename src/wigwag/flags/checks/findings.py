@@ -24,27 +24,21 @@ if TYPE_CHECKING:
 def layer_problems(layer: Layer) -> tuple[Finding, ...]:
     """Return what is wrong with one document: each thing once, the flags in quarantine first."""
     if layer.findings is None:
-        layer.findings = tuple(_layer_findings(layer))
+        source = layer.setting.source
+        findings = chain(
+            layer.problems,
+            _document_findings(layer) if layer.parted is None else _part_findings(layer.parted.parts, source),
+            metadata_findings(layer.setting.metadata, "$.metadata"),
+            evaluator_findings(layer.setting),
+            _flag_findings(layer),
+        )
+        unique: dict[tuple[str, ...], Finding] = {}
+        for each in findings:
+            placed = each.of(source)
+            cause = each.message.partition("; ")[0]  # behind it: what becomes of a flag in quarantine
+            unique.setdefault((placed.code, placed.path, placed.source, cause), placed)
+        layer.findings = tuple(unique.values())
     return layer.findings
-
-
-def _layer_findings(layer: Layer) -> Iterator[Finding]:
-    source = layer.setting.source
-    findings = chain(
-        layer.problems,
-        _document_findings(layer) if layer.parted is None else _part_findings(layer.parted.parts, source),
-        metadata_findings(layer.setting.metadata, "$.metadata"),
-        evaluator_findings(layer.setting),
-        _flag_findings(layer),
-    )
-    seen = set()
-    for each in findings:
-        placed = each.of(source)
-        cause = each.message.partition("; ")[0]  # behind it: what becomes of a flag in quarantine
-        what = placed.code, placed.path, placed.source, cause
-        if what not in seen:
-            seen.add(what)
-            yield placed
 
 
 def _flag_findings(layer: Layer) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """The management port: probes, metrics and gRPC health checks, as flagd has them. The rest is in `debug`.
 
-Ready is 200, not yet is 412. `grpc.health.v1` answers for the server as a whole, for no single service, and says SERVING
-from the first moment to the last: it is no readiness probe.
+Ready is 200, not yet is 412. `grpc.health.v1` answers for the server as a whole, for no single service. It says SERVING
+from the first moment to the last, so it is no readiness probe.
 """
 
 from __future__ import annotations
