@@ -202,3 +202,12 @@ def test_a_head_is_too_large_by_its_timeout_too() -> None:
     sizes = (9, 9, 300, 9)
     heads = [decoder.decode(encoder.encode([*CALL, (b"grpc-timeout", b"1" * size)])) for size in sizes]
     assert [head.status for head in heads] == [0, 0, 431, 0]
+
+
+def test_a_name_that_came_with_a_bad_value_may_be_used_again() -> None:
+    encoder, decoder = hpack.Encoder(), HeaderDecoder(LIMITS)
+    values = (b"bad\nvalue", b"good", b"better")
+    heads = [decoder.decode(encoder.encode([*PSEUDO, (b"x-long-name", value)])) for value in values]
+    assert [head.status for head in heads] == [400, 0, 0]
+    assert heads[2].fields[b"x-long-name"] == b"better"
+    assert decoder._size == encoder.header_table._current_size

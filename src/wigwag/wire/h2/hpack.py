@@ -96,14 +96,16 @@ def skip(block: bytes, at: int) -> int:
 
 
 def checked(name: bytes, value: bytes) -> Field:
-    """Return the field of a name that may be, or the poison that makes every block with it malformed.
+    """Return the field of a name that may be, or a poisoned one, which makes every block with it malformed.
+
+    A poisoned field has no name, and its name as its value: later literals may refer to that.
 
     Blanks around a value are not allowed either (RFC 9113 §8.2.1), but clients send them and Go's server takes them:
     they are cut off, except around pseudo-header fields.
     """
     padded = bool(value) and (value[0] in BLANKS or value[-1] in BLANKS)
     if not name or bad(value) or (padded and name in NAMED):
-        return POISON
+        return b"", name
     return name, value.strip(BLANKS) if padded else value
 
 
@@ -236,13 +238,13 @@ class HeaderDecoder:
     def _literal(self, block: bytes, at: int, byte: int) -> tuple[Field, int]:
         indexed = byte & 64
         index, at = integer(block, at, 63 if indexed else 15)
-        if index:
+        if index and self._table[index][0]:
             name, allowed = self._table[index][0], True  # it was checked when it came
         else:
-            name, at = self._text(block, at)
+            name, at = (self._table[index][1], at) if index else self._text(block, at)
             allowed = name in NAMED or NAME.fullmatch(name) is not None
         value, at = self._text(block, at)
-        field = checked(name, value) if allowed else POISON
+        field = checked(name, value) if allowed else (b"", name)
         if indexed:
             self._insert(field, len(name) + len(value) + OVERHEAD)
         return field, at
