@@ -45,9 +45,8 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
 from bench.process import rss
 from bench.watch import EVENTS, NAMESPACE, START, Line, agent, control_plane, create
-from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
-from wigwag.agent.run import Agent
+from wigwag.agent.run import Agent, AgentDeps
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.serve.face.process import FEWER_SEARCHES, settle
 from wigwag.sources.kubernetes.address import read_address

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.agent import seen
 from tests.pipeline.fakes import FakeClock, FakeTimer, settle
-from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
-from wigwag.agent.run import Agent
+from wigwag.agent.run import Agent, AgentDeps
 from wigwag.pipeline.watch import WatchPolicy, closing
 from wigwag.sources import kinds
 from wigwag.sources.builtin.grpc import grpc_watch

@@ -19,7 +19,7 @@ from tests.pipeline.fakes import FakeClock, FakeWatcher, run, running, settle
 from wigwag.agent.assemble import assembler, content
 from wigwag.agent.facts import POD, SERVICE, Facts, combined, fact_sources, watch_facts, watching
 from wigwag.agent.options import AgentOptions
-from wigwag.agent.podinfo import LONGEST_VALUE, pod_facts, read_map
+from wigwag.agent.ownpod import LONGEST_VALUE, pod_facts, read_map
 from wigwag.errors import StartError, UsageError
 from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.run import Pipeline

@@ -25,9 +25,8 @@ from tests.agent.test_agent import FLAG
 from tests.agent.test_tenancy import Tenants, secured
 from tests.proxy.process import ProxyProcess
 from tests.wire.test_tls import Authority
-from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
-from wigwag.agent.run import Agent
+from wigwag.agent.run import Agent, AgentDeps
 from wigwag.wire.http import Early, Handler, Reply, Request
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.listen import Listener

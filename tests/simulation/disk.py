@@ -10,8 +10,7 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from wigwag.agent.state.directory import StateDir
-from wigwag.agent.state.folder import Folder
+from wigwag.agent.state.directory import Folder, StateDir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -49,7 +48,7 @@ class Disk:
                 disk.completed(listed)
                 return size
 
-        return Watched.open(path, enter=lambda path: _Folder(path, disk))
+        return Watched(path, enter=lambda path: _Folder(path, disk))
 
     def power_off(self, share: float) -> None:
         """Lose some of what was not synced."""

@@ -19,9 +19,8 @@ from tests.simulation.loop import VirtualLoop, settle
 from tests.simulation.model import GRACE, State, Upstream, numbers
 from tests.simulation.subscribers import Subscriber
 from tests.simulation.surfaces import Surfaces
-from wigwag.agent.deps import AgentDeps
 from wigwag.agent.options import AgentOptions
-from wigwag.agent.run import Agent
+from wigwag.agent.run import Agent, AgentDeps
 from wigwag.flags.flagset import FlagSet
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.wire.limits import WireLimits

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from wigwag.agent.podinfo import read_map
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
@@ -140,7 +139,8 @@ async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.
     merger = Merger()
     while True:
         streams: dict[str, AsyncIterator[Any]] = {"": _named(source, hub, environment)}
-        streams |= {name: kinds.documents(_reference(source, name), hub) for name in names}
+        settings = replace(source.settings, address="")
+        streams |= {name: kinds.documents(Source(name, "kubernetes", settings=settings), hub) for name in names}
         state = _Located(names, problem, merger)
         async with closing(_together(hub, streams)) as items:
             async for name, item in items:
@@ -152,11 +152,6 @@ async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.
                         break
                 for answer in state.take(name, item):
                     yield answer
-
-
-def _reference(source: Source, name: str) -> Source:
-    """Return a FeatureFlag as a source."""
-    return Source(name, "kubernetes", settings=replace(source.settings, address=""))
 
 
 class _Located:
@@ -263,7 +258,7 @@ async def _named(source: Source, hub: Hub, environment: Mapping[str, str]) -> As
 async def _from_volume(
     folder: str, environment: Mapping[str, str]
 ) -> AsyncIterator[PodAnnotations | Unavailable | Unchanged]:
-    from wigwag.agent.ownpod import namespace_of
+    from wigwag.agent.ownpod import namespace_of, read_map
     from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 
     async with closing(watch_directory(DirectoryWatch(folder, _LARGEST))) as stream:

@@ -22,7 +22,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from wigwag.agent.podinfo import attribute, pod_facts
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
     from wigwag.agent.options import AgentOptions
-    from wigwag.agent.ownpod import PodIdentity
     from wigwag.flags.flagset import FlagSet
     from wigwag.kube.hub import Hub
     from wigwag.pipeline.spec import Watcher
@@ -61,6 +59,10 @@ def fact_sources(options: AgentOptions, first: int, environment: Mapping[str, st
     pod = Source("pod", POD, settings=SourceSettings(address=options.pod_info))
     sources = [pod] if options.context_from_pod else []
     sources += [_service_source(name) for name in options.context_from_consul]
+    if not sources:
+        return ()
+    from wigwag.agent.ownpod import attribute
+
     services = [_service(source, environment).service for source in sources if source.provider == SERVICE]
     if len(set(map(attribute, services))) < len(services):
         raise UsageError("--context-from-consul: a service is named twice; its attributes would be, too")
@@ -87,7 +89,7 @@ def _service(source: Source, environment: Mapping[str, str]) -> ServiceWatch:
 
 def watch_facts(source: Source, environment: Mapping[str, str] = os.environ, hub: Hub | None = None) -> Stream:
     """Yield the facts of a source whenever they change. Without a hub, no API server is asked."""
-    return _KINDS[source.provider](source, environment, hub)
+    return _pod(source, environment, hub) if source.provider == POD else _consul(source, environment)
 
 
 def watching(flags: Watcher[Source, FlagSet], facts: Callable[[Source], Stream]) -> Watcher[Source, Value]:
@@ -110,12 +112,13 @@ def combined(parts: Iterable[Facts]) -> dict[str, Any]:
 
 async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) -> Stream:
     """A volume is there before the pod starts, or never; without one, the API server or the environment is asked."""
+    from wigwag.agent.ownpod import pod_facts
     from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 
     if not Path(source.address).is_dir():  # noqa: ASYNC240 - once, and local
         known = pod_facts({}, environment)
-        if hub is not None and (who := _identity(environment)) is not None:
-            async with closing(_pod_from_server(hub, who, known)) as stream:
+        if hub is not None:
+            async with closing(_pod_from_server(hub, environment, known)) as stream:
                 async for news in stream:
                     yield news
         advice = f"mount the downward API at {source.address}, or set POD_NAME, POD_NAMESPACE, NODE_NAME"
@@ -126,19 +129,14 @@ async def _pod(source: Source, environment: Mapping[str, str], hub: Hub | None) 
             yield Facts({"pod": pod_facts(item, environment)}) if isinstance(item, dict) else item
 
 
-def _identity(environment: Mapping[str, str]) -> PodIdentity | None:
-    from wigwag.agent.ownpod import identify
+async def _pod_from_server(hub: Hub, environment: Mapping[str, str], known: dict[str, Any]) -> Stream:
+    """The server's word goes before what is known; until there is one, that has to do."""
+    from wigwag.agent.ownpod import identify, watch_facts_of
 
     try:
-        return identify(environment)
+        who = identify(environment)
     except UsageError:
-        return None
-
-
-async def _pod_from_server(hub: Hub, who: PodIdentity, known: dict[str, Any]) -> Stream:
-    """The server's word goes before what is known; until there is one, that has to do."""
-    from wigwag.agent.ownpod import watch_facts_of
-
+        return  # it is not known which pod this is
     answered = False
     async with closing(watch_facts_of(hub, who)) as stream:
         async for item in stream:
@@ -151,18 +149,15 @@ async def _pod_from_server(hub: Hub, who: PodIdentity, known: dict[str, Any]) ->
             answered = True
 
 
-async def _consul(source: Source, environment: Mapping[str, str], _: Hub | None) -> Stream:
+async def _consul(source: Source, environment: Mapping[str, str]) -> Stream:
+    from wigwag.agent.ownpod import attribute
     from wigwag.sources.consul.service import ServiceHealth, watch_service
 
     spec = _service(source, environment)
     async with closing(watch_service(spec)) as stream:
         async for item in stream:
-            yield _health(spec.service, item) if isinstance(item, ServiceHealth) else item
-
-
-def _health(service: str, health: Any) -> Facts:
-    values = msgspec.to_builtins(health)
-    return Facts({"consul": {attribute(service): {**values, "tags": list(health.tags)}}})
-
-
-_KINDS: dict[str, Callable[[Source, Mapping[str, str], Hub | None], Stream]] = {POD: _pod, SERVICE: _consul}
+            if isinstance(item, ServiceHealth):
+                health = {**msgspec.to_builtins(item), "tags": list(item.tags)}
+                yield Facts({"consul": {attribute(spec.service): health}})
+            else:
+                yield item

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -71,11 +70,23 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
     streams = EventStreams(options.ofrep_sse_enabled, options.ofrep_sse_inactivity_delay, options.ofrep_sse_public_url)
     evaluation = Evaluation(current, enrichment, resolver, changes).methods()
     methods = reflecting(telemetry.methods(tenancy.calls(evaluation)))
-    documents = reflecting(tenancy.calls(_sync(options, agent).methods(), selection))
+    sync = Selections(
+        agent.snapshots,
+        metrics,
+        dict(options.context_value),
+        metadata=not options.disable_sync_metadata,
+        deadline=options.stream_deadline,
+    )
+    documents = reflecting(tenancy.calls(sync.methods(), selection))
     health = reflecting(tenancy.health(HealthService(agent.lifecycle.stopped.wait).methods()))
     ofrep = tenancy.ofrep(Ofrep(current, enrichment, resolver, changes, streams, limits.body_bytes).handler())
     debug = Debug(current, report.sources, enrichment, agent.history, everybody=options.debug_endpoints)
-    management = Management(partial(_ready, agent), metrics.registry, debug).handler()
+
+    def ready() -> bool:
+        """What /readyz answers."""
+        return agent.lifecycle.serving() and report.ready() and tenancy.ready()
+
+    management = Management(ready, metrics.registry, debug).handler()
     # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
@@ -109,24 +120,11 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
     ]
 
 
-def _ready(agent: Services) -> bool:
-    """What /readyz answers."""
-    return agent.lifecycle.serving() and agent.report.ready() and agent.tenancy.ready()
-
-
-def _sync(options: AgentOptions, agent: Services) -> Selections:
-    return Selections(
-        agent.snapshots,
-        agent.metrics,
-        dict(options.context_value),
-        metadata=not options.disable_sync_metadata,
-        deadline=options.stream_deadline,
-    )
-
-
 def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None) -> dict[str, Listener]:
     """Return where each port is."""
-    host = options.bind or _loopback(sources)
+    demo = any(source.provider == DEMO for source in sources)
+    # the demo is served on loopback only; everything else on all addresses, as with flagd
+    host = options.bind or ("127.0.0.1" if demo else None)
 
     def listener(port: int, path: str) -> Listener:
         if path:
@@ -139,11 +137,6 @@ def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None)
         "sync": listener(options.sync_port, options.sync_socket_path),
         "OFREP": Listener(host=host, port=options.ofrep_port, tls=tls if options.ofrep_tls else None),
     }
-
-
-def _loopback(sources: Sequence[Source]) -> str | None:
-    """The demo is served on loopback only; everything else on all addresses, as with flagd."""
-    return "127.0.0.1" if any(source.provider == DEMO for source in sources) else None
 
 
 def _limits(options: AgentOptions) -> WireLimits:

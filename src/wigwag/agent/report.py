@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wigwag.agent.freshness import Freshness
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Finding
+    from wigwag.flags.parse import Layer
     from wigwag.observe import Registry
     from wigwag.pipeline.run import Pipeline
     from wigwag.pipeline.status import Status
@@ -71,7 +72,10 @@ class AgentReport:
     def sources(self) -> list[dict[str, Any]]:
         """Return the state of each source as plain JSON."""
         snapshot = self._snapshot
-        problems = snapshot.keep("", "problems", lambda: _problems(snapshot))
+        # what is wrong with the document of each source; two of the same name have each their own
+        problems: dict[Hashable, tuple[Finding, ...]] = snapshot.keep(
+            "", "problems", lambda: {origin: layer_problems(layer) for origin, layer in snapshot.layers()}
+        )
         return [
             {
                 "source": status.spec.name,
@@ -99,28 +103,27 @@ class AgentReport:
             Gauge("wigwag_findings", "What is wrong with the documents.", self._findings, (*_SOURCE, "severity")),
         )
 
-    def _labelled(self) -> Iterator[tuple[tuple[str, ...], Status[Source]]]:
-        return ((_labels(status), status) for status in self._pipeline.statuses())
+    def _labelled(self) -> Iterator[tuple[tuple[str, str], Status[Source]]]:
+        return (((status.spec.name, str(status.spec.position)), status) for status in self._pipeline.statuses())
 
     def _stale(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        statuses = self._pipeline.statuses()
-        return ((_labels(status), float(status.spec in self._freshness.stale)) for status in statuses)
+        return ((labels, float(status.spec in self._freshness.stale)) for labels, status in self._labelled())
 
     def _quarantined(self) -> Iterator[tuple[tuple[str, ...], float]]:
-        layers = dict(self._snapshot.layers())
-        for status in self._pipeline.statuses():
-            layer = layers.get(status.spec)
-            if layer is not None:
-                yield _labels(status), float(sum(problem.severity == "error" for problem in layer.problems))
+        for labels, layer in self._layers():
+            yield labels, float(sum(problem.severity == "error" for problem in layer.problems))
 
     def _findings(self) -> Iterator[tuple[tuple[str, ...], float]]:
         """Count the findings. `log_snapshots` makes them, soon after a snapshot is published."""
-        layers = dict(self._snapshot.layers())
-        for status in self._pipeline.statuses():
-            layer = layers.get(status.spec)
-            if layer is not None and layer.findings is not None:
+        for labels, layer in self._layers():
+            if layer.findings is not None:
                 counts = Counter(finding.severity for finding in layer.findings)
-                yield from (((*_labels(status), each), float(counts[each])) for each in ("error", "warning"))
+                yield from (((*labels, each), float(counts[each])) for each in ("error", "warning"))
+
+    def _layers(self) -> Iterator[tuple[tuple[str, str], Layer]]:
+        """Yield the labels and the published flags of each source that has any."""
+        layers = dict(self._snapshot.layers())
+        return ((labels, layers[status.spec]) for labels, status in self._labelled() if status.spec in layers)
 
     def _log_readiness(self) -> None:
         """Log what readiness waits for, if a required source fails before its first answer, and when it is ready."""
@@ -159,12 +162,8 @@ class AgentReport:
             for problem in sorted(problems - known):
                 log.warning("%s", problem)
             known = problems
-            self._settled, settled = _nothing, self._settled
+            self._settled, settled = (lambda: None), self._settled
             settled()
-
-
-def _nothing() -> None:
-    """Do nothing."""
 
 
 async def _findings(flags: FlagSet) -> tuple[Finding, ...]:
@@ -178,12 +177,3 @@ def _message(problem: Finding, *, served: bool) -> str:
     if served and problem.severity == "error":
         hint += "; there is no last good definition, so the flag is served as it is"
     return f"{problem}{hint}"
-
-
-def _problems(snapshot: Snapshot) -> dict[Hashable, tuple[Finding, ...]]:
-    """What is wrong with the document of each source; two of the same name have each their own."""
-    return {origin: layer_problems(layer) for origin, layer in snapshot.layers()}
-
-
-def _labels(status: Status[Source]) -> tuple[str, str]:
-    return status.spec.name, str(status.spec.position)

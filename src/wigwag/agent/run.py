@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from dataclasses import dataclass, field
 from functools import partial
+from time import time
 from typing import TYPE_CHECKING
 
 from wigwag import library
 from wigwag.agent.annotations import agent_sources, documents
 from wigwag.agent.assemble import Loader, assembler, content
-from wigwag.agent.deps import AgentDeps
 from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.ports import DATA_PORTS, ports
 from wigwag.agent.report import AgentReport
 from wigwag.agent.state.lastgood import LastGood
-from wigwag.agent.telemetry import telemetry
 from wigwag.agent.tenancy import Tenancy
 from wigwag.kube.hub import Hub
 from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.statuslog import log_statuses
-from wigwag.serve.face.capacity import divide, needed
+from wigwag.pipeline.watch import WatchPolicy
+from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.process import run_process, settle
 from wigwag.serve.management.history import SnapshotHistory
@@ -34,13 +36,19 @@ from wigwag.serve.streams import stopping
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import prepare
 from wigwag.sources.source import DEMO
+from wigwag.telemetry.settings import TelemetryOptions, decide
+from wigwag.telemetry.start import start
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from wigwag.agent.facts import Value
+    from wigwag.agent.facts import Stream, Value
     from wigwag.agent.options import AgentOptions
+    from wigwag.agent.state.directory import StateDir
+    from wigwag.serve.face.ports import Serve
+    from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
+    from wigwag.telemetry.settings import TelemetrySettings
 
 LEAST_GRACE_SECONDS = 1.0
 """How long the last telemetry may take to be delivered, however long draining took."""
@@ -60,6 +68,31 @@ DEMO_HINTS = """
 
   Your own flags: wigwag start --uri file:flags.yaml        Ctrl-C ends it.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class AgentDeps:
+    """What an agent takes from the machine it runs on; by default, the real ones. The options decide everything else.
+
+    So a test that passes other dependencies (a clock that it moves, sources that fail on demand) runs the agent itself,
+    and not something wired like it.
+    """
+
+    policy: WatchPolicy = field(default_factory=WatchPolicy)
+    wall: Callable[[], float] = time
+    """The time in Unix seconds."""
+    documents: Callable[[Source], Documents] | None = None
+    """What yields the documents of a source; None: the sources themselves."""
+    facts: Callable[[Source], Stream] | None = None
+    """Yields facts; None: the real ones."""
+    state: Callable[[str], StateDir] | None = None
+    """Opens the directory in which the last good flags are kept; None: a real one."""
+    serve: Serve | None = None
+    """Opens a port; None: a server that shares its scheduler and its bound on memory with the other ports."""
+    open_files: Callable[[], int] = open_files
+    """How many files the process may open, which is divided among the ports."""
+    settled: Callable[[], None] = lambda: None
+    """Called when the first flags are loaded and checked: most of what is in memory then stays."""
 
 
 def run_agent(options: AgentOptions) -> int:
@@ -92,7 +125,7 @@ class Agent:
         self.history.follow(self.snapshots)
         self.metrics = Metrics()
         self.metrics.registry.add(*vitals())
-        self.telemetry = telemetry(options, self.metrics)
+        self.telemetry = start(telemetry_settings(options), self.metrics.registry, self.metrics)
         self.pipeline: Pipeline[Source, Value, Snapshot] = Pipeline(
             [
                 *(Wanted(source, source.required, grace) for source in self.sources),
@@ -160,6 +193,19 @@ class Agent:
             numbers = {name: addresses[0].rpartition(":")[2] for name, addresses in self.lifecycle.addresses.items()}
             names = {"port": "evaluation", "ofrep_port": "OFREP", "management_port": "management"}
             print(DEMO_HINTS.format(**{key: numbers[name] for key, name in names.items()}), flush=True)
+
+
+def telemetry_settings(options: AgentOptions) -> TelemetrySettings:
+    """Return the settings of telemetry, from the options and the environment."""
+    telemetry_options = TelemetryOptions(
+        metrics_exporter=options.metrics_exporter,
+        collector=options.otel_collector_uri,
+        certificate=options.otel_cert_path,
+        key=options.otel_key_path,
+        authority=options.otel_ca_path,
+        reload_seconds=options.otel_reload_interval,
+    )
+    return decide(telemetry_options, os.environ)
 
 
 def _log_source(level: int, source: Source, text: str) -> None:

@@ -76,9 +76,16 @@ class Tenancy:
         self.access: AccessControl | None = None
         self._streams: AccessControl | None = None
         self._pipeline: Pipeline[AccessFile, Value, LoadedRules] | None = None
-        if policy is not None:
-            self._guard(policy, registry)
-        if policy is not None and policy.known:
+        if policy is None:
+            return
+        from wigwag.serve.access.access import AccessControl, AccessPolicy
+        from wigwag.serve.access.refusals import Refusals
+
+        refusals = Refusals(registry)
+        self.access = AccessControl(policy, refusals)
+        if policy.slots is not None:
+            self._streams = AccessControl(AccessPolicy(slots=policy.slots), refusals)
+        if policy.known:
             _warn(options)
             rules = AccessFile(options.auth_tokens)
             contents = partial(_contents, notifier=notifier)
@@ -88,15 +95,6 @@ class Tenancy:
             registry.add(
                 Gauge("wigwag_access_file_up", "Whether a file of rules or tokens is good.", self._up, ("file",))
             )
-
-    def _guard(self, policy: AccessPolicy, registry: Registry) -> None:
-        from wigwag.serve.access.access import AccessControl, AccessPolicy
-        from wigwag.serve.access.refusals import Refusals
-
-        refusals = Refusals(registry)
-        self.access = AccessControl(policy, refusals)
-        if policy.slots is not None:
-            self._streams = AccessControl(AccessPolicy(slots=policy.slots), refusals)
 
     def calls(self, methods: Methods, selection: Callable[[Call], str | None] = selector_of) -> Methods:
         """Return methods with access control, if there is any."""
@@ -167,7 +165,11 @@ def assemble(values: Mapping[AccessFile, Value]) -> LoadedRules:
     drafts = [draft for value in values.values() for draft in value if isinstance(draft, UnresolvedRule)]
     (rules,) = (file for file in values if not file.name)
     paths = {draft.file: str(Path(rules.path).parent / draft.file) for draft in drafts if draft.file}
-    tokens = {file.name: _digests(value) for file, value in values.items() if file.name}
+    tokens = {
+        file.name: tuple(item for item in value if isinstance(item, bytes))
+        for file, value in values.items()
+        if file.name
+    }
     try:
         compiled = compile_rules(drafts, tokens)
     except DocumentError as error:
@@ -191,10 +193,6 @@ def _looked(file: AccessFile) -> Value:
     except (DocumentError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DocumentError(f"{file}: {reason}") from None
-
-
-def _digests(value: Value) -> tuple[bytes, ...]:
-    return tuple(item for item in value if isinstance(item, bytes))
 
 
 async def _files(loaded: LoadedRules) -> list[Wanted[AccessFile]]:

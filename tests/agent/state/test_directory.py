@@ -23,7 +23,7 @@ OTHER = (StateEntry("k", "n", b'{"flags":[{}]}', 2.0),)
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateDir]:
-    opened = StateDir.open(tmp_path / "state")
+    opened = StateDir(tmp_path / "state")
     yield opened
     opened.close()
 
@@ -42,7 +42,7 @@ def test_what_is_saved_is_loaded_by_the_next_process(store: StateDir, folder: Pa
     assert store.save(generation(1)) == (folder / CURRENT).stat().st_size
     store.save(generation(2))
     store.close()
-    again = StateDir.open(str(folder))
+    again = StateDir(str(folder))
     assert again.load() == LoadedState(generation(2))
     assert names(folder) == [PREVIOUS, CURRENT]
     again.close()
@@ -103,7 +103,7 @@ def test_if_both_generations_are_damaged_there_is_nothing_and_all_of_it_is_told(
 def test_what_was_left_of_an_unfinished_write_goes_away(store: StateDir, folder: Path) -> None:
     store.close()
     (folder / "state-v1.new").write_bytes(b"unfinished")
-    again = StateDir.open(folder)
+    again = StateDir(folder)
     assert names(folder) == []
     assert again.load() == LoadedState()
     again.close()
@@ -141,7 +141,7 @@ def test_another_version_under_our_name_is_never_lost(
 
 def test_a_second_agent_reads_and_does_not_write_until_the_first_is_gone(store: StateDir, folder: Path) -> None:
     store.save(generation(1))
-    second = StateDir.open(folder)
+    second = StateDir(folder)
     open_files = len(list(Path("/proc/self/fd").iterdir()))
     loaded = second.load()
     assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
@@ -160,14 +160,14 @@ def test_a_second_agent_reads_and_does_not_write_until_the_first_is_gone(store: 
 def test_a_second_agent_sets_nothing_aside(store: StateDir, folder: Path) -> None:
     store.save(generation(1))
     (folder / CURRENT).write_bytes(b"damaged")
-    second = StateDir.open(folder)
+    second = StateDir(folder)
     assert len(second.load().problems) == 2
     assert names(folder) == [CURRENT]
     second.close()
 
 
 def test_what_is_too_large_is_neither_written_nor_read(tmp_path: Path) -> None:
-    store = StateDir.open(tmp_path, most=10_000)
+    store = StateDir(tmp_path, most=10_000)
     store.save(SMALL)
     with pytest.raises(StateError, match="more than the 10000 that are kept"):
         store.save([StateEntry("k", "n", b"x" * 10_000, 1.0)])
@@ -229,7 +229,7 @@ def test_a_link_in_place_of_the_lock_is_not_followed(tmp_path: Path) -> None:
     state.mkdir()
     (state / CURRENT).write_bytes(encode(SMALL))
     (state / "wigwag.lock").symlink_to(outside)
-    store = StateDir.open(state)
+    store = StateDir(state)
     loaded = store.load()
     assert loaded.entries == SMALL
     assert "cannot be used" in loaded.problems[0]
@@ -255,7 +255,7 @@ def test_what_is_no_file_is_set_aside(store: StateDir, folder: Path, name: str, 
 def test_the_directory_itself_may_be_behind_a_link(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    store = StateDir.open(tmp_path / "link")
+    store = StateDir(tmp_path / "link")
     store.save(SMALL)
     store.close()
     assert (tmp_path / "real" / CURRENT).read_bytes() == encode(SMALL)

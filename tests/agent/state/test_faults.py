@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def left(folder: Path) -> tuple[StateEntry, ...]:
     """What an agent would start with."""
-    store = StateDir.open(folder)
+    store = StateDir(folder)
     loaded = store.load()
     store.close()
     assert loaded.problems == ()
@@ -62,7 +62,7 @@ def test_whichever_system_call_of_a_save_fails_nothing_is_lost(code: int, ever_a
     open_before, failures = handles(), 0
     for at in count(1):
         folder, fault = tmp_path / str(at), Fault(at, code, ever_after=ever_after)
-        store = StateDir.open(folder)
+        store = StateDir(folder)
         store.save(generation(1))
         store.save(generation(2))
         done = True
@@ -74,7 +74,7 @@ def test_whichever_system_call_of_a_save_fails_nothing_is_lost(code: int, ever_a
                 done = False
         store.close()
         assert left(folder) in ([generation(3)] if done else [generation(2), generation(3)])
-        store = StateDir.open(folder)
+        store = StateDir(folder)
         store.save(generation(4))
         store.close()
         assert left(folder) == generation(4)
@@ -88,7 +88,7 @@ def test_whichever_system_call_of_a_save_fails_nothing_is_lost(code: int, ever_a
 
 
 def test_a_save_is_on_the_disk_before_it_gets_its_name_and_the_name_before_it_returns(tmp_path: Path) -> None:
-    store, calls = StateDir.open(tmp_path), []
+    store, calls = StateDir(tmp_path), []
     store.save(generation(1))
 
     def noting(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ def test_a_save_is_on_the_disk_before_it_gets_its_name_and_the_name_before_it_re
 
 def test_a_full_disk_is_told_and_the_next_save_works_when_there_is_room(tmp_path: Path) -> None:
     """A limit on the size of files ends a write in the middle, as a full disk does."""
-    store = StateDir.open(tmp_path)
+    store = StateDir(tmp_path)
     store.save(generation(1))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
@@ -132,12 +132,12 @@ def test_a_full_disk_is_told_and_the_next_save_works_when_there_is_room(tmp_path
 
 def test_a_read_only_directory_is_read_and_told_and_written_when_that_is_over() -> None:
     with unprivileged() as folder:
-        store = StateDir.open(folder)
+        store = StateDir(folder)
         store.save(generation(1))
         store.close()
         folder.chmod(0o500)
         try:
-            store = StateDir.open(folder)
+            store = StateDir(folder)
             assert store.load().entries == generation(1)
             with pytest.raises(StateError, match=f"{folder}: the flags could not be saved: .*right to write there"):
                 store.save(generation(2))
@@ -152,7 +152,7 @@ def test_a_read_only_directory_is_read_and_told_and_written_when_that_is_over() 
 def test_a_directory_that_cannot_be_made_keeps_nobody_from_starting() -> None:
     with unprivileged() as folder:
         folder.chmod(0o500)
-        store = StateDir.open(folder / "state")
+        store = StateDir(folder / "state")
         loaded = store.load()
         assert loaded.entries == ()
         assert "state directory cannot be used: Permission denied" in loaded.problems[0]
@@ -166,7 +166,7 @@ def test_a_directory_that_cannot_be_made_keeps_nobody_from_starting() -> None:
 
 def test_permission_that_is_lost_while_running_loses_no_flag_and_may_come_back() -> None:
     with unprivileged() as folder:
-        store = StateDir.open(folder / "state")
+        store = StateDir(folder / "state")
         store.save(generation(1))
         folder.chmod(0)
         try:
@@ -182,13 +182,13 @@ def test_permission_that_is_lost_while_running_loses_no_flag_and_may_come_back()
 
 def test_a_directory_that_is_deleted_while_running_is_made_again(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    store = StateDir.open(folder)
+    store = StateDir(folder)
     store.save(generation(1))
     shutil.rmtree(tmp_path / "a")
     store.save(generation(2))
     assert folder.stat().st_mode & 0o777 == 0o700
     assert store.load().entries == generation(2)
-    second = StateDir.open(folder)
+    second = StateDir(folder)
     assert "another agent" in second.load().problems[0]
     for each in (store, second):
         each.close()
@@ -196,7 +196,7 @@ def test_a_directory_that_is_deleted_while_running_is_made_again(tmp_path: Path)
 
 def test_another_directory_in_its_place_is_used_from_then_on(tmp_path: Path) -> None:
     folder = tmp_path / "state"
-    store = StateDir.open(folder)
+    store = StateDir(folder)
     store.save(generation(1))
     folder.rename(tmp_path / "old")
     folder.mkdir()
@@ -209,6 +209,6 @@ def test_another_directory_in_its_place_is_used_from_then_on(tmp_path: Path) -> 
 def test_a_file_where_the_directory_should_be_is_told(tmp_path: Path) -> None:
     path = tmp_path / "state"
     path.write_text("mine")
-    store = StateDir.open(path)
+    store = StateDir(path)
     assert store.load().problems == (f"{path}: the state directory cannot be used: Not a directory; name a directory",)
     assert path.read_text() == "mine"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HANG = """
 import logging, sys, threading
-from wigwag.agent.state.folder import Folder
+from wigwag.agent.state.directory import Folder
 from wigwag.cli.main import main
 
 def write(folder, name, data):

@@ -118,7 +118,7 @@ def test_nothing_is_written_unless_something_is_noted() -> None:
             await case.advance(1000)
         await case.keeper.close()
         assert case.memory.saves == []
-        assert case.keeper.status() == KeeperStatus()
+        assert case.keeper.status == KeeperStatus()
 
     run(main)
 
@@ -185,9 +185,9 @@ def test_one_write_at_a_time_and_what_comes_meanwhile_is_written_after_it() -> N
             for number in range(1, 6):
                 case.keeper.note({"k": KeptFlags(flags(number), float(number))})
                 await case.clock.advance(2)
-            assert (len(case.memory.times), case.keeper.status().saves) == (1, 0)
+            assert (len(case.memory.times), case.keeper.status.saves) == (1, 0)
             case.memory.gate.set()
-            await until(lambda: case.keeper.status().saves == 2)
+            await until(lambda: case.keeper.status.saves == 2)
         assert [entry["k"].saved for entry in case.memory.saves] == [0, 5]
         assert case.memory.most_inside == 1
 
@@ -322,11 +322,11 @@ def test_a_write_that_fails_is_told_once_and_tried_again_with_the_next_change(ca
             for number in range(3):
                 case.keeper.note({"k": KeptFlags(flags(number), float(number))})
                 await case.advance(1)
-            assert case.keeper.status() == KeeperStatus(None, "/state: no room", 0, 0, 3)
+            assert case.keeper.status == KeeperStatus(None, "/state: no room", 0, 0, 3)
             case.memory.error = ""
             case.keeper.note({"k": KeptFlags(flags(7), 7.0)})
             await case.idle()
-            assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 3)
+            assert case.keeper.status == KeeperStatus(WALL, None, 101, 1, 3)
         assert [record.getMessage() for record in caplog.records] == ["/state: no room", "the flags are saved again"]
 
     run(main)
@@ -350,12 +350,12 @@ def test_whatever_goes_wrong_in_a_write_is_told_and_ends_nothing(
             case.memory.raises = error
             case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
             await case.idle()
-            assert case.keeper.status().last_error == f"the flags could not be saved: {words}"
+            assert case.keeper.status.last_error == f"the flags could not be saved: {words}"
             assert caplog.messages == [f"the flags could not be saved: {words}"]
             case.memory.raises = None
             case.keeper.note({"k": KeptFlags(flags(2), 2.0)})
             await case.advance(1)
-            assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 1)
+            assert case.keeper.status == KeeperStatus(WALL, None, 101, 1, 1)
 
     run(main)
 
@@ -373,11 +373,11 @@ def test_that_there_can_be_no_thread_is_told_and_ends_nothing(monkeypatch: pytes
                 case.keeper.note({"k": KeptFlags(flags(1), 1.0)})
                 await case.idle()
             told = "the flags could not be saved: RuntimeError: can't start new thread"
-            assert case.keeper.status() == KeeperStatus(None, told, 0, 0, 1)
+            assert case.keeper.status == KeeperStatus(None, told, 0, 0, 1)
             await case.advance(59)
             assert case.memory.times == []
             await case.advance(1)
-            assert case.keeper.status() == KeeperStatus(WALL, None, 101, 1, 1)
+            assert case.keeper.status == KeeperStatus(WALL, None, 101, 1, 1)
         await case.keeper.close()
 
     run(main)
@@ -392,7 +392,7 @@ def test_flags_that_cannot_be_written_down_keep_no_others_from_disk() -> None:
             case.keeper.note({"bad": KeptFlags(broken, 1.0), "good": KeptFlags(flags(), 1.0)})
             await case.idle()
         assert [sorted(saved) for saved in case.memory.saves] == [["good"]]
-        assert "AttributeError" in (case.keeper.status().last_error or "")
+        assert "AttributeError" in (case.keeper.status.last_error or "")
 
     run(main)
 
@@ -408,7 +408,7 @@ def test_without_a_change_a_write_that_failed_is_tried_again_after_a_minute() ->
             assert len(case.memory.times) == 1
             case.memory.error = ""
             await case.advance(1)
-            assert case.keeper.status().last_error is None
+            assert case.keeper.status.last_error is None
             await case.advance(1000)
             assert len(case.memory.saves) == 1
 
@@ -428,7 +428,7 @@ def test_flags_that_are_too_large_keep_neither_others_nor_what_there_was_of_them
         (saved,) = case.memory.saves
         assert saved["big"] == StateEntry("big", "s", b"{}", 1.0)
         assert saved["small"].saved == 3.0
-        status = case.keeper.status()
+        status = case.keeper.status
         assert (status.saves, status.failures) == (1, 1)
         assert "take more than 150 bytes" in (status.last_error or "")
 
@@ -469,21 +469,21 @@ def test_the_pace_can_be_chosen() -> None:
 
 def test_on_a_real_disk_it_all_comes_back(tmp_path: Path) -> None:
     async def first() -> None:
-        store = StateDir.open(tmp_path)
+        store = StateDir(tmp_path)
         keeper = Keeper(store, FakeClock(), lambda: WALL)
         assert keeper.restore({"a", "b"}) == LoadedState()
         async with asyncio.TaskGroup() as group:
             running = group.create_task(keeper.run())
             keeper.note({"a": KeptFlags(flags(1, "one"), 1.0), "b": KeptFlags(flags(2, "two"), 2.0)})
-            await until(lambda: keeper.status().saves == 1)
+            await until(lambda: keeper.status.saves == 1)
             keeper.note({"a": KeptFlags(flags(3, "one"), 3.0)})
             running.cancel()
         await keeper.close()
-        assert keeper.status() == KeeperStatus(WALL, None, (tmp_path / "state-v1.wigwag").stat().st_size, 2, 0)
+        assert keeper.status == KeeperStatus(WALL, None, (tmp_path / "state-v1.wigwag").stat().st_size, 2, 0)
         store.close()
 
     async def second() -> None:
-        store = StateDir.open(tmp_path)
+        store = StateDir(tmp_path)
         found = Keeper(store, FakeClock(), lambda: WALL).restore({"a", "b"})
         restored = [wigwag.load(entry.document, source=entry.name) for entry in found.entries]
         assert [flags.resolve("a").value for flags in restored] == [3, 2]

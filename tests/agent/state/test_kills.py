@@ -75,7 +75,7 @@ def writers() -> Iterator[Writers]:
 
 def found(folder: Path) -> int | None:
     """Return the generation that an agent would start with, having looked at every flag of it."""
-    store = StateDir.open(folder)
+    store = StateDir(folder)
     loaded = store.load()
     store.close()
     assert loaded.problems == ()

@@ -50,7 +50,7 @@ def intercepted(before: Callable[[str, Callable[..., Any]], Callable[..., Any]])
 
 
 def _work(folder: str, first: int, fatal: int) -> None:
-    store, write = StateDir.open(folder), os.write
+    store, write = StateDir(folder), os.write
     for number in count(first):
         store.save(generation(number))
         write(1, b"saved %d\n" % number)

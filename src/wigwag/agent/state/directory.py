@@ -13,6 +13,8 @@ One agent writes. Another one on the same directory reads what is there, and wri
 from __future__ import annotations
 
 import errno
+import fcntl
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,12 +23,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wigwag.agent.state.file import HEAD_BYTES, MOST_BYTES, VERSION, StateEntry, check_version, decode, encode
-from wigwag.agent.state.folder import Folder
 from wigwag.errors import StateError
+from wigwag.sources.disk.read import FLAGS, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _STEM = f"state-v{VERSION}"
 CURRENT, PREVIOUS = f"{_STEM}.wigwag", f"{_STEM}.previous"
 _NEW, _LOCK = f"{_STEM}.new", "wigwag.lock"
@@ -46,6 +51,97 @@ _REMEDIES = {
 }
 
 
+class Folder:
+    """A private directory by its handle, and the few things that are done with files in it. No decisions.
+
+    Everything goes through the handle and by plain names, and no symbolic link is followed, so what is written stays in
+    the directory, whatever else somebody puts there. A file is created anew or not at all.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open the directory; make it if need be."""
+        self._path = path
+        self._lock: int | None = None
+        with suppress(FileExistsError):  # if it is no directory, opening it fails
+            path.mkdir(mode=0o700, parents=True)
+        self._handle = os.open(path, _FOLDER)
+
+    def here(self) -> bool:
+        """Return whether the path still leads to this directory."""
+        try:
+            there = self._path.stat()
+        except OSError:
+            return False
+        return os.path.samestat(there, os.fstat(self._handle))
+
+    def lock(self, name: str) -> bool:
+        """Lock the directory until it is closed or the process ends; false if another process has locked it."""
+        if self._lock is None:
+            handle = os.open(name, _LOCK_FLAGS, 0o600, dir_fd=self._handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                os.close(handle)
+                if isinstance(error, BlockingIOError):
+                    return False
+                raise
+            self._lock = handle
+        return True
+
+    @property
+    def locked(self) -> bool:
+        """Whether this process has locked it."""
+        return self._lock is not None
+
+    def names(self) -> list[str]:
+        """Return what is in it."""
+        return sorted(os.listdir(self._handle))  # noqa: PTH208 - by its handle
+
+    def read(self, name: str, most: int) -> bytes:
+        """Return the content of a file."""
+        return read(name, most, self._handle, FLAGS | os.O_NOFOLLOW)
+
+    def head(self, name: str, size: int) -> bytes:
+        """Return the beginning of a file."""
+        handle = os.open(name, FLAGS | os.O_NOFOLLOW, dir_fd=self._handle)
+        try:
+            return os.read(handle, size)
+        finally:
+            os.close(handle)
+
+    def write(self, name: str, data: bytes) -> None:
+        """Create a file that only this user may read, and sync it to the disk."""
+        handle = os.open(name, _CREATE, 0o600, dir_fd=self._handle)
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(handle, left) :]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name; what had that name before is gone."""
+        os.rename(old, new, src_dir_fd=self._handle, dst_dir_fd=self._handle)
+
+    def remove(self, name: str) -> None:
+        """Delete a file; if there is none, that is fine."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._handle)
+
+    def sync(self) -> None:
+        """Sync the directory entries to the disk."""
+        os.fsync(self._handle)
+
+    def close(self) -> None:
+        """Close the directory and release the lock."""
+        for handle in (self._handle, self._lock):
+            if handle is not None:
+                with suppress(OSError):
+                    os.close(handle)
+        self._lock = None
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedState:
     """What was read, and what was wrong with it, as text."""
@@ -57,17 +153,12 @@ class LoadedState:
 class StateDir:
     """The directory. Its methods may be called from any thread, by one at a time."""
 
-    def __init__(self, path: Path, most: int = MOST_BYTES, enter: Callable[[Path], Folder] = Folder) -> None:
-        self._path, self._most, self._open = path, most, enter
-        self._folder: Folder | None = None
-
-    @classmethod
-    def open(cls, path: str | Path, most: int = MOST_BYTES, enter: Callable[[Path], Folder] = Folder) -> StateDir:
+    def __init__(self, path: str | Path, most: int = MOST_BYTES, enter: Callable[[Path], Folder] = Folder) -> None:
         """Open a directory, and make it if need be. If that fails it is tried again with each `save`."""
-        directory = cls(Path(path).absolute(), most, enter)
+        self._path, self._most, self._open = Path(path).absolute(), most, enter
+        self._folder: Folder | None = None
         with suppress(StateError):
-            directory._enter()  # `load` reports the error
-        return directory
+            self._enter()  # `load` reports the error
 
     def load(self) -> LoadedState:
         """Return the newest entries that are whole, if there are any; set aside what is damaged."""
@@ -79,11 +170,9 @@ class StateDir:
         if self._folder is None:
             return LoadedState((), tuple(problems))
         problems += self._foreign(self._folder)
-        entries: tuple[StateEntry, ...] | None = None
-        for name in (CURRENT, PREVIOUS):
-            entries = self._read(self._folder, name, problems)
-            if entries is not None:
-                break
+        entries = self._read(self._folder, CURRENT, problems)
+        if entries is None:
+            entries = self._read(self._folder, PREVIOUS, problems)
         return LoadedState(entries or (), tuple(problems))
 
     def save(self, entries: Iterable[StateEntry]) -> int:
@@ -112,15 +201,12 @@ class StateDir:
             if self._folder is None:
                 self._folder = self._open(self._path)
             if not self._folder.locked:
-                self._take(self._folder)
+                if not self._folder.lock(_LOCK):
+                    raise StateError(f"{self._path}: another agent keeps its flags there, so this one's are not saved")
+                self._folder.remove(_NEW)
         except OSError as error:
             raise self._failed("the state directory cannot be used", error) from error
         return self._folder
-
-    def _take(self, folder: Folder) -> None:
-        if not folder.lock(_LOCK):
-            raise StateError(f"{self._path}: another agent keeps its flags there, so this one's are not saved")
-        folder.remove(_NEW)
 
     def _foreign(self, folder: Folder) -> Iterator[str]:
         """Report files that another version of wigwag keeps."""
@@ -168,10 +254,9 @@ def _ours(folder: Folder, name: str) -> bool:
     except FileNotFoundError:
         return False
     except (StateError, OSError) as error:
-        if not _damaged(error):
-            return True
-        _set_aside(folder, name, error)
-        return False
+        if _damaged(error):
+            _set_aside(folder, name, error)
+            return False
     return True
 
 

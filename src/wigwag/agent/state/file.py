@@ -41,7 +41,7 @@ class StateEntry(Struct, frozen=True):
     name: str
     """The source, for people."""
     document: bytes
-    """A flag document with all flags that are in force, see `statedocument`."""
+    """A flag document with all flags that are in force, see `state.document`."""
     saved: float
     """When the flags were last known to hold, in Unix seconds."""
 

@@ -115,7 +115,8 @@ class Keeper:
         self._writing: asyncio.Future[_Outcome] | None = None
         self._news = asyncio.Event()
         self._closed = False
-        self._status = KeeperStatus()
+        self.status = KeeperStatus()
+        """How saving is going."""
 
     def restore(self, keys: Collection[str]) -> LoadedState:
         """Return what was kept of these sources. What was kept of others is forgotten with the next write."""
@@ -138,7 +139,9 @@ class Keeper:
             elif due > self._clock.now():
                 await wait_event(self._clock, self._news, due)
             else:
-                await self._write()
+                self._begin()
+                if self._writing is not None:
+                    await asyncio.shield(self._writing)  # if this is cancelled the thread goes on; `close` waits for it
 
     async def close(self) -> bool:
         """Write what is not written yet, once `run` is over or about to be; tell whether the store is at rest."""
@@ -150,13 +153,11 @@ class Keeper:
                 await self._rest()
             if self._writing is not None:
                 log.warning("the flags were not saved: the disk has not answered for %g s", self._timing.patience)
-        finally:
-            self._leave()
+        finally:  # dismiss the thread, whatever it does; its result is ignored
+            if self._writing is not None:
+                self._writing.cancel()
+            self._worker.dismiss()
         return self._writing is None
-
-    def status(self) -> KeeperStatus:
-        """Return how saving is going."""
-        return self._status
 
     def _due(self) -> float | None:
         """Return when to write next; None if there is nothing to write."""
@@ -166,12 +167,6 @@ class Keeper:
 
     def _unwritten(self) -> bool:
         return any(not item.same(self._written.get(key)) for key, item in self._held.items())
-
-    async def _write(self) -> None:
-        """Write. If this is cancelled the thread goes on, and `close` waits for it."""
-        self._begin()
-        if self._writing is not None:
-            await asyncio.shield(self._writing)
 
     def _begin(self) -> None:
         """Begin to write in a thread."""
@@ -192,18 +187,16 @@ class Keeper:
             await wait_event(self._clock, over, self._clock.now() + self._timing.patience)
         return self._writing is None
 
-    def _leave(self) -> None:
-        """Dismiss the thread, whatever it does. Its result is ignored."""
-        if self._writing is not None:
-            self._writing.cancel()
-        self._worker.dismiss()
-
     def _save(self, held: Mapping[str, KeptFlags]) -> _Outcome:
         """Make the entries and write them, in the thread. The event loop does not change what this reads."""
         entries, made, errors = dict(self._entries), dict(self._made), []
         for key, item in held.items():
             try:
-                entries[key] = self._entry(key, item)
+                if made.get(key) is item.flags:
+                    entries[key] = replace(entries[key], saved=item.at)
+                else:
+                    source = item.flags.layers[0].setting.source
+                    entries[key] = StateEntry(key, source, document_of(item.flags), item.at)
                 made[key] = item.flags
             except Exception as error:  # noqa: BLE001 - what was kept of it before stays, and so do the others
                 errors.append(_message(error))
@@ -214,11 +207,6 @@ class Keeper:
             errors.append(_message(error))
         return _Outcome(entries, made, size, "; ".join(errors) or None)
 
-    def _entry(self, key: str, item: KeptFlags) -> StateEntry:
-        if self._made.get(key) is item.flags:
-            return replace(self._entries[key], saved=item.at)
-        return StateEntry(key, item.flags.layers[0].setting.source, document_of(item.flags), item.at)
-
     def _settle(self, held: dict[str, KeptFlags], writing: asyncio.Future[_Outcome]) -> None:
         """Record the result of a write, unless it was given up."""
         if not writing.cancelled():
@@ -227,24 +215,21 @@ class Keeper:
 
     def _record(self, held: dict[str, KeptFlags], outcome: _Outcome) -> None:
         """Update the state and the status after a write."""
-        before = self._status
+        before, error = self.status, outcome.error
         self._entries, self._made = outcome.entries, outcome.made
         saved = outcome.size is not None
-        if outcome.error is None:
+        if error is None:
             self._written = held
-        self._status = KeeperStatus(
+        self.status = KeeperStatus(
             self._wall() if saved else before.last_saved,
-            outcome.error,
+            error,
             before.bytes if outcome.size is None else outcome.size,
             before.saves + saved,
-            before.failures + (outcome.error is not None),
+            before.failures + (error is not None),
         )
-        self._log_change(before.last_error, outcome.error)
-
-    def _log_change(self, before: str | None, error: str | None) -> None:
-        if error is not None and error != before:
+        if error is not None and error != before.last_error:
             log.warning("%s", error)
-        elif error is None and before is not None:
+        elif error is None and before.last_error is not None:
             log.info("the flags are saved again")
 
 

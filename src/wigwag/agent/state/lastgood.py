@@ -72,15 +72,16 @@ class LastGood:
     """The flags that outlive the process. Without a directory there are none, and nothing is done."""
 
     def __init__(
-        self, directory: str, clock: Clock, wall: Callable[[], float], open: Callable[[str], StateDir]
+        self, directory: str, clock: Clock, wall: Callable[[], float], open: Callable[[str], StateDir] | None
     ) -> None:
         self._clock, self._wall = clock, wall
         self._state: StateDir | None = None
         self._keeper: Keeper | None = None
         if directory:
+            from wigwag.agent.state.directory import StateDir
             from wigwag.agent.state.keeper import Keeper
 
-            self._state = open(directory)
+            self._state = (open or StateDir)(directory)
             self._keeper = Keeper(self._state, clock, wall)
         self._note: Callable[[], None] = lambda: None
         self._keys: dict[Source, str] = {}
@@ -108,19 +109,32 @@ class LastGood:
 
     async def run(self, pipeline: Pipeline[Source, Value, Snapshot], flags: Mapping[Source, FlagSet]) -> None:
         """Keep what sources said last, until cancelled; `flags` always has the newest of each."""
-        if self._keeper is None:
+        keeper = self._keeper
+        if keeper is None:
             return
 
         def note() -> None:
-            assert self._keeper is not None
-            self._keeper.note(_held(pipeline, flags, self._keys, self._clock.now(), self._wall()))
+            keeper.note(self._held(pipeline, flags))
 
         self._note = note
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._keeper.run())
+            group.create_task(keeper.run())
             group.create_task(self._confirm(note))
             group.create_task(_each(pipeline.status_changes, note))
             await _each(pipeline.published, note)
+
+    def _held(
+        self, pipeline: Pipeline[Source, Value, Snapshot], flags: Mapping[Source, FlagSet]
+    ) -> dict[str, KeptFlags]:
+        """Return what each source that has answered says, and until when that was known to hold."""
+        from wigwag.agent.state.keeper import KeptFlags
+
+        held, now, wall = {}, self._clock.now(), self._wall()
+        for status in pipeline.statuses():
+            age = status.age(now)
+            if status.values and age is not None and status.spec in flags:  # facts are not kept: they are of the moment
+                held[self._keys[status.spec]] = KeptFlags(flags[status.spec], wall - age)
+        return held
 
     async def _confirm(self, note: Callable[[], None]) -> None:
         while True:
@@ -143,31 +157,13 @@ class LastGood:
             Gauge(
                 "wigwag_state_saved_seconds",
                 "When the flags were last saved, in Unix time.",
-                lambda: [((), keeper.status().last_saved or 0.0)],
+                lambda: [((), keeper.status.last_saved or 0.0)],
             ),
-            Gauge("wigwag_state_size_bytes", "Size of the saved flags.", lambda: [((), keeper.status().bytes)]),
-            Gauge("wigwag_state_failures", "Times the flags were not saved.", lambda: [((), keeper.status().failures)]),
+            Gauge("wigwag_state_size_bytes", "Size of the saved flags.", lambda: [((), keeper.status.bytes)]),
+            Gauge("wigwag_state_failures", "Times the flags were not saved.", lambda: [((), keeper.status.failures)]),
         )
 
 
 async def _each(broadcast: Broadcast[Any], note: Callable[[], None]) -> None:
     async for _ in broadcast:
         note()
-
-
-def _held(
-    pipeline: Pipeline[Source, Value, Snapshot],
-    flags: Mapping[Source, FlagSet],
-    keys: Mapping[Source, str],
-    now: float,
-    wall: float,
-) -> dict[str, KeptFlags]:
-    """Return what each source that has answered says, and until when that was known to hold."""
-    from wigwag.agent.state.keeper import KeptFlags
-
-    held = {}
-    for status in pipeline.statuses():
-        age = status.age(now)
-        if status.values and age is not None and status.spec in flags:  # facts are not kept: they are of the moment
-            held[keys[status.spec]] = KeptFlags(flags[status.spec], wall - age)
-    return held

@@ -53,9 +53,8 @@ def run(options: Options) -> int:
     import asyncio
 
     from wigwag.agent.annotations import agent_sources
-    from wigwag.agent.check import reach
+    from wigwag.agent.check import faults, reach, repeated
     from wigwag.agent.facts import fact_sources
-    from wigwag.agent.preflight import faults, repeated
 
     if options.timeout <= 0:
         raise UsageError("--timeout: a source needs some time to answer; write a duration such as 10s")
