@@ -95,6 +95,11 @@ def option(
     return dataclasses.field(default=default, metadata={_KEY: own})
 
 
+def port_option(default: int | None, help: str, short: str = "", group: str = "") -> Any:
+    """Declare an option that is a port."""
+    return option(default, help, group=group, short=short, metavar="PORT", convert=port_number)
+
+
 def declared(record: type) -> Iterator[Declared]:
     """Yield what a record declares, in its order; other fields are left out."""
     group = ""

@@ -14,9 +14,8 @@ import pytest
 from tests.pipeline.fakes import run, settle
 from wigwag.errors import DocumentError, UsageError
 from wigwag.observe import Registry
-from wigwag.serve.access.access import AccessControl, AccessPolicy
+from wigwag.serve.access.access import AccessControl, AccessPolicy, Refusals
 from wigwag.serve.access.cors import with_cors
-from wigwag.serve.access.refusals import Refusals
 from wigwag.serve.access.revocable import RevocableStream
 from wigwag.serve.access.throttle import Slots, Throttle
 from wigwag.serve.access.tokens import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wigwag.options import as_it_is, duration, file_mode, natural, option, port_number, positive
+from wigwag.options import as_it_is, duration, file_mode, natural, option, port_option, positive
 
 if TYPE_CHECKING:
     from wigwag.flags.model import Fractional
@@ -21,23 +21,10 @@ class AgentOptions:
     sources: Any = option(
         "", "sources as a JSON array of objects with `uri` and `provider`", short="-s", metavar="JSON", convert=as_it_is
     )
-    port: int = option(
-        8013,
-        "port for evaluation: gRPC, gRPC-Web and Connect",
-        short="-p",
-        metavar="PORT",
-        convert=port_number,
-        group="ports",
-    )
-    management_port: int = option(
-        8014, "port for probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
-    )
-    sync_port: int = option(
-        8015, "port for sync: flag documents for in-process providers", short="-g", metavar="PORT", convert=port_number
-    )
-    ofrep_port: int = option(
-        8016, "port for OFREP: evaluation over HTTP and JSON", short="-r", metavar="PORT", convert=port_number
-    )
+    port: int = port_option(8013, "port for evaluation: gRPC, gRPC-Web and Connect", "-p", "ports")
+    management_port: int = port_option(8014, "port for probes, metrics and debugging", "-m")
+    sync_port: int = port_option(8015, "port for sync: flag documents for in-process providers", "-g")
+    ofrep_port: int = port_option(8016, "port for OFREP: evaluation over HTTP and JSON", "-r")
     socket_path: str = option("", "serve evaluation on this Unix socket instead of a port", short="-d", metavar="PATH")
     sync_socket_path: str = option("", "serve sync on this Unix socket instead of a port", short="-e", metavar="PATH")
     socket_mode: int = option(0o660, "permissions of Unix sockets, in octal", metavar="MODE", convert=file_mode)

@@ -78,8 +78,7 @@ class Tenancy:
         self._pipeline: Pipeline[AccessFile, Value, LoadedRules] | None = None
         if policy is None:
             return
-        from wigwag.serve.access.access import AccessControl, AccessPolicy
-        from wigwag.serve.access.refusals import Refusals
+        from wigwag.serve.access.access import AccessControl, AccessPolicy, Refusals
 
         refusals = Refusals(registry)
         self.access = AccessControl(policy, refusals)

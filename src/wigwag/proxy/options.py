@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wigwag.options import duration, natural, option, port_number, positional, positive
+from wigwag.options import duration, natural, option, port_option, positional, positive
 from wigwag.sources.kinds import BUILT_IN
 
 USUAL = ("kubernetes", "file")
@@ -48,20 +48,9 @@ class ProxyOptions:
     """The options of the proxy."""
 
     action: str = positional("start", "start the proxy", default="start", choices=("start",))
-    port: int = option(
-        8015,
-        "port for flag documents: flagd.sync.v1 and sync.v1",
-        short="-p",
-        metavar="PORT",
-        convert=port_number,
-        group="ports",
-    )
-    management_port: int = option(
-        MANAGEMENT_PORT, "port for probes, metrics and debugging", short="-m", metavar="PORT", convert=port_number
-    )
-    metrics_port: int = option(
-        MANAGEMENT_PORT, "deprecated name of --management-port", metavar="PORT", convert=port_number
-    )
+    port: int = port_option(8015, "port for flag documents: flagd.sync.v1 and sync.v1", "-p", "ports")
+    management_port: int = port_option(MANAGEMENT_PORT, "port for probes, metrics and debugging", "-m")
+    metrics_port: int = port_option(MANAGEMENT_PORT, "deprecated name of --management-port")
     bind: str = option("", "the address to listen on; all addresses by default", metavar="ADDRESS")
     server_cert_path: str = option(
         "",

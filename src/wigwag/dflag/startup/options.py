@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import UsageError
-from wigwag.options import declared, option, port_number
+from wigwag.options import declared, option, port_option
 
 if TYPE_CHECKING:
     from wigwag.dflag.updating.places import Place
@@ -37,9 +37,7 @@ class ServiceOptions:
         (), "keys there that hold many flags each, such as app.yaml or *.toml; may be repeated", metavar="PATTERN"
     )
     """The keys that contain many flags each, by name or pattern, of all places that are given as text."""
-    config_port: int | None = option(
-        None, f"serve {_PAGE} here; 0 is any that is free", metavar="PORT", convert=port_number
-    )
+    config_port: int | None = port_option(None, f"serve {_PAGE} here; 0 is any that is free")
     """The port of the flags page; 0 is any free port, None is no page."""
     config_bind: str = option("127.0.0.1", f"where {_PAGE} is served", metavar="ADDRESS")
     """The address of the page."""

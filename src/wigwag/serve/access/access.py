@@ -15,6 +15,8 @@ its first pull on, because one that is dropped before that is never closed.
 
 from __future__ import annotations
 
+import logging
+from collections import Counter as Tally
 from collections.abc import AsyncIterator
 from math import ceil
 from time import monotonic
@@ -26,6 +28,7 @@ from msgspec.structs import replace
 
 from wigwag.errors import SelectorError
 from wigwag.flags.selector import Selector
+from wigwag.observe import Counter
 from wigwag.origin import bearer_token
 from wigwag.serve.access.revocable import RevocableStream
 from wigwag.serve.access.throttle import UNKNOWN, place
@@ -38,7 +41,7 @@ from wigwag.wire.server.broadcast import BroadcastStream
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from wigwag.serve.access.refusals import Refusals
+    from wigwag.observe import Registry
     from wigwag.serve.access.throttle import Slots, Throttle
     from wigwag.serve.access.tokens import Caller, Rules
     from wigwag.wire.http import Handler, Headers, Request, Response
@@ -52,6 +55,8 @@ AUTHORIZATION = b"authorization"
 CHALLENGE: Headers = ((b"www-authenticate", b"Bearer"),)
 NO_SELECTOR = "say which flags are meant, by the header Flagd-Selector, such as Flagd-Selector: flagSetId=NAME"
 NO_TOKEN = "say who asks, by the header Authorization: Bearer TOKEN, or by a client certificate"  # noqa: S105 - a message
+QUIET_SECONDS = 1.0
+log = logging.getLogger("wigwag.serve")
 NOT_YET = "the access rules have not been read yet; try again later"
 
 
@@ -73,6 +78,25 @@ class Principal(Struct, frozen=True):
     """What it is counted under: the name of its rule, the identity in its certificate, or its address."""
     credential: PresentedCredential
     caller: Caller | None
+
+
+class Refusals:
+    """Counts refused requests by reason, and logs them together, at most once a second; nothing that a client sent."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._counter = Counter("wigwag_requests_refused", "Requests that were refused, by reason.", ("reason",))
+        registry.add(self._counter)
+        self._unlogged = Tally[str]()
+        self._logged = float("-inf")
+
+    def note(self, reason: str, name: str, now: float) -> None:
+        """Count one, of that caller or address."""
+        self._counter.add((reason,))
+        self._unlogged[reason] += 1
+        if now - self._logged >= QUIET_SECONDS:
+            log.warning("requests refused", extra={"fields": {**self._unlogged, "last": name}})
+            self._logged = now
+            self._unlogged.clear()
 
 
 class AccessControl:
