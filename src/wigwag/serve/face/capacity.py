@@ -55,7 +55,7 @@ class Capacity(Struct, frozen=True, kw_only=True):
         """Log the limits at the start, and what to do if they are low."""
         fields = {
             "per_port": self.port,
-            "per address": self.per_address,
+            "per_address": self.per_address,
             "management": self.management,
             "open_files": self.open_files,
             "reserved": self.reserve,
