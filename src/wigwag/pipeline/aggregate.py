@@ -14,9 +14,24 @@ from typing import TYPE_CHECKING, Generic
 from wigwag.pipeline.spec import S, V
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from wigwag.pipeline.spec import Wanted
+
+
+class Values(dict[S, V]):
+    """The values of one moment, in the order of their specs; and what was wanted then and had not answered yet.
+
+    >>> values = Values({"a": 1}, waiting=("b",))
+    >>> values, values.waiting
+    ({'a': 1}, ('b',))
+    """
+
+    __slots__ = ("waiting",)
+
+    def __init__(self, values: Mapping[S, V], waiting: tuple[S, ...] = ()) -> None:
+        super().__init__(values)
+        self.waiting = waiting
 
 
 class Aggregate(Generic[S, V]):
@@ -58,10 +73,10 @@ class Aggregate(Generic[S, V]):
         await self._dirty.wait()
         self._dirty.clear()
 
-    def take(self) -> dict[S, V]:
-        """Return the values of now, in the order of their specs. The mapping is the caller's own."""
+    def take(self) -> Values[S, V]:
+        """Return the values of now. The mapping is the caller's own."""
         self._dirty.clear()
-        return {spec: self._values[spec] for spec in self._answered()}
+        return Values({spec: self._values[spec] for spec in self._answered()}, self.waiting())
 
     def waiting(self) -> tuple[S, ...]:
         """Return what is wanted and has not answered yet."""
