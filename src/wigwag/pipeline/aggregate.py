@@ -82,13 +82,15 @@ class Aggregate(Generic[S, V]):
         """Return what is wanted and has not answered yet."""
         return tuple(spec for spec in self._wanted if spec not in self._values)
 
-    def held(self, answered: Collection[S], now: float) -> dict[S, float | None]:
-        """Return what a first snapshot of these answers has to wait for, and until when."""
-        ends = {want.spec: self._end(want) for want in self._wanted.values() if want.required}
-        return {spec: end for spec, end in ends.items() if spec not in answered and (end is None or end > now)}
+    def held(self, answered: Collection[S], now: float, longest: float | None = None) -> dict[S, float | None]:
+        """Return what a snapshot of these answers has to wait for, and until when: `longest` seconds, if given."""
+        missing = (want for spec, want in self._wanted.items() if want.required and spec not in answered)
+        ends = {want.spec: self._end(want, longest) for want in missing}
+        return {spec: end for spec, end in ends.items() if end is None or end > now}
 
     def _answered(self) -> list[S]:
         return [spec for spec in self._wanted if spec in self._values]
 
-    def _end(self, want: Wanted[S]) -> float | None:
-        return None if want.grace is None else self._since[want.spec] + want.grace
+    def _end(self, want: Wanted[S], longest: float | None) -> float | None:
+        seconds = min((limit for limit in (want.grace, longest) if limit is not None), default=None)
+        return None if seconds is None else self._since[want.spec] + seconds

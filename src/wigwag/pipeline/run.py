@@ -9,11 +9,14 @@ The loop owns the state and waits for three things only: that something has chan
 it, or `derive`, fails, the last snapshot stays and the report says why.
 
 The gate: `derive` is not asked, and nothing is published, before every required initial watch has answered once or had
-its time; nothing is published before that holds for what `derive` asked for, too. Once open, the gate stays open: what
-is wanted later is added to the snapshot when it answers.
+its time; nothing is published before that holds for what `derive` asked for, too. Once open, the gate stays open. What
+is wanted later is waited for up to `late` seconds, and then added when it answers; a snapshot can tell what is missing
+(`Values.waiting`).
 
 `derive` gets the assembled snapshot and is awaited in the loop: until it returns nothing is published, so it must have
-a timeout of its own. A limiter that returns zero or less lets the next snapshot through.
+a timeout of its own. It is not asked again while its watches are waited for, unless an initial watch changes. The hard
+case is a `derive` that never settles: what it asks for changes what it sees, for ever. Without a change of an initial
+watch, its watches change a limited number of times; then they stay as they are for a while (`settle`).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.errors import WigwagError
-from wigwag.pipeline.aggregate import Aggregate
+from wigwag.pipeline.aggregate import Aggregate, Values
 from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.clock import sleep_until
@@ -85,9 +88,13 @@ class Pipeline(Generic[S, V, P]):
         self._aggregate = Aggregate[S, V]()
         self._watches: Watches[S, V] | None = None
         self._ended: tuple[Status[S], ...] = ()
+        self._settle, self._settles_at, self._unsettled = self._policy.settle(), 0.0, ""
+        self._derived_from: dict[S, V] | None = None
+        """The values of the initial watches when `derive` was asked."""
         self._complete, self._retry = False, Retry(self._policy.backoff, self._policy.random)
         self._error: str | None = None
         self._alarm: Timer | None = None
+        self._alarm_at = 0.0
         self.published = Broadcast[P]() if published is None else published
         self.status_changes = Broadcast[None]()
         """Notifies when a watch changes its state or its error; `statuses` returns what they are now."""
@@ -107,7 +114,7 @@ class Pipeline(Generic[S, V, P]):
                     await self._aggregate.changed()
                     await self._turn()
         finally:
-            self._set_alarm(None)
+            self._clear_alarm()
             self._ended, self._watches = self.statuses(), None
 
     def want(self, wanted: Iterable[Wanted[S]]) -> None:
@@ -117,20 +124,28 @@ class Pipeline(Generic[S, V, P]):
             self._adopt()
             self._aggregate.touch()
 
+    def derive_again(self) -> None:
+        """Ask `derive` again, though nothing has changed that the pipeline knows of."""
+        self._derived_from = None
+        self._aggregate.touch()
+
     def statuses(self) -> tuple[Status[S], ...]:
         """Return how each watch is doing, in the order in which they are wanted."""
         return self._watches.statuses() if self._watches is not None else self._ended
 
     def report(self) -> Report[S]:
         """Return how all of it is doing."""
-        return Report(self._complete, self._aggregate.waiting(), self._error, self.statuses())
+        waiting, unsettled = self._aggregate.waiting(), self._unsettled or None
+        return Report(self._complete, waiting, self._error, self.statuses(), unsettled)
 
     async def _turn(self) -> None:
         """Assemble a snapshot of the current values, and publish it if the gate is open and it is new."""
-        self._set_alarm(None)
-        if self._held(self._aggregate.take(), {want.spec for want in self._initial}):
+        self._clear_alarm()
+        values, initial = self._aggregate.take(), {want.spec for want in self._initial}
+        if self._held(values, initial) or (not self._initial_changed(values) and self._held(values)):
             return
-        await self._permission()
+        if self._complete:
+            await self._permission()
         try:
             values, snapshot = await self._snapshot()
             new = not self.published.serial or self._key(snapshot) != self._key(self.published.value)
@@ -142,9 +157,11 @@ class Pipeline(Generic[S, V, P]):
             return
         self._retry.succeeded()
         self._error = None
-        if self._held(values, set(self._aggregate.specs())):
+        if self._held(values):
             return
-        self._complete = True
+        if not self._complete:
+            self._complete = True
+            self._limit(self._now())  # the first snapshot counts
         if new:
             self.published.publish(snapshot)
 
@@ -154,29 +171,65 @@ class Pipeline(Generic[S, V, P]):
         while (pause := self._limit(clock.now())) > 0:
             await sleep_until(clock, clock.now() + pause)
 
-    async def _snapshot(self) -> tuple[dict[S, V], P]:
+    async def _snapshot(self) -> tuple[Values[S, V], P]:
         """Return the current values and their snapshot, without those that `derive` no longer wants."""
         values = self._aggregate.take()
         snapshot = self._assemble(values)
         if self._derive is None:
             return values, snapshot
-        self._derived = tuple(await self._derive(snapshot))
+        caused = self._initial_changed(values)
+        self._derived_from = None
+        derived = tuple(await self._derive(snapshot))
+        self._derived_from = self._of_initial(values)
+        if derived == self._derived:
+            self._unsettled = ""
+            return values, snapshot
+        if not self._may_change(caused):
+            return values, snapshot
+        self._derived = derived
         self._adopt()
-        wanted = set(self._aggregate.specs())
-        kept = {spec: value for spec, value in values.items() if spec in wanted}
-        return kept, snapshot if len(kept) == len(values) else self._assemble(kept)
+        wanted, waiting = set(self._aggregate.specs()), self._aggregate.waiting()
+        kept = Values({spec: value for spec, value in values.items() if spec in wanted}, waiting)
+        return kept, self._assemble(kept)
+
+    def _initial_changed(self, values: Mapping[S, V]) -> bool:
+        """Tell whether a value of an initial watch is another one than when `derive` was asked."""
+        before, now = self._derived_from, self._of_initial(values)
+        return before is None or before.keys() != now.keys() or any(before[spec] is not now[spec] for spec in now)
+
+    def _of_initial(self, values: Mapping[S, V]) -> dict[S, V]:
+        return {want.spec: values[want.spec] for want in self._initial if want.spec in values}
+
+    def _may_change(self, caused: bool) -> bool:
+        """Decide whether the derived watches may change; always, if an initial watch has."""
+        if caused:
+            self._settle = self._policy.settle()
+        pause = self._settle(self._now())
+        if not pause:
+            self._unsettled = ""
+            return True
+        if not self._unsettled:
+            self._unsettled = "the derived watches keep changing though no initial watch has; they stay as they are"
+            log.warning("%s for %.0f s; check the watch hook", self._unsettled, pause)
+        if pause > 0:
+            self._settles_at = self._now() + pause
+        self._wake_at(self._settles_at)
+        return False
 
     def _adopt(self) -> None:
         assert self._watches is not None
         self._aggregate.want((*self._initial, *self._derived), self._now())
         self._watches.want(self._aggregate.specs())
 
-    def _held(self, answered: Collection[S], specs: set[S]) -> bool:
-        """Return whether the gate stays closed with these answers; if a grace period ends, look again then."""
-        if self._complete:
+    def _held(self, answered: Collection[S], specs: set[S] | None = None) -> bool:
+        """Return whether to wait for one of these watches, or of all; if a time ends, look again then."""
+        longest = self._policy.late if self._complete else None
+        if longest == 0.0:
             return False
-        ends = {spec: end for spec, end in self._aggregate.held(answered, self._now()).items() if spec in specs}
-        self._set_alarm(min((end for end in ends.values() if end is not None), default=None))
+        held = self._aggregate.held(answered, self._now(), longest)
+        ends = [end for spec, end in held.items() if specs is None or spec in specs]
+        for end in ends:
+            self._wake_at(end)
         return bool(ends)
 
     def _fail(self, error: str) -> None:
@@ -185,13 +238,19 @@ class Pipeline(Generic[S, V, P]):
             log.warning("no new snapshot: %s", error)
         self._error = error
         if self._derive is not None:
-            self._set_alarm(self._retry.next(self._now()))
+            self._wake_at(self._retry.next(self._now()))
 
     def _now(self) -> float:
         return self._policy.clock.now()
 
-    def _set_alarm(self, when: float | None) -> None:
-        """Set the time at which to look again though nothing has changed; None: never."""
+    def _wake_at(self, when: float | None) -> None:
+        """Look again at this time though nothing has changed, or earlier; None: never."""
+        if when is None or (self._alarm is not None and self._alarm_at <= when):
+            return
+        self._clear_alarm()
+        self._alarm, self._alarm_at = self._policy.clock.call_at(when, self._aggregate.touch), when
+
+    def _clear_alarm(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
-        self._alarm = None if when is None else self._policy.clock.call_at(when, self._aggregate.touch)
+        self._alarm = None

@@ -79,3 +79,5 @@ class Report(Generic[S]):
     error: str | None
     """Why the newest values made no snapshot; None: they did. The last good snapshot stays."""
     statuses: tuple[Status[S], ...]
+    unsettled: str | None = None
+    """Why what `derive` wants is not watched; None: it is."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
-from wigwag.pipeline.limit import Limiter, unlimited
+from wigwag.pipeline.limit import Burst, Limiter, unlimited
 from wigwag.pipeline.spec import UNCHANGED, S, Unavailable, Unchanged, V, describe
 from wigwag.pipeline.status import Status
 
@@ -42,6 +42,10 @@ class WatchPolicy:
     random: Callable[[], float] = random
     limit: Callable[[], Limiter] = lambda: unlimited
     """Makes the limiter of a pipeline; limiters have state, so each pipeline has its own."""
+    late: float = 0.0
+    """Once the gate is open: how many seconds a snapshot waits for a watch that is wanted since then."""
+    settle: Callable[[], Limiter] = lambda: Burst(20, 30.0)
+    """Makes the limiter of changes that `derive` makes to its watches though no initial watch has changed."""
 
 
 @asynccontextmanager
