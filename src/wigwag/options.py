@@ -142,7 +142,7 @@ def default_text(each: Declared) -> str:
     default = each.default
     if isinstance(default, bool):
         return "on" if default else "off"
-    if isinstance(default, float) and each.convert is duration:
+    if isinstance(default, float) and each.metavar == "DURATION":
         return duration_text(default)
     if default is None or default == "" or isinstance(default, tuple | dict):
         return ""
@@ -286,6 +286,21 @@ def file_mode(value: Any) -> int:
 def duration(value: Any) -> float:
     """Read a duration as Go writes it, in seconds."""
     return seconds(str(value))
+
+
+def duration_or_seconds(value: Any) -> float:
+    """Read a time: a number of seconds, or a duration as Go writes it.
+
+    >>> duration_or_seconds("5"), duration_or_seconds("1m30s")
+    (5.0, 90.0)
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        number = duration(value)
+    if not 0 <= number < float("inf"):
+        raise ValueError(f"{value!r} is not a number of seconds")
+    return number
 
 
 def words(value: Any) -> tuple[str, ...]:

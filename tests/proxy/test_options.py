@@ -6,7 +6,8 @@ import pytest
 
 from wigwag.cli.main import command_parser
 from wigwag.options import collect, plain_booleans
-from wigwag.proxy.options import ProxyOptions, seconds
+from wigwag.options import duration_or_seconds
+from wigwag.proxy.options import ProxyOptions
 
 
 def told(*arguments: str) -> ProxyOptions:
@@ -42,4 +43,4 @@ def test_pings_are_limited_as_its_newer_builds_are_told() -> None:
 @pytest.mark.parametrize("text", ["-1", "inf", "nan", "soon"])
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"number of seconds|duration"):
-        seconds(text)
+        duration_or_seconds(text)

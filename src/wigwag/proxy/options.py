@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from wigwag.options import duration, natural, option, port_option, positional, positive
+from wigwag.options import duration, duration_or_seconds, natural, option, port_option, positional, positive
 from wigwag.sources.kinds import BUILT_IN
 
 USUAL = ("kubernetes", "file")
@@ -16,28 +16,13 @@ _FURTHER = [kind for kind in KINDS if kind not in USUAL]
 MANAGEMENT_PORT = 8016
 
 
-def seconds(value: Any) -> float:
-    """Read a time: a number of seconds, or a duration as Go writes it.
-
-    >>> seconds("5"), seconds("1m30s")
-    (5.0, 90.0)
-    """
-    try:
-        number = float(value)
-    except ValueError:
-        number = duration(value)
-    if not 0 <= number < float("inf"):
-        raise ValueError(f"{value!r} is not a number of seconds")
-    return number
-
-
 def review_seconds(value: Any) -> float:
     """Read how often open streams are reviewed: as often as docs/guides/proxy.md promises, and not all the time.
 
     >>> review_seconds("2m")
     120.0
     """
-    number = seconds(value)
+    number = duration_or_seconds(value)
     if not 1.0 <= number <= 300.0:
         raise ValueError(f"{value!r} is not between 1 and 300 seconds")
     return number
@@ -86,7 +71,7 @@ class ProxyOptions:
     )
     file_root: str = option("", "the directory that file: targets must be in; without it, any file", metavar="DIR")
     linger: float = option(
-        5.0, "how long to watch a target after its last subscriber has left", metavar="SECONDS", convert=seconds
+        5.0, "how long to watch a target after its last subscriber has left", metavar="SECONDS", convert=duration_or_seconds
     )
     max_targets: int = option(5_000, "how many targets to watch at most", metavar="N", convert=positive)
     max_subscribers: int = option(20_000, "how many open streams to allow", metavar="N", convert=positive)

@@ -1,0 +1,67 @@
+"""Kubernetes objects as entries of a snapshot: JSON without what only the server needs, and without secrets.
+
+Lists of the API server leave out `apiVersion` and `kind` of their items; an entry always has them. The digest leaves
+out the version and the generation of an object, so a change of nothing else is none: an object whose `status` is
+ignored costs nothing when its status changes. The digest of a Secret is that of its real content, so a change of it
+shows, though its values do not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from wigwag.kube.watch.decode import plain
+from wigwag.watt.snapshot import entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from msgspec import Raw
+
+    from wigwag.kube.kinds import Kind
+    from wigwag.kube.watch.decode import Decode
+    from wigwag.watt.snapshot import Entry
+
+_INSIGNIFICANT = ("resourceVersion", "generation")
+_encode = msgspec.json.Encoder().encode
+
+
+@cache
+def decoder(kind: Kind, ignore: tuple[str, ...] = (), *, secrets: bool = False) -> Decode[Entry]:
+    """Return the decoder of a kind; `ignore` are paths to leave out, and without `secrets` their values are."""
+    paths = [path.split(".") for path in ignore]
+    hidden = not secrets and (kind.group, kind.plural) == ("", "secrets")
+
+    def decode(raw: Raw) -> Entry:
+        value = {"apiVersion": kind.api, "kind": kind.kind, **plain(raw)}
+        for path in paths:
+            _remove(value, path)
+        metadata = value.get("metadata")
+        shown = {**value, "metadata": {**metadata}} if isinstance(metadata, dict) else value
+        if isinstance(metadata, dict):
+            for name in _INSIGNIFICANT:
+                metadata.pop(name, None)
+        significant = _encode(value)
+        body = _encode(_redacted(shown) if hidden else shown)
+        name = (metadata.get("namespace", ""), metadata.get("name", "")) if isinstance(metadata, dict) else ("", "")
+        return entry((str(kind), name), body, significant)
+
+    return decode
+
+
+def _remove(value: Any, path: Sequence[str]) -> None:
+    for name in path[:-1]:
+        value = value.get(name) if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        value.pop(path[-1], None)
+
+
+def _redacted(secret: dict[str, Any]) -> dict[str, Any]:
+    """Return a Secret with the names of its values only."""
+    hidden = {
+        name: dict.fromkeys(secret[name], "") for name in ("data", "stringData") if isinstance(secret.get(name), dict)
+    }
+    return {**secret, **hidden}

@@ -1,0 +1,223 @@
+"""ConsulResolvers: Kubernetes objects that say which services of Consul to watch. Built in, no hook needed.
+
+    ConfigMap, annotated getambassador.io/consul-resolver     data: consulAddress, datacenter, service (or services)
+    ConsulResolver of wigwag.dev                              spec: address, datacenter, …, services: [{name, tag, filter}]
+    ConsulResolver of getambassador.io                        spec: address, datacenter
+    any object with spec.resolver and spec.service            refers to a ConsulResolver by name, and to one service of it
+
+Only services that somebody refers to are watched, never all that Consul has. What an object asks for is read when it
+arrives; a change of one object costs that object, not a pass over all of them.
+
+Whoever may write such an object chooses where we connect. So an address may name only variables of the environment that
+hold addresses, and our Consul token goes only to the address that our own environment names. An object that cannot be
+used is reported with its name, and the others are not affected.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct, field
+
+from wigwag.errors import UsageError
+from wigwag.pipeline.spec import Wanted
+from wigwag.sources.consul.endpoints import EndpointsWatch
+from wigwag.watt.snapshot import changed_keys
+from wigwag.watt.specs import ConsulSpec
+from wigwag.watt.watchset import GRACE, consul_access, expand
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from wigwag.sources.consul.access import ConsulAccess
+    from wigwag.watt.snapshot import Key, TableName, WatchPart, WattSnapshot
+    from wigwag.watt.specs import Spec
+
+ANNOTATION = "getambassador.io/consul-resolver"
+GROUPS = ("wigwag.dev", "getambassador.io")
+_ADDRESSES = re.compile(r"\w*(_IP|_HOST|_ADDR|_ADDRESS|_PORT)")
+"""The variables that an address may name."""
+_SECRETS = (
+    "CONSUL_HTTP_TOKEN",
+    "CONSUL_HTTP_TOKEN_FILE",
+    "CONSUL_HTTP_AUTH",
+    "CONSUL_CLIENT_CERT",
+    "CONSUL_CLIENT_KEY",
+)
+_SERVICE = re.compile(r"(?:\w+://)?([\w.-]+)(?::\d+)?/?")
+_HINTS = (ANNOTATION.encode(), b'"ConsulResolver"', b'"resolver"')
+log = logging.getLogger("wigwag.watt")
+
+
+class ServiceReference(Struct, frozen=True):
+    """A service that a resolver names."""
+
+    name: str
+    tag: str = ""
+    filter: str = ""
+
+
+class ResolverSpec(Struct, frozen=True):
+    """The `spec` of a ConsulResolver, or of an object that refers to one."""
+
+    address: str = ""
+    datacenter: str = ""
+    namespace: str = ""
+    partition: str = ""
+    services: tuple[ServiceReference, ...] = ()
+    resolver: str = ""
+    service: str = ""
+
+
+class ResolverMetadata(Struct, frozen=True):
+    """The metadata that count here."""
+
+    name: str = ""
+    namespace: str = ""
+    annotations: dict[str, str] = {}
+
+
+class ResolverObject(Struct, frozen=True, rename="camel"):
+    """An object that may be a resolver, or refer to one."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ResolverMetadata = ResolverMetadata()
+    spec: ResolverSpec | None = None
+    data: dict[str, str] = field(default_factory=dict)
+
+
+_object = msgspec.json.Decoder(ResolverObject).decode
+
+
+@dataclass(frozen=True, slots=True)
+class ConsulResolver:
+    """Where a resolver leads, and the services that it names itself."""
+
+    name: str
+    namespace: str
+    access: ConsulAccess
+    services: tuple[ServiceReference, ...] = ()
+
+    def specs(self) -> Iterator[Spec]:
+        """Yield the watches of the services that it names itself."""
+        for service in self.services:
+            yield self.spec(service)
+
+    def spec(self, service: ServiceReference) -> Spec:
+        """Return the watch of a service."""
+        return ConsulSpec(
+            EndpointsWatch(self.access, service.name, service.tag, service.filter), self.access.datacenter
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ResolverReference:
+    """An object that names a resolver, and a service of it."""
+
+    resolver: str
+    namespace: str
+    service: ServiceReference
+
+
+class Resolvers:
+    """Reads resolvers and references from snapshots, and returns the Consul watches that follow from them."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._seen: dict[TableName, WatchPart] = {}
+        self._known: dict[TableName, dict[Key, ConsulResolver | ResolverReference]] = {}
+        self._wanted: tuple[Wanted[Spec], ...] = ()
+        self.problems: dict[str, str] = {}
+        """What is wrong with which object."""
+
+    def __call__(self, snapshot: WattSnapshot) -> tuple[Wanted[Spec], ...]:
+        """Return the watches; the same tuple as long as no resolver and no reference has changed."""
+        tables = {name: part for name, part in snapshot.tables.items() if name.section == "Kubernetes"}
+        gone = [name for name in self._seen if name not in tables]
+        changed = [self._forget(name) for name in gone]
+        changed += [self._read(name, part) for name, part in tables.items() if self._seen.get(name) is not part]
+        if any(changed):
+            self._wanted = tuple(Wanted(spec, grace=GRACE) for spec in dict.fromkeys(self._specs()))
+        return self._wanted
+
+    def _forget(self, name: TableName) -> bool:
+        del self._seen[name]
+        return bool(self._known.pop(name, None))
+
+    def _read(self, name: TableName, part: WatchPart) -> bool:
+        """Read the objects of a table that have changed; return whether a resolver or reference is among them."""
+        before = self._seen.get(name)
+        known = self._known.setdefault(name, {})
+        changed = False
+        for key in changed_keys({} if before is None else before.entries, part.entries):
+            entry = part.entries.get(key)
+            title = f"{name.name} {'/'.join(filter(None, key))}"
+            self.problems.pop(title, None)
+            found = None if entry is None else self._understood(entry.body, title)
+            if found != known.get(key):
+                changed = True
+                known.pop(key, None)
+                known |= {key: found} if found is not None else {}
+        self._seen[name] = part
+        return changed
+
+    def _understood(self, body: bytes, title: str) -> ConsulResolver | ResolverReference | None:
+        if not any(hint in body for hint in _HINTS):
+            return None
+        try:
+            found = self._meaning(_object(body))
+            if isinstance(found, ConsulResolver):
+                tuple(found.specs())  # raises, if one cannot be watched
+            return found
+        except (msgspec.MsgspecError, UsageError, RecursionError) as error:
+            if any(hint in body for hint in _HINTS[:2]):
+                self.problems[title] = str(error)
+                log.warning("%s is not a usable resolver: %s; its services are not watched", title, error)
+            return None
+
+    def _meaning(self, given: ResolverObject) -> ConsulResolver | ResolverReference | None:
+        metadata, spec, group = given.metadata, given.spec, given.api_version.partition("/")[0]
+        if given.kind == "ConfigMap":
+            if ANNOTATION not in metadata.annotations:
+                return None
+            names = re.split(r"[\s,]+", f"{given.data.get('service', '')} {given.data.get('services', '')}")
+            services = tuple(ServiceReference(name) for name in dict.fromkeys(names) if name)
+            where = ResolverSpec(given.data.get("consulAddress", ""), given.data.get("datacenter", ""))
+            return ConsulResolver("", metadata.namespace, self._access(where), services)
+        if spec is not None and given.kind == "ConsulResolver" and group in GROUPS:
+            return ConsulResolver(metadata.name, metadata.namespace, self._access(spec), spec.services)
+        if spec is not None and spec.resolver and (match := _SERVICE.fullmatch(spec.service)):
+            return ResolverReference(spec.resolver, metadata.namespace, ServiceReference(match[1]))
+        return None
+
+    def _access(self, spec: ResolverSpec) -> ConsulAccess:
+        allowed = {name: value for name, value in self._environment.items() if _ADDRESSES.fullmatch(name)}
+        address = expand(spec.address, allowed)
+        settings: dict[str, Any] = {name: getattr(spec, name) for name in ("datacenter", "namespace", "partition")}
+        access = consul_access(address, self._environment, **settings)
+        if access.address == consul_access("", self._environment).address:
+            return access
+        without = {name: value for name, value in self._environment.items() if name not in _SECRETS}
+        return consul_access(address, without, **settings)
+
+    def _specs(self) -> Iterator[Spec]:
+        everything = [each for table in self._known.values() for each in table.values()]
+        resolvers = [each for each in everything if isinstance(each, ConsulResolver)]
+        for resolver in resolvers:
+            yield from resolver.specs()
+        for reference in everything:
+            if isinstance(reference, ResolverReference) and (resolver := _chosen(reference, resolvers)):
+                yield resolver.spec(reference.service)
+
+
+def _chosen(reference: ResolverReference, resolvers: Iterable[ConsulResolver]) -> ConsulResolver | None:
+    """Return the resolver that a reference names: that of its own namespace before others."""
+    named = [resolver for resolver in resolvers if resolver.name == reference.resolver]
+    return min(
+        named, key=lambda resolver: (resolver.namespace != reference.namespace, resolver.namespace), default=None
+    )
