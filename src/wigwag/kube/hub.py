@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from wigwag.kube.client import Kube
-    from wigwag.kube.watch.decode import Decode, Key
+    from wigwag.kube.watch.decode import Decode
+    from wigwag.kube.watch.objects import Objects
     from wigwag.kube.watch.reflector import Item
     from wigwag.kube.watch.spec import KubeWatch
 
@@ -68,7 +69,7 @@ async def alone(spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
 class WatchLevel(Generic[T]):
     """The current state of a watch."""
 
-    value: Mapping[Key, T] | None = None
+    value: Objects[T] | None = None
     edition: int = 0
     """How many values there have been."""
     trouble: Unavailable | None = None

@@ -35,13 +35,14 @@ from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from wigwag.kube.client import Capabilities
-    from wigwag.kube.watch.decode import Key, ListPage, ObjectRecord
+    from wigwag.kube.watch.decode import ListPage, ObjectRecord
+    from wigwag.kube.watch.objects import Objects
 
 T = TypeVar("T")
-Item: TypeAlias = "Mapping[Key, T] | Unavailable | Unchanged"
+Item: TypeAlias = "Objects[T] | Unavailable | Unchanged"
 Received: TypeAlias = "ObjectEvent[T] | Bookmark | WatchFault"
 AT_ONCE = 4
 """How many times in a row another request follows without a pause."""
@@ -361,7 +362,7 @@ class Reflector(Generic[T]):
         changed = self._store.replace(objects)
         return [self._publish()] if changed or not self._published else self._confirmed()
 
-    def _publish(self) -> Mapping[Key, T]:
+    def _publish(self) -> Objects[T]:
         self._published = True
         return self._store.snapshot()
 
