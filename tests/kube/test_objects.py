@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given
@@ -53,7 +53,7 @@ def test_the_journal_says_what_a_comparison_says_between_any_two_mappings(change
     store = Driven(most)
     taken = [store.snapshot()]
     contents: list[dict[Key, object]] = [{}]
-    act = {"put": store.change, "remove": store.drop, "replace": store.list}
+    act: dict[str, Callable[..., None]] = {"put": store.change, "remove": store.drop, "replace": store.list}
     for how, *details in changes:
         if how == "snapshot":
             taken.append(store.snapshot())
