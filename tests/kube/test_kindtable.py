@@ -91,9 +91,9 @@ def test_a_kind_knows_what_manifests_call_it_which_is_not_its_identity() -> None
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mappingz", "the API server has no kind 'mappingz'; did you mean 'mapping'?"),
-        ("Servise", "the API server has no kind 'Servise'; did you mean 'service'?"),
-        ("mappings.getambasador.io", "the API server has no kind 'mappings.getambasador.io'; did you mean"),
+        ("mappingz", "the API server has no kind 'mappingz' (did you mean 'mapping'?)"),
+        ("Servise", "the API server has no kind 'Servise' (did you mean 'service'?)"),
+        ("mappings.getambasador.io", "the API server has no kind 'mappings.getambasador.io' (did you mean"),
         (
             "mapping.v1.getambassador.io",
             "; of mappings.getambassador.io it has v3alpha1, v2",

@@ -136,6 +136,6 @@ class KindTable:
             short = [each for index in self._indexes for each in index]
             full = [str(served.kind) for candidates in self._indexes[0].values() for served in candidates]
             near = closest(name.lower(), dict.fromkeys(full if "." in name else short))
-            hint = f"; did you mean {near!r}?" if near else ""
+            hint = f" (did you mean {near!r}?)" if near else ""
         faults = [*self.faults, *(each.fault for each in self.versions if each.fault)][:_MOST_FAULTS]
-        return f"{hint} (not all kinds are known: {'; '.join(faults)})" if faults else hint
+        return f"{hint}; not all kinds are known: {'; '.join(faults)}" if faults else hint
