@@ -1,6 +1,7 @@
 """The errors of an API server, as one branch of the tree in `wigwag.errors`.
 
-    ApiError    the server refused a request; `status` is the `Status` object that it sent
+    ApiError            the server refused a request; `status` is the `Status` object that it sent
+    UnknownKindError    no kind of the server has this name, or none that can be watched
 
 The server's message is meant for people and names the account that it saw, so it is shown, up to a length.
 """
@@ -85,6 +86,15 @@ class ApiError(WigwagError):
         self.status = status
         self.retry_after = retry_after if retry_after is not None else status.retry_after
         """Seconds to wait before a retry, if the server names them."""
+
+    @property
+    def not_found(self) -> bool:
+        """Whether there is nothing at this path."""
+        return self.status.code == HTTPStatus.NOT_FOUND
+
+
+class UnknownKindError(WigwagError):
+    """The API server has no kind of this name; it may get one later."""
 
 
 def read_status(body: bytes | msgspec.Raw, code: int = 0) -> ApiStatus:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from wigwag.kube.client import Kube
-    from wigwag.kube.watch.decode import Decode, Key
+    from wigwag.kube.discovery import Discovery
+    from wigwag.kube.watch.decode import Decode
+    from wigwag.kube.watch.objects import Objects
     from wigwag.kube.watch.reflector import Item
     from wigwag.kube.watch.spec import KubeWatch
 
@@ -68,7 +70,7 @@ async def alone(spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
 class WatchLevel(Generic[T]):
     """The current state of a watch."""
 
-    value: Mapping[Key, T] | None = None
+    value: Objects[T] | None = None
     edition: int = 0
     """How many values there have been."""
     trouble: Unavailable | None = None
@@ -101,6 +103,7 @@ class Hub:
     ) -> None:
         self._connect, self._open_watch = connect, open_watch
         self._kube: Kube | None = None
+        self._discovery: Discovery | None = None
         self._group: asyncio.TaskGroup | None = None
         self._running = asyncio.Event()
         self._shared: dict[tuple[KubeWatch, Decode[Any]], _Shared[Any]] = {}
@@ -124,6 +127,15 @@ class Hub:
         if self._kube is None:
             self._kube = self._connect()
         return self._kube
+
+    @property
+    def discovery(self) -> Discovery:
+        """The kinds of the API server."""
+        from wigwag.kube.discovery import Discovery  # not needed by a process whose kinds are all constants
+
+        if self._discovery is None:
+            self._discovery = Discovery(self.kube)
+        return self._discovery
 
     async def spawn(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Start a task beside the watches. It must not fail, and its owner cancels it."""

@@ -1,13 +1,13 @@
 """Kinds of objects: group, version and plural name, and the paths that follow from them.
 
-Kinds are constants; nothing is discovered from the server. A kind that is not installed answers 404, and a watch of it
-waits until it is. Add a constant for a kind that code refers to; make a `Kind` for one that users name.
+Kinds that code refers to are constants here. Kinds that users name, as in `kubectl get`, are found by `discovery`. A
+kind that is not installed answers 404, and a watch of it waits until it is.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from wigwag.errors import UsageError
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._:-]{0,251}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of object, by its plural name in paths (not the `kind` in manifests).
+    """A kind of object, by its plural name in paths.
 
     >>> FEATURE_FLAG.path("team-a", "checkout")
     '/apis/core.openfeature.dev/v1beta1/namespaces/team-a/featureflags/checkout'
@@ -34,6 +34,8 @@ class Kind:
     version: str
     plural: str
     namespaced: bool = True
+    kind: str = field(default="", compare=False)
+    """The `kind` in manifests; not part of the identity, since paths do not need it. Empty: not known."""
 
     def __post_init__(self) -> None:
         if not (_PLURAL.fullmatch(self.plural) and _PLURAL.fullmatch(self.version)):
@@ -72,13 +74,15 @@ def check_name(name: str) -> str:
     return name
 
 
-FEATURE_FLAG = Kind("core.openfeature.dev", "v1beta1", "featureflags")
-CONFIG_MAP = Kind("", "v1", "configmaps")
-NAMESPACE = Kind("", "v1", "namespaces", namespaced=False)
-NODE = Kind("", "v1", "nodes", namespaced=False)
-POD = Kind("", "v1", "pods")
-SERVICE = Kind("", "v1", "services")
-SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts")
-DEPLOYMENT = Kind("apps", "v1", "deployments")
-TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", namespaced=False)
-SUBJECT_ACCESS_REVIEW = Kind("authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False)
+FEATURE_FLAG = Kind("core.openfeature.dev", "v1beta1", "featureflags", kind="FeatureFlag")
+CONFIG_MAP = Kind("", "v1", "configmaps", kind="ConfigMap")
+NAMESPACE = Kind("", "v1", "namespaces", False, "Namespace")
+NODE = Kind("", "v1", "nodes", False, "Node")
+POD = Kind("", "v1", "pods", kind="Pod")
+SERVICE = Kind("", "v1", "services", kind="Service")
+SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", kind="ServiceAccount")
+DEPLOYMENT = Kind("apps", "v1", "deployments", kind="Deployment")
+TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", False, "TokenReview")
+SUBJECT_ACCESS_REVIEW = Kind(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False, kind="SubjectAccessReview"
+)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from wigwag.dflag.updating.contents import Contents
     from wigwag.dflag.updating.policy import Policy
     from wigwag.kube.watch.decode import Key
-    from wigwag.kube.watch.reflector import Item
 
 log = logging.getLogger("wigwag.dflag")
 
@@ -127,7 +126,7 @@ class ConfigMapReader:
         self._place, self._seen = place, False
         self._fault: Unavailable | None = None
 
-    def __call__(self, item: Item[Decoded]) -> Contents | Unavailable | Unchanged:
+    def __call__(self, item: Mapping[Key, Decoded] | Unavailable | Unchanged) -> Contents | Unavailable | Unchanged:
         """Return what an item means. While the object is missing, `Unchanged` means that it is still missing."""
         if isinstance(item, Unavailable):
             return item

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from wigwag.kube.errors import ApiError, ApiStatus
 from wigwag.pipeline.backoff import Backoff
+from wigwag.pipeline.spec import Unavailable
 from wigwag.wire.client.errors import OversizeError
 
 if TYPE_CHECKING:
@@ -158,6 +159,16 @@ class WatchFault:
     """Whether the response exceeded our limit."""
     retry_after: float = 0.0
     """Seconds to wait, from the server's Retry-After."""
+
+    @property
+    def item(self) -> Unavailable:
+        """What the watch yields."""
+        return KindNotServed(self.text) if self.code == MISSING else Unavailable(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class KindNotServed(Unavailable):
+    """The API server does not have the kind, or no longer in this version."""
 
 
 def fault_of(error: Exception, spec: KubeWatch, verb: str) -> WatchFault:

@@ -32,16 +32,18 @@ from wigwag.kube.watch.listwatch import ANY, NEWEST, OpenWatch, PartialList, Ref
 from wigwag.kube.watch.store import ObjectStore, latest, newer
 from wigwag.kube.watch.verify import Verifier
 from wigwag.pipeline.backoff import Retry
-from wigwag.pipeline.spec import UNCHANGED, Unavailable, Unchanged
+from wigwag.pipeline.spec import UNCHANGED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from wigwag.kube.client import Capabilities
-    from wigwag.kube.watch.decode import Key, ListPage, ObjectRecord
+    from wigwag.kube.watch.decode import ListPage, ObjectRecord
+    from wigwag.kube.watch.objects import Objects
+    from wigwag.pipeline.spec import Unavailable, Unchanged
 
 T = TypeVar("T")
-Item: TypeAlias = "Mapping[Key, T] | Unavailable | Unchanged"
+Item: TypeAlias = "Objects[T] | Unavailable | Unchanged"
 Received: TypeAlias = "ObjectEvent[T] | Bookmark | WatchFault"
 AT_ONCE = 4
 """How many times in a row another request follows without a pause."""
@@ -195,14 +197,14 @@ class Reflector(Generic[T]):
             return []
         log.debug("%s: cannot be compared with the server: %s", self._title, fault.text)
         if not fault.code:
-            return self.failed(fault, now) or [Unavailable(fault.text)]
+            return self.failed(fault, now) or [fault.item]
         self._verifier.failed(now, fault.retry_after)
         if fault.code == _FORBIDDEN:
             return self._cannot_check(fault, now)
         if fault.code == _BUSY or fault.expired:
             return []
         self._verifier.doubt = True
-        return [Unavailable(fault.text)]
+        return [fault.item]
 
     def ended(self, now: float) -> list[Item[T]]:
         """The server has ended the stream properly."""
@@ -232,7 +234,7 @@ class Reflector(Generic[T]):
         broke = stream is not None and not fault.code
         first = broke and self._published and not self._retry.failures
         self._when = self._retry.next(now, fault.retry_after)
-        return [] if first and not self._retry.limited else [Unavailable(fault.text)]
+        return [] if first and not self._retry.limited else [fault.item]
 
     def _change_request(self, fault: WatchFault) -> bool:
         """Choose another request after a fault; False to retry the same, or after the usual pause."""
@@ -290,7 +292,7 @@ class Reflector(Generic[T]):
             log.warning("%s: %s; listing again", self._title, fault.text)
             return self.failed(fault, now)
         self._verifier.doubt = True
-        return [Unavailable(fault.text)]
+        return [fault.item]
 
     def _cannot_check(self, fault: WatchFault, now: float) -> list[Item[T]]:
         """An account that may watch but not list cannot compare. If the store is in doubt, list it."""
@@ -361,7 +363,7 @@ class Reflector(Generic[T]):
         changed = self._store.replace(objects)
         return [self._publish()] if changed or not self._published else self._confirmed()
 
-    def _publish(self) -> Mapping[Key, T]:
+    def _publish(self) -> Objects[T]:
         self._published = True
         return self._store.snapshot()
 

@@ -5,14 +5,18 @@ one is remembered for a while: an older event does not bring it back. Versions a
 (decimal numbers of one kind); otherwise the last event wins. A list always wins, because a restored server counts from
 an earlier number.
 
+Each change of an object is noted in a journal, which the published mappings share (see `objects`). An object that a
+list has as it was stays the same Python object, so readers can tell by identity, too.
+
 Every object has an identity here (uid and version), also one that cannot be decoded: `differing` compares that with a
 list of metadata.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from wigwag.kube.watch.objects import ChangeJournal, Objects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -61,10 +65,11 @@ class ObjectStore(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._known: dict[Key, ObjectVersion] = {}
         self._gone: dict[Key, str] = {}
+        self._journal = ChangeJournal()
 
-    def snapshot(self) -> Mapping[Key, T]:
+    def snapshot(self) -> Objects[T]:
         """Return the objects as they are now; later events do not change it."""
-        return MappingProxyType(self._objects.copy())
+        return Objects(self._objects, self._journal)
 
     def put(self, record: ObjectRecord[T]) -> bool:
         """Add or update an object; return whether that changed anything. One that cannot be decoded stays as it was."""
@@ -77,6 +82,7 @@ class ObjectStore(Generic[T]):
         if value is None or self._objects.get(key) == value:
             return False
         self._objects[key] = value
+        self._journal.add(key)
         return True
 
     def remove(self, record: ObjectRecord[T]) -> bool:
@@ -88,7 +94,10 @@ class ObjectStore(Generic[T]):
         if len(self._gone) > GONE:
             del self._gone[next(iter(self._gone))]
         self._known.pop(key, None)
-        return self._objects.pop(key, None) is not None
+        if self._objects.pop(key, None) is None:
+            return False
+        self._journal.add(key)
+        return True
 
     def replace(self, records: Iterable[ObjectRecord[T]]) -> bool:
         """Replace all objects; return whether that changed anything."""
@@ -96,16 +105,18 @@ class ObjectStore(Generic[T]):
         objects: dict[Key, T] = {}
         known: dict[Key, ObjectVersion] = {}
         for record in records:
-            known[record.key] = ObjectVersion(record.version, record.uid)
-            value = before.get(record.key) if record.value is None else record.value
+            key, value, held = record.key, record.value, before.get(record.key)
+            known[key] = ObjectVersion(record.version, record.uid)
+            value = held if value is None or value == held else value
             if value is not None:
-                objects[record.key] = value
-        self._known = known
+                objects[key] = value
+        changed = [key for key, value in objects.items() if before.get(key) is not value]
+        changed += [key for key in before if key not in objects]
+        for key in changed:
+            self._journal.add(key)
+        self._objects, self._known = objects, known
         self._gone.clear()
-        if objects == before:
-            return False
-        self._objects = objects
-        return True
+        return bool(changed)
 
     def identity(self, key: Key) -> ObjectVersion:
         """Return the identity of an object; `UNKNOWN` if there is none."""
