@@ -140,7 +140,7 @@ def test_after_a_short_failure_it_is_asked_from_where_it_was_but_in_short() -> N
             await followed.on(0)
             followed.consul.become(OK)
             assert await followed.on(2) == [UNCHANGED]
-            assert questions(followed)[-2:] == [("11", "1000ms"), ("11", "60000ms")]
+            assert questions(followed)[-2:] == [("11", "100ms"), ("11", "60000ms")]
 
     run(main)
 
