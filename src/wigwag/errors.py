@@ -25,6 +25,7 @@
     ├── PluginError                 kube.config.credentials: a plugin did not give credentials
     ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
     └── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
+        └── ConsulBusyError         sources.consul.access: Consul has too many requests or connections of this client
 
 A class that needs what only one module knows is defined there; its line says where. All others are defined here.
 Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.

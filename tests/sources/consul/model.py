@@ -37,7 +37,13 @@ class ModelConsul:
     extra: dict[str, str] = field(default_factory=dict)
     """Further fields of the answers."""
     asked: list[tuple[float, str, dict[str, str], dict[str, str]]] = field(default_factory=list)
+    opened: int = 0
     closed: int = 0
+    services: dict[str, tuple[list[Any], int]] = field(default_factory=dict)
+    in_flight: int = 0
+    most_in_flight: int = 0
+    most_connections: int = 1 << 30
+    """How many queries at once are not refused."""
 
     def __post_init__(self) -> None:
         self._changed: set[asyncio.Event] = set()
@@ -52,6 +58,14 @@ class ModelConsul:
     def delete(self, key: str) -> None:
         self.index += 1
         self.keys.pop(key, None)
+        self.ring()
+
+    def register(self, name: str, *instances: Any) -> None:
+        """Change the instances of a service; without any, there is no such service."""
+        self.index += 1
+        self.services.pop(name, None)
+        if instances:
+            self.services[name] = list(instances), self.index
         self.ring()
 
     def churn(self) -> None:
@@ -77,12 +91,24 @@ class ModelConsul:
     # what clients see
 
     def connect(self, _access: ConsulAccess, _environment: Mapping[str, str]) -> ModelConsul:
+        self.opened += 1
         return self
 
     def close(self) -> None:
         self.closed += 1
 
     async def fetch(self, call: ClientRequest, *, limits: ResponseLimits | None = None) -> ClientResponse:
+        self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
+        try:
+            if self.in_flight > self.most_connections:
+                await asyncio.sleep(0)
+                return ClientResponse(call.url, 429, (), b"")
+            return await self._answer(call, limits)
+        finally:
+            self.in_flight -= 1
+
+    async def _answer(self, call: ClientRequest, limits: ResponseLimits | None) -> ClientResponse:
         assert limits is not None
         path, _, query = call.url.target.partition("?")
         parameters = {name: values[0] for name, values in parse_qs(query, keep_blank_values=True).items()}
@@ -102,9 +128,16 @@ class ModelConsul:
         return self._reply(call, path, recurse="recurse" in parameters)
 
     def _index(self, path: str) -> int:
-        """A key that is there has an index of its own; for all else, that of everything counts."""
+        """A key or service that is there has an index of its own; for all else, that of everything counts."""
+        service = self._service(path)
+        if service in self.services:
+            return self.services[service][1]
         key = unquote(path).removeprefix("/v1/kv/")
         return self.keys[key][1] if key in self.keys else self.index
+
+    def _service(self, path: str) -> str | None:
+        name = unquote(path).removeprefix("/v1/health/service/")
+        return name if name != unquote(path) else None
 
     def _reply(self, call: ClientRequest, path: str, *, recurse: bool) -> ClientResponse:
         if self.state == DOWN:
@@ -113,10 +146,13 @@ class ModelConsul:
             return ClientResponse(call.url, 500, (), b"No cluster leader")
         if self.state == DENIED:
             return ClientResponse(call.url, 403, (), b"ACL not found")
+        fields = {"x-consul-index": str(self._index(path)), **self.extra} if self.indexed else self.extra
+        if (service := self._service(path)) is not None:
+            instances = self.services.get(service, ((), 0))[0]
+            return ClientResponse(call.url, 200, tuple(fields.items()), json.dumps(instances).encode())
         wanted = unquote(path).removeprefix("/v1/kv/")
         found = [key for key in sorted(self.keys) if (key.startswith(wanted) if recurse else key == wanted)]
         body = [{"Key": key, "Value": b64encode(self.keys[key][0]).decode(), "Flags": 0} for key in found]
-        fields = {"x-consul-index": str(self._index(path)), **self.extra} if self.indexed else self.extra
         return ClientResponse(
             call.url, 200 if found else 404, tuple(fields.items()), json.dumps(body).encode() if found else b""
         )

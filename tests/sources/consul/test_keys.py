@@ -13,7 +13,7 @@ from tests.sources.consul.model import DEAF, DENIED, DOWN, LEADERLESS, OK, Follo
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.consul.access import ConsulAccess
-from wigwag.sources.consul.keys import ConsulWatch, watch_consul
+from wigwag.sources.consul.keys import ConsulWatch, watch_consul, watch_values
 from wigwag.sources.document import Document, Merged
 
 KEY = "flags/shop.json"
@@ -140,7 +140,7 @@ def test_after_a_short_failure_it_is_asked_from_where_it_was_but_in_short() -> N
             await followed.on(0)
             followed.consul.become(OK)
             assert await followed.on(2) == [UNCHANGED]
-            assert questions(followed)[-2:] == [("11", "1000ms"), ("11", "60000ms")]
+            assert questions(followed)[-2:] == [("11", "100ms"), ("11", "60000ms")]
 
     run(main)
 
@@ -391,3 +391,24 @@ def test_in_the_end_what_was_published_is_what_the_server_has(block: int) -> Non
 
     for seed in range(block * 200, block * 200 + 200):
         run(lambda seed=seed: schedule(seed))  # type: ignore[misc]
+
+
+def test_values_are_yielded_as_they_are_and_no_key_is_an_answer() -> None:
+    async def main() -> None:
+        async with following(watch_values, ConsulWatch(ConsulAccess(), "app/")) as followed:
+            assert await followed.on(0) == [{}]
+            followed.consul.put("app/b", b"\xff")
+            followed.consul.put("app/a/x", b"")
+            assert (await followed.on(0))[-1] == {"app/a/x": b"", "app/b": b"\xff"}
+            followed.consul.become(DOWN)
+            assert all(isinstance(item, Unavailable) for item in await followed.on(10))
+            followed.consul.become(OK)
+            assert set(await followed.on(3)) == {UNCHANGED}
+            followed.consul.delete("app/b")
+            followed.consul.delete("app/a/x")
+            assert (await followed.on(0))[-1] == {}
+        async with following(watch_values, SPEC) as followed:
+            followed.consul.put(KEY, b"1")
+            assert await followed.on(0) == [{KEY: b"1"}]
+
+    run(main)

@@ -46,7 +46,7 @@ def test_a_refusal_makes_the_index_forgotten_at_once() -> None:
 
 
 def test_a_short_wait_stays_as_short_as_it_is_told_to_be() -> None:
-    assert Cursor(7).failed(0.0, forget=False).query(0.2) == BlockingQuery(7, 0.2)
+    assert Cursor(7).failed(0.0, forget=False).query(0.02) == BlockingQuery(7, 0.02)
 
 
 @given(st.lists(st.tuples(st.floats(0, 20), st.booleans()), max_size=60))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.consul.access import ConsulAccess
 from wigwag.sources.consul.service import ServiceHealth, ServiceWatch, watch_service
 from wigwag.wire.client.client import ClientResponse
-from wigwag.wire.h1.client import ClientRequest
 
 SPEC = ServiceWatch(ConsulAccess(), "web")
 
@@ -26,15 +24,7 @@ def instance(*statuses: str, tags: tuple[str, ...] = ()) -> dict[str, Any]:
 def register(consul: ModelConsul, *instances: dict[str, Any], **fields: str) -> None:
     """Have the model answer with these instances."""
     consul.extra = fields
-
-    def reply(call: ClientRequest, path: str, *, recurse: bool) -> ClientResponse:
-        if consul.state == LEADERLESS:
-            return ClientResponse(call.url, 500, (), b"No cluster leader")
-        told = {"x-consul-index": str(consul.index), **consul.extra}
-        return ClientResponse(call.url, 200, tuple(told.items()), json.dumps(instances).encode())
-
-    consul._reply = reply  # type: ignore[method-assign]
-    consul.churn()
+    consul.register("web", *instances)
 
 
 def test_instances_are_counted_by_the_worst_of_their_checks() -> None:
@@ -52,7 +42,7 @@ def test_instances_are_counted_by_the_worst_of_their_checks() -> None:
             assert followed.consul.asked[0][1] == "/v1/health/service/web"
             register(followed.consul, instance("passing"))
             assert await followed.on(0) == [ServiceHealth(1)]
-            followed.consul.churn()
+            register(followed.consul, instance("passing"))
             assert await followed.on(0) == [UNCHANGED]
 
     run(main)

@@ -42,13 +42,14 @@ _KNOWN = (
     (b"No path to datacenter", "Consul cannot reach that datacenter; check its name"),
     (b"ACL not found", "Consul does not know the token, or it was revoked; use another"),
     (b"Permission denied", "the token may not read this; extend its policy, or use another token"),
+    (b"boolean expression", "the filter is not an expression of Consul; correct it"),
     (b"Enterprise feature", "this Consul has no namespaces and partitions; leave them out"),
 )
 _REMEDIES = {
     401: "check the credentials",
     403: "check the token and its policy",
     404: "check that this is Consul",
-    429: "too many requests or connections for its limits",
+    429: "too many requests or connections for its limits; raise limits.http_max_conns_per_client of the agent",
 }
 SCHEMES = ("consul", "consuls")
 _OPTIONS = {
@@ -81,6 +82,10 @@ class ConsulRefusedError(WigwagError):
         super().__init__(message)
         self.forget = forget
         """Whether the index may have lost its meaning, so that the next query starts from the beginning."""
+
+
+class ConsulBusyError(ConsulRefusedError):
+    """Consul has too many requests or connections of this client."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,6 +128,11 @@ class ConsulAccess:
     def trust(self) -> Trust:
         """The TLS settings: CA, client certificate and key."""
         return Trust(self.ca_path, self.cert_path, self.key_path)
+
+    @property
+    def server(self) -> tuple[str, bool, Trust]:
+        """What a connection depends on. Those with an equal one can share connections, whatever their tokens."""
+        return self.address, self.tls, self.trust
 
     @property
     def heartbeat(self) -> float:
@@ -174,7 +184,8 @@ def refusal(response: ClientResponse, where: object) -> ConsulRefusedError:
     status = response.status
     known = next((text for phrase, text in _KNOWN if phrase in response.body), "")
     remedy = known or _REMEDIES.get(status, "look at Consul" if status >= 500 else "check that this is Consul")
-    return ConsulRefusedError(f"{where}: answered {status}: {remedy}", forget=status < 500 and status != 429)
+    kind = ConsulBusyError if status == 429 else ConsulRefusedError
+    return kind(f"{where}: answered {status}: {remedy}", forget=status < 500 and status != 429)
 
 
 def index_of(response: ClientResponse) -> int:

@@ -1,14 +1,17 @@
-"""Keys of Consul: one key that holds a document, or a prefix whose keys each hold one.
+"""Keys of Consul: one key, or all keys below a prefix; as flags (`watch_consul`) or as they are (`watch_values`).
 
-A missing key is not an empty document: it is reported as `Unavailable`, its last flags stay in force, and the watch
-goes on, so the key may appear at any time. The same holds for a prefix without keys. Of a prefix with keys, all keys
-together are the document: a deleted key takes its flags with it, because the others show that the response is complete.
+As flags, each key holds a document. A missing key is not an empty document: it is reported as `Unavailable`, its last
+flags stay in force, and the watch goes on, so the key may appear at any time. The same holds for a prefix without keys.
+Of a prefix with keys, all keys together are the document: a deleted key takes its flags with it, because the others
+show that the response is complete.
+
+As values, no key is an answer, too: an empty mapping. A token that may not read them is still an error.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -17,16 +20,17 @@ from wigwag.errors import UsageError
 from wigwag.flags.document import format_of
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.sources.consul.access import ConsulAccess, ConsulRefusedError
-from wigwag.sources.consul.query import ConsulDeps, FollowedQuery, follow
+from wigwag.sources.consul.query import ConsulDeps, FollowedQuery, QueryTiming, follow
 from wigwag.sources.document import AnyDocument, Document, ReadResult
 from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from wigwag.sources.consul.query import BlockingQuery
     from wigwag.wire.client.client import ClientResponse
 
+V = TypeVar("V")
 MOST_KEYS = 10_000
 _OVERHEAD = 1024
 """Bytes that a key takes in a response beside its value."""
@@ -34,12 +38,12 @@ _OVERHEAD = 1024
 
 @dataclass(frozen=True, slots=True)
 class ConsulWatch:
-    """The document in a key; if the key ends in a slash, the documents in all keys below it."""
+    """A key; if it ends in a slash, all keys below it."""
 
     access: ConsulAccess
     key: str
     most: int = 64 << 20
-    """The largest size of all documents together that is read, in bytes."""
+    """The largest size of all values together that is read, in bytes."""
 
     def __post_init__(self) -> None:
         parts = self.key.removesuffix("/").split("/")
@@ -81,14 +85,35 @@ def watch_consul(
         merged, problem = merger.merge({entry.key.removeprefix(spec.key): entry.value or b"" for entry in entries})
         return ReadResult(merged, Unavailable(f"{spec}: {problem}") if problem else None)
 
+    return _follow(spec, decode, QueryTiming, deps)
+
+
+def watch_values(
+    spec: ConsulWatch,
+    deps: ConsulDeps = ConsulDeps(),  # noqa: B008 - a frozen value
+) -> AsyncIterator[dict[str, bytes] | Unavailable | Unchanged]:
+    """Yield the values by key when one changes, `UNCHANGED` when none has, or `Unavailable`."""
+
+    def decode(response: ClientResponse, _: BlockingQuery) -> ReadResult[dict[str, bytes]]:
+        return ReadResult({entry.key: entry.value or b"" for entry in read_entries(spec, response)})
+
+    return _follow(spec, decode, QueryTiming.prompt, deps)
+
+
+def _follow(
+    spec: ConsulWatch,
+    decode: Callable[[ClientResponse, BlockingQuery], ReadResult[V]],
+    timing: Callable[[], QueryTiming],
+    deps: ConsulDeps,
+) -> AsyncIterator[V | Unavailable | Unchanged]:
     keys = MOST_KEYS if spec.prefix else 1
     largest = spec.most * 4 // 3 + keys * _OVERHEAD
     query = {"recurse": "true"} if spec.prefix else {}
-    return follow(spec.access, FollowedQuery(spec, f"/v1/kv/{spec.key}", query, largest, decode), deps)
+    return follow(spec.access, FollowedQuery(spec, f"/v1/kv/{spec.key}", query, largest, decode, timing), deps)
 
 
 def read_entries(spec: ConsulWatch, response: ClientResponse) -> list[KeyEntry]:
-    """Return the keys of a response that hold documents, in order. A folder of Consul's UI is a key without a value."""
+    """Return the keys of a response that hold values, in order. A folder of Consul's UI is a key without a value."""
     if response.status == 404:
         return []
     try:

@@ -1,8 +1,8 @@
 """Blocking queries of Consul: follow one URL, for ever.
 
-    Cursor ─▶ query ─▶ response ─▶ decode ─▶ new value, or UNCHANGED ─▶ rate limit ─┐
-      ▲          └───▶ failure ─▶ Unavailable ─▶ back-off ──────────────────────────┤
-      └─────────────────────────────────────────────────────────────────────────────┘
+    Cursor ─▶ slot ─▶ query ─▶ response ─▶ decode ─▶ new value, or UNCHANGED ─▶ rate limit ─┐
+      ▲                 └───▶ failure ─▶ Unavailable ─▶ back-off ───────────────────────────┤
+      └─────────────────────────────────────────────────────────────────────────────────────┘
 
 A blocking query returns when the index of what it reads has passed the one in the query, or after its wait. So a
 response is not a change: only its content tells. And an index is not a clock: it goes back when a snapshot is restored,
@@ -14,15 +14,15 @@ a server is replaced or another one answers. A query that waits for the old inde
 The hard case is the first query after a failure. A long one would leave the source without news for a minute, though
 all is well again; and if the server counts anew, it would wait for an index that is far away. So it is a short one, and
 from the beginning if the failure was a refusal or went on for long. Retries are here, because only the cursor knows how
-far the responses have come.
+far the responses have come. A refusal is retried slowly, because a token or a policy has to be changed first.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import random
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Backoff, Retry
@@ -30,19 +30,20 @@ from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.limit import Burst, Limiter
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.sources.consul.access import ConsulRefusedError, index_of
+from wigwag.sources.consul.hub import ConsulHub, HttpFetcher, connect
 from wigwag.sources.document import ReadResult
-from wigwag.wire.client.client import Client, ClientResponse
-from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from wigwag.sources.consul.access import ConsulAccess
+    from wigwag.sources.consul.hub import SharedAgent
+    from wigwag.wire.client.client import ClientResponse
 
 V = TypeVar("V")
 BACKOFF = Backoff(first=0.5)
-SHORT_WAIT = 1.0
+SHORT_WAIT = 0.1
 LONG_OUTAGE = 60.0
 _MARGIN = 10.0
 _TRANSFER = 120.0
@@ -66,6 +67,14 @@ class BlockingQuery:
         """
         return self.wait * 17 / 16 + _MARGIN
 
+    def over(self, seconds: float) -> bool:
+        """Tell whether a response after so many seconds came because the wait was over.
+
+        >>> BlockingQuery(7, 60.0).over(61.0), BlockingQuery(7, 60.0).over(1.0), BlockingQuery().over(1.0)
+        (True, False, False)
+        """
+        return bool(self.index) and seconds >= self.wait
+
     def parameters(self) -> dict[str, str]:
         """Return the query parameters.
 
@@ -84,7 +93,7 @@ class Cursor:
     >>> Cursor(40).answered(12).query(60.0), Cursor(40).answered(0).query(60.0).index
     (BlockingQuery(index=0, wait=0.0), 1)
     >>> Cursor(40).failed(now=0.0, forget=False).query(60.0)
-    BlockingQuery(index=40, wait=1.0)
+    BlockingQuery(index=40, wait=0.1)
     """
 
     index: int = 0
@@ -112,7 +121,7 @@ class Cursor:
 
 @dataclass(frozen=True, slots=True)
 class QueryTiming:
-    """The rate limits of queries.
+    """The rate limits of queries; by default, those for flags.
 
     Responses without a change come from changes of neighbouring keys, and may wait. Changes are what the watch is for:
     somebody who turns a flag on, off and on again must see it each time.
@@ -120,27 +129,20 @@ class QueryTiming:
 
     idle: Limiter = field(default_factory=lambda: Burst(2, 15.0))
     changes: Limiter = field(default_factory=lambda: Burst(10, 5.0))
+    backoff: Backoff = BACKOFF
+    """For an agent that is away or in trouble; refusals always have the default."""
+
+    @classmethod
+    def prompt(cls) -> QueryTiming:
+        """Return the limits for data that traffic depends on: the newest state half a second late at most.
+
+        After an outage, the pause of at most a second and the probes of the hub are over within two seconds.
+        """
+        return cls(Burst(10, 0.5), Burst(10, 0.25), Backoff(first=0.25, most=1.0, reconnects=60.0))
 
     def pause(self, now: float, *, changed: bool) -> float:
         """Return how long to wait before the next query. Call again after the wait; 0: go on."""
         return max(0.0, (self.changes if changed else self.idle)(now))
-
-
-class HttpFetcher(Protocol):
-    """An HTTP client."""
-
-    async def fetch(self, call: ClientRequest, *, limits: ResponseLimits | None = None) -> ClientResponse:
-        """Return the whole response, or raise a `WigwagError`."""
-        ...
-
-    def close(self) -> None:
-        """Close the connections."""
-        ...
-
-
-def connect(access: ConsulAccess, environment: Mapping[str, str]) -> HttpFetcher:
-    """Make a client of a Consul agent."""
-    return Client(trust=access.trust, proxies=Proxies.of(environment), path=access.socket)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,8 @@ class ConsulDeps:
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
     """Holds HTTP_PROXY, HTTPS_PROXY and NO_PROXY."""
     connect: Callable[[ConsulAccess, Mapping[str, str]], HttpFetcher] = connect
-    timing: Callable[[], QueryTiming] = QueryTiming
+    hub: ConsulHub | None = None
+    """Shares connections with other watches; None: this watch has its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,37 +169,55 @@ class FollowedQuery(Generic[V]):
     most: int
     """The largest response, in bytes."""
     decode: Callable[[ClientResponse, BlockingQuery], ReadResult[V]]
-    """An empty result starts again from the beginning."""
+    """An empty result is asked for again at once, without an index."""
+    timing: Callable[[], QueryTiming] = QueryTiming
 
 
 async def follow(
     access: ConsulAccess, topic: FollowedQuery[V], deps: ConsulDeps
 ) -> AsyncIterator[V | Unavailable | Unchanged]:
     """Yield the value when it changes, `UNCHANGED` when it has not, or `Unavailable`."""
-    cursor, last, timing, retry = Cursor(), None, deps.timing(), Retry(BACKOFF, deps.random)
-    client = deps.connect(access, deps.environment)
-    try:
+    cursor, last, timing, clock = Cursor(), None, topic.timing(), deps.clock
+    retry, refused = Retry(timing.backoff, deps.random), Retry(BACKOFF, deps.random)
+    hub = deps.hub or ConsulHub()
+    with hub.join(access, lambda: deps.connect(access, deps.environment), clock) as agent:
         while True:
-            query = cursor.query(access.wait)
+            asked = clock.now()
             try:
-                response = await _fetch(client, access, topic, query)
-                result = topic.decode(response, query)
+                query, index, result = await _ask(agent, access, topic, cursor.query(access.wait))
+            except TimeoutError:  # preempted by other watches: queue again
+                continue
             except WigwagError as error:
                 yield Unavailable.of(error)
                 forget = isinstance(error, ConsulRefusedError) and error.forget
-                cursor = cursor.failed(deps.clock.now(), forget=forget)
-                await sleep_until(deps.clock, retry.next(deps.clock.now()))
+                cursor = cursor.failed(clock.now(), forget=forget)
+                await sleep_until(clock, (refused if forget else retry).next(clock.now()))
                 continue
             retry.succeeded()
+            refused.succeeded()
             for item in result.items(last):
                 yield item
             changed = result.value is not None and result.value != last
             last = result.value if changed else last
-            cursor = cursor.answered(index_of(response)) if result != ReadResult() else Cursor()
-            while pause := timing.pause(deps.clock.now(), changed=changed):
-                await sleep_until(deps.clock, deps.clock.now() + pause)
-    finally:
-        client.close()
+            cursor = cursor.answered(index)
+            if not changed and query.over(clock.now() - asked):
+                continue
+            while pause := timing.pause(clock.now(), changed=changed):
+                await sleep_until(clock, clock.now() + pause)
+
+
+async def _ask(
+    agent: SharedAgent, access: ConsulAccess, topic: FollowedQuery[V], query: BlockingQuery
+) -> tuple[BlockingQuery, int, ReadResult[V]]:
+    """Return the query as it was made, the index of the response, and what it holds."""
+    async with agent.slot(query.wait) as slot:
+        query = replace(query, wait=slot.wait)
+        response = await _fetch(slot.client, access, topic, query)
+        result = topic.decode(response, query)
+        if result == ReadResult():
+            response = await _fetch(slot.client, access, topic, BlockingQuery())
+            result = topic.decode(response, BlockingQuery())
+    return query, index_of(response), result
 
 
 async def _fetch(

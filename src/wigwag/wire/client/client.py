@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 REPEATABLE = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE")
 MOST_IDLE = 4
+"""Servers to which connections are kept."""
 _TIMED_OUT = 408
 _Key = tuple[tuple[str, str, int], "Url | None"]
 
@@ -140,13 +141,17 @@ class Client:
         limits: ResponseLimits = ResponseLimits(),  # noqa: B008 - a frozen value
         path: str = "",
         keep: bool = True,
+        spare: int = 1,
         resolve: Resolve = addresses.resolve,
     ) -> None:
-        """`path`: of a unix socket by which every host is asked. `keep`: whether connections are kept."""
+        """`path`: of a unix socket by which every host is asked. `keep`: whether connections are kept.
+
+        `spare`: how many idle ones are kept per server.
+        """
         self.limits = limits
-        self._proxies, self._keep, self._path = proxies, keep, path
+        self._proxies, self._keep, self._spare, self._path = proxies, keep, spare, path
         self._dialler = Dialer(resolve, current_context(trust), path)
-        self._idle: dict[_Key, Http1Connection] = {}
+        self._idle: dict[_Key, list[Http1Connection]] = {}
 
     async def fetch(
         self, request: ClientRequest, allowed: Callable[[str], bool] = anywhere, limits: ResponseLimits | None = None
@@ -176,9 +181,8 @@ class Client:
 
     def close(self) -> None:
         """Close what is kept."""
-        for connection in self._idle.values():
-            connection.close()
-        self._idle.clear()
+        for key in list(self._idle):
+            self._drop(key, 0)
 
     async def _ask(self, pending: PendingRequest) -> tuple[Http1Connection, ResponseParser, list[bytes]]:
         """Send a request; return the response so far: its head, and what of the body came with it."""
@@ -213,8 +217,9 @@ class Client:
 
     def _take(self, pending: PendingRequest) -> Http1Connection | None:
         """Return a kept connection that may be used for this."""
-        if pending.request.method not in REPEATABLE or (connection := self._idle.pop(pending.key, None)) is None:
+        if pending.request.method not in REPEATABLE or not (kept := self._idle.get(pending.key)):
             return None
+        connection = kept.pop()
         if connection.usable() and (pending.allowed is anywhere or (connection.ip and pending.allowed(connection.ip))):
             return connection
         connection.close()
@@ -222,7 +227,15 @@ class Client:
 
     def _put(self, key: _Key, connection: Http1Connection) -> None:
         """Keep a connection, and let the oldest go if they become too many."""
-        surplus = [key] if key in self._idle else list(self._idle)[: max(0, len(self._idle) + 1 - MOST_IDLE)]
-        for old in surplus:
-            self._idle.pop(old).close()
-        self._idle[key] = connection
+        self._idle[key] = [*self._idle.pop(key, ()), connection]
+        self._drop(key, self._spare)
+        for server in list(self._idle)[:-MOST_IDLE]:
+            self._drop(server, 0)
+
+    def _drop(self, key: _Key, most: int) -> None:
+        """Close the oldest connections to a server that are more than `most`."""
+        kept = self._idle.pop(key)
+        for connection in kept[: max(0, len(kept) - most)]:
+            connection.close()
+        if most:
+            self._idle[key] = kept[-most:]
