@@ -23,7 +23,9 @@
     ├── ApiError                    kube.errors: the Kubernetes API server refused a request
     ├── PluginError                 kube.config.credentials: a plugin did not give credentials
     ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
-    └── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
+    ├── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
+    ├── HookError                   watt.hooks: a call of a hook failed
+    └── OutputError                 watt.directory: the output directory cannot be written
 
 A class that needs what only one module knows is defined there; its line says where. All others are defined here.
 Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.
