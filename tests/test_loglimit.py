@@ -47,3 +47,11 @@ def test_an_error_comes_with_its_traceback(caplog: pytest.LogCaptureFixture) -> 
     limiter = LogLimiter(log)
     limiter.log(logging.ERROR, 0.0, "failed", error=ValueError("no"))
     assert caplog.records[0].exc_info is not None
+
+
+def test_a_line_may_stand_for_several(caplog: pytest.LogCaptureFixture) -> None:
+    limiter = LogLimiter(log, most=1, period=10.0)
+    limiter.log(logging.ERROR, 0.0, "said: %s", "a")
+    assert not limiter.log(logging.ERROR, 0.0, "said: %s", "z", lines=25)
+    limiter.summarise(10.0)
+    assert caplog.records[-1].getMessage() == "25 more lines in 10 s like: said: %s"

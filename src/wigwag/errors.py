@@ -24,8 +24,10 @@
     ├── UnknownKindError            kube.errors: the Kubernetes API server has no kind of this name
     ├── PluginError                 kube.config.credentials: a plugin did not give credentials
     ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
-    └── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
-        └── ConsulBusyError         sources.consul.access: Consul has too many requests or connections of this client
+    ├── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
+    │   └── ConsulBusyError         sources.consul.access: Consul has too many requests or connections of this client
+    ├── HookError                   watt.hooks: a call of a hook failed
+    └── OutputError                 watt.directory: the output directory cannot be written
 
 A class that needs what only one module knows is defined there; its line says where. All others are defined here.
 Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.

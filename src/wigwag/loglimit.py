@@ -26,13 +26,18 @@ class LogLimiter:
         self._kinds: dict[str, tuple[float, int, int]] = {}
         """By format string: when the period began, how many lines came since, and the level of the last one."""
 
-    def log(self, level: int, now: float, message: str, *args: object, error: BaseException | None = None) -> bool:
-        """Log a line, with the traceback of the error if there is one; return false if it is only counted."""
+    def log(
+        self, level: int, now: float, message: str, *args: object, error: BaseException | None = None, lines: int = 1
+    ) -> bool:
+        """Log a line, with the traceback of the error if there is one; return false if it is only counted.
+
+        `lines`: how many lines it stands for.
+        """
         since, count, _ = self._kinds.get(message, (now, 0, level))
         if now - since >= self._period:
             self._summary(message)
             since, count = now, 0
-        self._kinds[message] = since, count + 1, level
+        self._kinds[message] = since, count + lines, level
         if count >= self._most:
             return False
         self._logger.log(level, message, *args, exc_info=error)

@@ -27,7 +27,7 @@ from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from wigwag.kube.discovery import Discovery
     from wigwag.kube.hub import Hub
@@ -70,11 +70,13 @@ class NamedWatch:
         return KubeWatch(kind, namespace, self.name, self.labels, self.fields, self.metadata_only)
 
 
-async def watch_named(hub: Hub, spec: NamedWatch, decode: Decode[T]) -> AsyncIterator[NamedItem[T]]:
+async def watch_named(
+    hub: Hub, spec: NamedWatch, decoder: Callable[[Kind], Decode[T]]
+) -> AsyncIterator[NamedItem[T]]:
     """Yield the kind with all its objects when one changes, `UNCHANGED`, or `Unavailable`; for ever.
 
-    The kind is another one after the name has got another meaning. `decode` should be the same function for all who
-    watch the same objects: then they share one watch.
+    The kind is another one after the name has got another meaning. `decoder` returns how objects of a kind are decoded;
+    who gets the same function for the same objects, shares one watch.
     """
     discovery, clock, reason = hub.discovery, hub.kube.deps.clock, ""
     while True:
@@ -88,7 +90,7 @@ async def watch_named(hub: Hub, spec: NamedWatch, decode: Decode[T]) -> AsyncIte
             await sleep_until(clock, discovery.due)
             continue
         reason = ""
-        async with closing(hub.watch(spec.of(kind), decode)) as items:
+        async with closing(hub.watch(spec.of(kind), decoder(kind))) as items:
             async for item in items:
                 if isinstance(item, KindNotServed) and not await _still_means(discovery, spec, kind):
                     break

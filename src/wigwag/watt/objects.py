@@ -39,15 +39,11 @@ def decoder(kind: Kind, ignore: tuple[str, ...] = (), *, secrets: bool = False) 
         value = {"apiVersion": kind.api, "kind": kind.kind, **plain(raw)}
         for path in paths:
             _remove(value, path)
-        metadata = value.get("metadata")
-        shown = {**value, "metadata": {**metadata}} if isinstance(metadata, dict) else value
-        if isinstance(metadata, dict):
-            for name in _INSIGNIFICANT:
-                metadata.pop(name, None)
-        significant = _encode(value)
-        body = _encode(_redacted(shown) if hidden else shown)
-        name = (metadata.get("namespace", ""), metadata.get("name", "")) if isinstance(metadata, dict) else ("", "")
-        return entry((str(kind), name), body, significant)
+        metadata: dict[str, Any] = value["metadata"]
+        body = _encode(_redacted(value) if hidden else value)
+        for field in _INSIGNIFICANT:
+            metadata.pop(field, None)
+        return entry((str(kind), metadata.get("namespace", ""), metadata.get("name", "")), body, _encode(value))
 
     return decode
 

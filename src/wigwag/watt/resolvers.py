@@ -211,8 +211,8 @@ class Resolvers:
         for resolver in resolvers:
             yield from resolver.specs()
         for reference in everything:
-            if isinstance(reference, ResolverReference) and (resolver := _chosen(reference, resolvers)):
-                yield resolver.spec(reference.service)
+            if isinstance(reference, ResolverReference) and (chosen := _chosen(reference, resolvers)):
+                yield chosen.spec(reference.service)
 
 
 def _chosen(reference: ResolverReference, resolvers: Iterable[ConsulResolver]) -> ConsulResolver | None:

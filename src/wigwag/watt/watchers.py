@@ -1,38 +1,158 @@
-"""The watcher of each kind of spec: what it yields becomes a `WatchPart`.
+"""The watcher of each kind of spec. What it yields becomes a `WatchPart`: entries of one table, as JSON.
 
-Kubernetes watches share one client and one discovery per process, Consul watches one client per agent, directories one
-inotify handle. The pipeline starts a watcher per spec, and starts it again if it fails.
+Kubernetes watches share a client and a discovery, Consul watches the connections to an agent, directories one inotify
+handle; all for the whole process. The pipeline runs one watcher per spec, and starts it again if it fails.
 """
 
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from wigwag.kube.discovery import NamedWatch, watch_named
-from wigwag.kube.hub import Hub
+from wigwag.kube.named import NamedWatch, watch_named
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.endpoints import watch_endpoints
-from wigwag.sources.consul.hub import ConsulHub
-from wigwag.sources.consul.keys import KeysWatch, watch_keys
+from wigwag.sources.consul.keys import ConsulWatch, watch_values
+from wigwag.sources.consul.query import ConsulDeps
 from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 from wigwag.sources.disk.follow import FollowDeps
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents
 from wigwag.watt.objects import decoder
 from wigwag.watt.snapshot import TableName, WatchPart, entry
-from wigwag.watt.specs import ConsulSpec, DirectorySpec, DocumentSpec, KeysSpec, KubernetesSpec
+from wigwag.watt.specs import ConsulSpec, DirectorySpec, KeysSpec, KubernetesSpec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
-    from wigwag.sources.consul.endpoints import ServiceEndpoints
-    from wigwag.watt.specs import Spec
+    from wigwag.kube.hub import Hub
+    from wigwag.sources.consul.endpoints import ServiceEndpoint, ServiceEndpoints
+    from wigwag.sources.consul.hub import ConsulHub
+    from wigwag.sources.document import AnyDocument
+    from wigwag.watt.specs import DocumentSpec, Spec
 
-ENDPOINTS, KEYS = TableName("Consul", "Endpoints"), TableName("Consul", "KV")
+V = TypeVar("V")
+ENDPOINTS = TableName("Consul", "Endpoints")
 _encode = msgspec.json.Encoder().encode
+
+
+class Watchers:
+    """Opens watches, with the clients that they share."""
+
+    def __init__(self, hub: Hub, consul: ConsulHub, notifier: Notifier, *, secrets: bool = False) -> None:
+        """With `secrets`, Secrets are watched with their values."""
+        self._hub, self._notifier, self._secrets = hub, notifier, secrets
+        self._consul = ConsulDeps(hub=consul)
+        self._files = FollowDeps(notifier=notifier)
+
+    def __call__(self, spec: Spec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
+        """Yield what a watch knows, whenever that changes."""
+        if isinstance(spec, KubernetesSpec):
+            return self._objects(spec)
+        if isinstance(spec, ConsulSpec):
+            return _parts(watch_endpoints(spec.watch, self._consul), partial(endpoints_part, spec))
+        if isinstance(spec, KeysSpec):
+            return _parts(watch_values(ConsulWatch(spec.access, spec.key), self._consul), partial(keys_part, spec))
+        if isinstance(spec, DirectorySpec):
+            return _parts(watch_directory(DirectoryWatch(spec.path), self._files), partial(files_part, spec))
+        found = documents(spec.source, self._hub, self._notifier)
+        return _parts(found, partial(document_part, spec))
+
+    async def _objects(self, spec: KubernetesSpec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
+        watch = NamedWatch(
+            spec.kind, spec.namespace, labels=spec.labels, fields=spec.fields, metadata_only=spec.metadata_only
+        )
+        decode = partial(decoder, ignore=spec.ignore, secrets=self._secrets)
+        last: WatchPart | None = None
+        async with closing(watch_named(self._hub, watch, decode)) as items:
+            async for item in items:
+                if isinstance(item, Unavailable | Unchanged):
+                    yield item
+                    continue
+                kind, objects = item
+                table = TableName("Kubernetes", str(kind))
+                before = last if last is not None and last.table == table else None
+                last = WatchPart.of(table, objects, spec.kind, before)
+                yield last
+
+
+async def _parts(
+    values: AsyncIterator[V | Unavailable | Unchanged], part: Callable[[V], WatchPart]
+) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
+    async with closing(values) as items:
+        async for item in items:
+            yield item if isinstance(item, Unavailable | Unchanged) else part(item)
+
+
+def endpoints_part(spec: ConsulSpec, value: ServiceEndpoints) -> WatchPart:
+    """Return the endpoints of a service, as the original writes them and with what it left out."""
+    watch, access = spec.watch, spec.watch.access
+    body = {
+        "Id": spec.id,
+        "Service": watch.service,
+        "ConsulAddress": access.address,
+        "Datacenter": access.datacenter,
+        "Namespace": access.namespace,
+        "Partition": access.partition,
+        "Tag": watch.tag,
+        "Filter": watch.filter,
+        "Endpoints": [_endpoint(each) for each in value.endpoints],
+    }
+    return _single(ENDPOINTS, (str(spec).removeprefix("consul "), watch.service), _encode(body))
+
+
+def _endpoint(given: ServiceEndpoint) -> dict[str, Any]:
+    return {
+        "SystemID": f"consul::{given.node_id}",
+        "ID": given.id,
+        "Service": given.service,
+        "Address": given.address,
+        "Port": given.port,
+        "Tags": given.tags,
+        "Node": given.node,
+        "Datacenter": given.datacenter,
+        "Meta": dict(given.meta),
+        "Weights": given.weights,
+        "Status": given.status,
+    }
+
+
+def keys_part(spec: KeysSpec, values: Mapping[str, bytes]) -> WatchPart:
+    """Return the values of keys."""
+    return _texts(TableName("Consul", "KV"), str(spec).rpartition("|")[0].removeprefix("consul-kv "), values.items())
+
+
+def files_part(spec: DirectorySpec, files: Mapping[str, bytes]) -> WatchPart:
+    """Return the contents of files."""
+    return _texts(TableName("Files", spec.path), "", files.items())
+
+
+def document_part(spec: DocumentSpec, document: AnyDocument) -> WatchPart:
+    """Return a document: as it is if it is JSON, and otherwise as text."""
+    name = spec.source.name
+    try:
+        body = msgspec.json.format(document.content, indent=-1)
+    except msgspec.MsgspecError:
+        body = _text(document.content)
+    return _single(TableName("Documents", name), ("", name), body)
+
+
+def _texts(table: TableName, group: str, texts: Iterable[tuple[str, bytes]]) -> WatchPart:
+    entries = {(group, name): entry((table.section, table.name, group, name), _text(text)) for name, text in texts}
+    return WatchPart.of(table, entries)
+
+
+def _single(table: TableName, key: tuple[str, str], body: bytes) -> WatchPart:
+    return WatchPart.of(table, {key: entry((table.section, table.name, *key), body)})
+
+
+def _text(content: bytes) -> bytes:
+    """Return content as a JSON string; what is no text, in base64 as `{"base64": …}`."""
+    try:
+        return _encode(content.decode())
+    except UnicodeDecodeError:
+        return _encode({"base64": base64.b64encode(content).decode()})

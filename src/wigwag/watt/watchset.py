@@ -65,7 +65,7 @@ class WatchFields(Struct, forbid_unknown_fields=True, rename="kebab", tag_field=
     """How long the first snapshot waits, as a Go duration."""
 
 
-class KubernetesFields(WatchFields, tag="kubernetes"):
+class KubernetesFields(WatchFields, tag="kubernetes", kw_only=True):
     """Objects of a kind, in some namespaces or in all."""
 
     kind: _Text
@@ -77,7 +77,7 @@ class KubernetesFields(WatchFields, tag="kubernetes"):
     ignore: list[_Text] = []
 
 
-class AccessFields(WatchFields):
+class AccessFields(WatchFields, kw_only=True):
     """How to reach Consul; what is missing comes from the variables of Consul's tools."""
 
     address: _Text = ""
@@ -92,7 +92,7 @@ class AccessFields(WatchFields):
     tls: bool = False
 
 
-class ConsulFields(AccessFields, tag="consul"):
+class ConsulFields(AccessFields, tag="consul", kw_only=True):
     """The endpoints of a service."""
 
     service: _Text
@@ -102,19 +102,19 @@ class ConsulFields(AccessFields, tag="consul"):
     id: _Text = ""
 
 
-class KeysFields(AccessFields, tag="consul-kv"):
+class KeysFields(AccessFields, tag="consul-kv", kw_only=True):
     """Keys of Consul."""
 
     key: _Text
 
 
-class DirectoryFields(WatchFields, tag="directory"):
+class DirectoryFields(WatchFields, tag="directory", kw_only=True):
     """The files of a directory."""
 
     path: _Text
 
 
-class UriFields(WatchFields, tag="uri"):
+class UriFields(WatchFields, tag="uri", kw_only=True):
     """The document at a URI of any kind of source."""
 
     uri: _Text
