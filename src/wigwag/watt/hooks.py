@@ -38,6 +38,7 @@ from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import describe
 from wigwag.version import __version__
 from wigwag.watt.command import CommandLimits, CommandResult, run_command
+from wigwag.watt.projection import EVERYTHING, Projection
 from wigwag.wire.client.client import Client
 from wigwag.wire.client.errors import FetchError
 from wigwag.wire.client.proxies import Proxies
@@ -75,6 +76,8 @@ class Hook:
     """Seconds for one call."""
     on_failure: OnFailure = "retry"
     """`retry`: call it again after a pause. `skip`: go on without it. `fatal`: the process ends."""
+    projection: Projection = EVERYTHING
+    """The part of snapshots that it is for: it gets no other, and is not called for changes of others."""
 
     def __str__(self) -> str:
         return self.name

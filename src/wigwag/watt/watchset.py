@@ -27,7 +27,7 @@ from wigwag.suggest import suggest
 from wigwag.watt.specs import ConsulSpec, DirectorySpec, DocumentSpec, KeysSpec, KubernetesSpec, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
 MOST_WATCHES = 10_000
 GRACE = 30.0
@@ -162,8 +162,8 @@ def read_watches(value: Any, environment: Mapping[str, str], option: str) -> tup
         raise UsageError(f"{option}: {explain(error)}") from None
 
 
-def explain(error: BaseException) -> str:
-    """Return what is wrong with a record; for an unknown field, with the name that was probably meant.
+def explain(error: BaseException, known: Collection[str] = _NAMES) -> str:
+    """Return what is wrong with a record; for an unknown field, with the known one that was probably meant.
 
     >>> try: read_watch_set(b'{"kubernetes-watches": [{"knd": "service"}]}', {})
     ... except UsageError as error: print(error)
@@ -174,7 +174,7 @@ def explain(error: BaseException) -> str:
     unknown = _UNKNOWN.search(text)
     if unknown is None:
         return text
-    remark = suggest(unknown[1], _NAMES) or "check its spelling"
+    remark = suggest(unknown[1], known) or "check its spelling"
     return f"{text.replace('Object contains ', '')}; {remark}"
 
 

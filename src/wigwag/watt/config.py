@@ -1,0 +1,124 @@
+"""Hooks and outputs as people write them: texts of the command line, or records of a config file.
+
+    notify:
+      - ./sync.sh                                  the same as {command: ./sync.sh}
+      - url: http://127.0.0.1:9000/sync
+        timeout: 10s
+        on-failure: skip
+        projection: {kinds: [services], namespaces: [shop]}
+    outputs:
+      - directory: /run/watt
+        files: {services.json: {kinds: [services]}, endpoints.json: {sections: [Consul]}}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from wigwag.errors import UsageError
+from wigwag.golang import seconds
+from wigwag.pipeline.spec import Wanted
+from wigwag.watt.hooks import Hook, parse_hook
+from wigwag.watt.projection import Projection
+from wigwag.watt.specs import KubernetesSpec
+from wigwag.watt.watchset import explain, read_watches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from wigwag.watt.formats import Format
+    from wigwag.watt.options import WattOptions
+    from wigwag.watt.specs import Spec
+
+
+class HookFields(Struct, forbid_unknown_fields=True, rename="kebab"):
+    """A hook: one of `command`, `url` and `python`."""
+
+    command: str = ""
+    url: str = ""
+    python: str = ""
+    """MODULE:FUNCTION."""
+    name: str = ""
+    timeout: str = ""
+    on_failure: Literal["retry", "skip", "fatal"] = "retry"
+    projection: dict[str, Any] = {}
+    """The part of snapshots that the hook is for: it gets no other, and is not called for changes of others."""
+
+
+class OutputFields(Struct, forbid_unknown_fields=True, rename="kebab"):
+    """A directory, and the projection that each of its files holds."""
+
+    directory: str
+    files: dict[str, dict[str, Any]]
+    format: Literal["watt1", "v2"] = "watt1"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A directory to write to."""
+
+    path: str
+    files: Mapping[str, tuple[Projection, Format]]
+
+
+def initial_watches(options: WattOptions, environment: Mapping[str, str]) -> tuple[Wanted[Spec], ...]:
+    """Return what is watched from the start; `UsageError` if that is nothing."""
+    grace = options.grace or None
+    sources = [KubernetesSpec(kind, options.namespace, options.fields, options.labels) for kind in options.source]
+    wanted = (*(Wanted(spec, grace=grace) for spec in sources), *read_watches(options.watches, environment, "watches"))
+    if not wanted:
+        raise UsageError("no initial sources configured; name a kind with -s, or `watches` in a config file")
+    return wanted
+
+
+def read_hooks(values: Iterable[Any], option: str, timeout: float) -> tuple[Hook, ...]:
+    """Read hooks; `timeout` is for those that name none. A Python function is one, too."""
+    hooks: list[Hook] = []
+    for position, value in enumerate(values):
+        try:
+            hooks.append(_hook(value, timeout))
+        except (UsageError, msgspec.ValidationError) as error:
+            raise UsageError(f"{option}[{position}]: {explained(error, HookFields)}") from None
+    return tuple(hooks)
+
+
+def read_outputs(value: Any) -> tuple[Output, ...]:
+    """Read the directories to write to."""
+    try:
+        elements = msgspec.json.decode(value) if isinstance(value, str) and value else value or []
+        return tuple(map(_output, msgspec.convert(elements, list[OutputFields])))
+    except (UsageError, msgspec.MsgspecError) as error:
+        raise UsageError(f"outputs: {explained(error, OutputFields)}") from None
+
+
+def explained(error: Exception, record: type[Struct]) -> str:
+    """Return what is wrong; for an unknown member, with the one that was probably meant."""
+    return explain(error, [field.encode_name for field in structs.fields(record)])
+
+
+def _hook(value: Any, timeout: float) -> Hook:
+    if callable(value):
+        return Hook(value, getattr(value, "__qualname__", type(value).__name__), timeout)
+    if isinstance(value, str):
+        return parse_hook(value, timeout=timeout)
+    given = msgspec.convert(value, HookFields)
+    targets = [text for text in (given.command, given.url, given.python and f"python:{given.python}") if text]
+    if len(targets) != 1:
+        raise UsageError("a hook has one of command, url and python")
+    try:
+        limit = seconds(given.timeout) if given.timeout else timeout
+    except ValueError as error:
+        raise UsageError(f"timeout: {error}") from None
+    hook = parse_hook(targets[0], timeout=limit, on_failure=given.on_failure, name=given.name)
+    return replace(hook, projection=Projection.from_config(given.projection))
+
+
+def _output(given: OutputFields) -> Output:
+    if not given.directory or not given.files:
+        raise UsageError("an output has a directory, and at least one file")
+    files = {name: (Projection.from_config(each, name), given.format) for name, each in given.files.items()}
+    return Output(given.directory, files)
