@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.pipeline.fakes import FakeClock, run, settle
-from tests.sources.consul.model import DOWN, OK, ModelConsul
+from tests.sources.consul.model import DOWN, LEADERLESS, OK, ModelConsul
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
@@ -37,7 +37,7 @@ class Fleet:
         self.ports: dict[str, int] = {}
         self.fresh: dict[str, float] = {}
         """When its value was last confirmed."""
-        self.failing: set[str] = set()
+        self.failing: dict[str, str] = {}
         self._group, self._tasks = group, dict[str, asyncio.Task[None]]()
         self._deps = ConsulDeps(self.clock, Random(1).random, {}, self.consul.connect, self.hub)
 
@@ -56,9 +56,9 @@ class Fleet:
         async with closing(watch_endpoints(EndpointsWatch(access, name), self._deps)) as items:
             async for item in items:
                 if isinstance(item, Unavailable):
-                    self.failing.add(name)
+                    self.failing[name] = item.reason
                     continue
-                self.failing.discard(name)
+                self.failing.pop(name, None)
                 self.fresh[name] = self.clock.now()
                 if isinstance(item, ServiceEndpoints):
                     self.ports[name] = item.endpoints[0].port if item.endpoints else 0
@@ -175,7 +175,7 @@ def test_an_agent_that_refuses_connections_gets_fewer_and_later_more_again() -> 
             watched.add(*names)
             await watched.clock.advance(10)
             assert watched.ports == dict.fromkeys(names, 1)
-            assert watched.failing == set()
+            assert watched.failing == {}
             [agent] = watched.hub.agents.values()
             assert agent.slots == 5
             watched.consul.most_connections = 100
@@ -192,7 +192,7 @@ def test_an_agent_that_is_away_is_tried_a_few_times_a_second_and_all_are_back_wi
             await watched.clock.advance(4)
             watched.consul.become(DOWN)
             await watched.clock.advance(2)
-            assert watched.failing == set(names)
+            assert set(watched.failing) == set(names)
             since = watched.clock.now()
             watched.add("later")
             await watched.clock.advance(60)
@@ -203,11 +203,24 @@ def test_an_agent_that_is_away_is_tried_a_few_times_a_second_and_all_are_back_wi
             watched.consul.become(OK)
             since = watched.clock.now()
             await watched.clock.advance(2)
-            assert watched.failing == set()
+            assert watched.failing == {}
             assert watched.ports["s7"] == 2
             assert len(watched.waits(since)) <= 2 * MOST_RATE
 
     run(main, timeout=60)
+
+
+def test_an_agent_that_is_back_but_has_no_leader_is_said_to_have_none() -> None:
+    async def main() -> None:
+        async with fleet(4, *services(9)) as watched:
+            watched.consul.become(DOWN)
+            await watched.clock.advance(10)
+            assert {"no connection" in reason for reason in watched.failing.values()} == {True}
+            watched.consul.become(LEADERLESS)
+            await watched.clock.advance(3)
+            assert {"no leader" in reason for reason in watched.failing.values()} == {True}
+
+    run(main)
 
 
 def test_watches_with_other_tokens_share_the_connections_and_other_agents_have_their_own() -> None:

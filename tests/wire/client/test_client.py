@@ -226,6 +226,21 @@ def test_connections_that_are_kept_are_few() -> None:
     run(main)
 
 
+@pytest.mark.parametrize(("spare", "dialled"), [(1, 5), (2, 4), (3, 3)])
+def test_as_many_connections_to_a_server_are_kept_as_the_caller_wants(spare: int, dialled: int) -> None:
+    async def main() -> None:
+        client = Client(resolve=names(), spare=spare)
+        async with serving(answer()) as server:
+            for _ in range(2):
+                await asyncio.gather(*(client.fetch(call(server)) for _ in range(3)))
+            assert server.connections == dialled
+            assert [len(kept) for kept in client._idle.values()] == [spare]
+        client.close()
+        assert client._idle == {}
+
+    run(main)
+
+
 # addresses
 
 

@@ -125,8 +125,6 @@ class SharedAgent:
                     self._long.discard(preemption)
             self._away = None
         except UnreachableError as error:
-            if self._away is None:
-                self._probe_at = self._clock.now() + PROBE
             self._away = error
             raise
         except ConsulRefusedError as error:
