@@ -64,6 +64,14 @@ def test_a_command_that_does_not_read_its_input_is_fine(loop: str, command: str)
     assert ran(loop, command, b"x" * 5_000_000)[0] == CommandResult(0, b"done\n")
 
 
+def test_a_command_that_has_exited_before_its_input_is_written_is_fine(loop: str) -> None:
+    async def main() -> None:
+        for _ in range(30):
+            assert (await run_command("exec true", b"x" * 100_000, os.environ, Lines())).status == 0
+
+    run_on(loop, main)
+
+
 def test_a_crash_names_its_signal(loop: str) -> None:
     result, _ = ran(loop, "kill -KILL $$")
     assert (result.status, result.signal, result.timed_out) == (-9, "SIGKILL", False)

@@ -168,7 +168,7 @@ class _Process(asyncio.SubprocessProtocol):
     def feed(self, data: bytes) -> None:
         """Write the standard input, as fast as it is read; a process that closes it early is its own affair."""
         pipe = self._stdin()
-        if data:
+        if data and not pipe.is_closing():
             pipe.write(data)
         pipe.close()
 

@@ -108,10 +108,10 @@ class NotifyHooks(Generic[N]):
             while True:
                 self._wake.clear()
                 retry_at = await self._pass() if self._published.serial else None
-                if retry_at is not None:
-                    await self._pause(retry_at)
-                elif not self._resync:
+                if retry_at is None:
                     await self._wake.wait()
+                else:
+                    await self._pause(retry_at)
         finally:
             self._published.unsubscribe(self._wake.set)
 
