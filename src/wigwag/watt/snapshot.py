@@ -1,6 +1,6 @@
 """The picture: every watched thing in one immutable snapshot, assembled at the cost of what has changed.
 
-    WatchPart of each watch ─▶ Assembler ─▶ WattSnapshot      a table per kind; an entry per object, with its JSON and digest
+    WatchPart of each watch ─▶ Assembler ─▶ WattSnapshot      a table per kind, an entry per object: JSON and digest
 
 Whatever a watch yields is a `WatchPart`: entries by key, for one table. An entry is JSON that is written once, when the
 object arrives. A snapshot shares its entries with the snapshots before it, and so does a table whose parts are the
@@ -41,6 +41,9 @@ class Entry(Struct, frozen=True, eq=False, gc=False):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, Entry) and self.digest == other.digest)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # a Struct has an inequality of its own
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -84,7 +87,9 @@ class WatchPart:
     """The parts that it was merged from."""
 
     @classmethod
-    def of(cls, table: TableName, entries: Mapping[Key, Entry], spelled: str = "", before: WatchPart | None = None) -> WatchPart:
+    def of(
+        cls, table: TableName, entries: Mapping[Key, Entry], spelled: str = "", before: WatchPart | None = None
+    ) -> WatchPart:
         """Return a part; with the part `before` it, at the cost of what has changed since."""
         old: Mapping[Key, Entry] = {} if before is None else before.entries
         total, size = (0, 0) if before is None else (before.total, before.size)
