@@ -1,84 +1,56 @@
-"""Snapshots and hooks that a test drives."""
+"""Snapshots for tests: Kubernetes objects and Consul services by name."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
-from tests.pipeline.fakes import FakeClock, settle
-from wigwag.pipeline.broadcast import Broadcast
-from wigwag.watt.hooks import Hook, HookCaller, HookDeps
-from wigwag.watt.notify import NotifyHooks
+from wigwag.pipeline.aggregate import Values
+from wigwag.watt.snapshot import Assembler, TableName, WatchPart, entry
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
-@dataclass(frozen=True)
-class Numbered:
-    """A snapshot as hooks see it."""
+    from wigwag.watt.snapshot import WattSnapshot
 
-    id: int
-    digest: str
-    complete: bool = True
+SERVICES = TableName("Kubernetes", "services")
+CONFIG_MAPS = TableName("Kubernetes", "configmaps")
+ENDPOINTS = TableName("Consul", "Endpoints")
 
 
-@dataclass
-class Driven:
-    """A hook that ends when the test says so, and how."""
-
-    name: str = "hook"
-    calls: list[int] = field(default_factory=list)
-    """The ids that it was called with."""
-    running: list[asyncio.Future[Any]] = field(default_factory=list)
-
-    async def __call__(self, snapshot: Any) -> Any:
-        self.calls.append(snapshot.id)
-        future = asyncio.get_running_loop().create_future()
-        self.running.append(future)
-        try:
-            return await future
-        finally:
-            self.running.remove(future)
-
-    async def end(self, result: object = None) -> None:
-        """End the call that is running: with a result, or with an error."""
-        (future,) = self.running
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-        await settle()
-
-    def hook(self, **options: Any) -> Hook:
-        async def call(snapshot: Any) -> Any:
-            return await self(snapshot)
-
-        return Hook(call, self.name, **options)
+def compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
-class Published:
-    """A set of hooks beside the test, and the snapshots that it gets."""
+def kubernetes(table: TableName, kind: str, *keys: tuple[str, str], spelled: str = "", **fields: Any) -> WatchPart:
+    """Return a table of objects; `fields` are in each of them."""
+    objects = {
+        (namespace, name): {"apiVersion": "v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+        for namespace, name in keys
+    }
+    entries = {key: entry((table, key), compact(each | fields)) for key, each in objects.items()}
+    return WatchPart.of(table, entries, spelled)
 
-    def __init__(self, *hooks: Hook, clock: FakeClock | None = None, **deps: Any) -> None:
-        self.clock = clock or FakeClock()
-        self.broadcast = Broadcast[Numbered]()
-        self.caller = HookCaller(HookDeps(self.clock, random=lambda: 1.0, **deps))
-        self.notify = NotifyHooks(hooks, self.broadcast, lambda snapshot: f"http://h/{snapshot.id}", self.caller)
 
-    async def publish(self, digest: str = "", *, complete: bool = True) -> None:
-        number = self.broadcast.serial + 1
-        self.broadcast.publish(Numbered(number, digest or f"digest{number}", complete))
-        await settle()
+def services(*keys: tuple[str, str], spelled: str = "", **fields: Any) -> WatchPart:
+    return kubernetes(SERVICES, "Service", *keys, spelled=spelled, **fields)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(self.notify.run())
-            await settle()
-            try:
-                yield task
-            finally:
-                task.cancel()
-        self.caller.close()
-        assert self.broadcast.subscribers == 0
+
+def endpoints(name: str, address: str, tags: list[str] | None = None) -> dict[str, Any]:
+    known = {"SystemID": "consul::n1", "ID": f"{name}-1", "Service": name, "Address": address, "Port": 80}
+    return known | {"Tags": tags or [], "Node": "n1", "Datacenter": "dc1", "Meta": {}, "Status": "passing"}
+
+
+def consul(addresses: Mapping[tuple[str, str], str]) -> WatchPart:
+    """Return the endpoints of services, by datacenter and name."""
+    entries = {}
+    for (datacenter, name), address in addresses.items():
+        service = {"Id": datacenter, "Service": name, "Address": "consul:8500", "Datacenter": datacenter}
+        body = compact(service | {"Endpoints": [endpoints(name, address, ["v1"])] if address else []})
+        entries[f"consul:8500|{datacenter}", name] = entry((datacenter, name), body)
+    return WatchPart.of(ENDPOINTS, entries)
+
+
+def snapshot(*parts: WatchPart, waiting: tuple[str, ...] = ()) -> WattSnapshot:
+    values: Values[str, WatchPart] = Values({str(at): part for at, part in enumerate(parts)}, waiting)
+    return Assembler()(values)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.pipeline.fakes import FakeClock, run, settle
 from tests.watt.processes import marker, run_on, until
 from tests.watt.receiver import receiving
-from tests.watt.snapshots import Driven, Numbered, Published
+from tests.watt.driven import Driven, Numbered, Published
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import LoopClock, sleep_until
 from wigwag.watt.hooks import Hook, HookError, parse_hook

@@ -20,7 +20,7 @@ from wigwag.flags.document import without_surrogates
 from wigwag.jsontext import decode_request
 from wigwag.serve.context import Enrichment, selector_of
 from wigwag.serve.streams import NOT_YET
-from wigwag.wire.http import Reply, Stream, parsed
+from wigwag.wire.http import Reply, Stream, etag_matches, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -135,7 +135,7 @@ class Ofrep:
             return _error(503, None, "PROVIDER_NOT_READY", NOT_YET, {})  # or the client would take it for no flags
         items, tail = self._all(snapshot, flags, selector, context), self._tail(snapshot, flags, selector)
         etag = b'"%s"' % blake2b(items + tail, digest_size=16).hexdigest().encode()
-        if _matches(request.header(b"if-none-match"), etag):
+        if etag_matches(request.header(b"if-none-match"), etag):
             return Reply(304, ((b"etag", etag),))
         return Reply(200, (*_JSON, (b"etag", etag)), items + self._dated(snapshot, flags, tail))
 
@@ -238,11 +238,3 @@ def _error(status: int, key: str | None, code: str, details: str, metadata: dict
 def _error_body(key: str | None, code: str, details: str, metadata: dict[str, Any] | None) -> bytes:
     answer: dict[str, Any] = {"key": key} if key is not None else {}
     return _encode(answer | {"errorCode": code, "errorDetails": details, "metadata": metadata})
-
-
-def _matches(header: bytes | None, etag: bytes) -> bool:
-    """Compare weakly, as `If-None-Match` wants it: a list of tags, or `*`."""
-    if header is None:
-        return False
-    tags = [tag.strip().removeprefix(b"W/") for tag in header.split(b",")]
-    return b"*" in tags or etag in tags

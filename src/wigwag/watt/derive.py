@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from wigwag.errors import WigwagError
@@ -65,12 +65,13 @@ class WatchHooks(Generic[D, R]):
     def __init__(
         self,
         hooks: Iterable[Hook],
-        encode: Callable[[D], bytes],
+        encode: Callable[[D, Hook], bytes],
         parse: Callable[[bytes], Iterable[R]],
         caller: HookCaller,
+        digest: Callable[[D, Hook], str] = lambda snapshot, _: snapshot.digest,
     ) -> None:
-        """`encode` returns a snapshot as the JSON that hooks get; `parse` reads what they return."""
-        self._encode, self._parse, self._caller, deps = encode, parse, caller, caller.deps
+        """`encode` returns a snapshot as the JSON that a hook gets, `digest` the digest of that; `parse` reads results."""
+        self._encode, self._parse, self._digest, self._caller, deps = encode, parse, digest, caller, caller.deps
         self._clock = deps.clock
         self._hooks = [_WatchHook[R](hook, Retry(deps.backoff, deps.random), HookStatus(hook.name)) for hook in hooks]
         self._failed = asyncio.Event()
@@ -86,11 +87,10 @@ class WatchHooks(Generic[D, R]):
 
     async def __call__(self, snapshot: D) -> tuple[R, ...]:
         """Return the results for a snapshot; `HookError` if a hook has never worked and must."""
-        payload = cache(lambda: self._encode(snapshot))  # one serialisation for all hooks that need one
         async with asyncio.TaskGroup() as group:
             for each in self._hooks:
-                if self._due(each, snapshot.digest):
-                    group.create_task(self._run(each, snapshot, payload))
+                if self._due(each, digest := self._digest(snapshot, each.hook)):
+                    group.create_task(self._run(each, snapshot, digest))
         for each in self._hooks:
             if each.error is not None and each.digest is None and each.hook.on_failure != "skip":
                 raise each.error
@@ -104,7 +104,8 @@ class WatchHooks(Generic[D, R]):
     def _due(self, each: _WatchHook[R], digest: str) -> bool:
         return self._clock.now() >= each.retry_at if each.retry_at is not None else each.digest != digest
 
-    async def _run(self, each: _WatchHook[R], snapshot: D, payload: Callable[[], bytes]) -> None:
+    async def _run(self, each: _WatchHook[R], snapshot: D, digest: str) -> None:
+        payload = partial(self._encode, snapshot, each.hook)
         each.status = each.status.started(self._clock.now())
         try:
             results = self._parsed(each.hook, await self._caller.call(each.hook, Invocation(snapshot, payload)))
@@ -114,7 +115,7 @@ class WatchHooks(Generic[D, R]):
             each.status = each.status.interrupted()
             raise
         else:
-            each.digest, each.results, each.error, each.retry_at = snapshot.digest, results, None, None
+            each.digest, each.results, each.error, each.retry_at = digest, results, None, None
             each.retry.succeeded()
             each.status = each.status.succeeded(self._clock.now())
 

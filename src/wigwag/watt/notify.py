@@ -78,11 +78,16 @@ class NotifyHooks(Generic[N]):
     """One set of notify hooks."""
 
     def __init__(
-        self, hooks: Iterable[Hook], published: Broadcast[N], url: Callable[[N], str], caller: HookCaller
+        self,
+        hooks: Iterable[Hook],
+        published: Broadcast[N],
+        url: Callable[[N, Hook], str],
+        caller: HookCaller,
+        digest: Callable[[N, Hook], str] = lambda snapshot, _: snapshot.digest,
     ) -> None:
-        """`url` returns where hooks fetch a snapshot."""
-        self._published, self._url, self._caller, self._deps = published, url, caller, caller.deps
-        deps = caller.deps
+        """`url` returns where a hook fetches a snapshot, `digest` that of the part which the hook is for."""
+        self._published, self._url, self._digest, self._caller = published, url, digest, caller
+        self._deps = deps = caller.deps
         self._hooks = [_NotifiedHook(hook, Retry(deps.backoff, deps.random), HookStatus(hook.name)) for hook in hooks]
         self._wake = asyncio.Event()
         self._resync = False
@@ -129,7 +134,8 @@ class NotifyHooks(Generic[N]):
                 each.taken = None
         snapshot = self._published.value
         for each in self._hooks:
-            if each.taken == snapshot.digest:
+            digest = self._digest(snapshot, each.hook)
+            if each.taken == digest:
                 continue
             error = await self._finished(each, snapshot)
             if error is not None and each.hook.on_failure == "fatal":
@@ -137,7 +143,7 @@ class NotifyHooks(Generic[N]):
             if error is not None and each.hook.on_failure == "retry":
                 return each.retry.next(self._deps.clock.now())
             each.retry.succeeded()
-            each.taken = snapshot.digest
+            each.taken = digest
         return None
 
     async def _finished(self, each: _NotifiedHook, snapshot: N) -> HookError | None:
@@ -157,7 +163,7 @@ class NotifyHooks(Generic[N]):
         clock, initial = self._deps.clock, each.status.last_ok is None
         each.taken, each.status = None, each.status.started(clock.now())
         try:
-            await self._caller.call(each.hook, invocation(snapshot, self._url(snapshot), initial=initial))
+            await self._caller.call(each.hook, invocation(snapshot, self._url(snapshot, each.hook), initial=initial))
         except HookError as error:
             each.status = each.status.failed(clock.now(), error.reason)
             log.warning("%s; snapshot %d, %s", error, snapshot.id, _EFFECTS[each.hook.on_failure])

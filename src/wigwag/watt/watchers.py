@@ -94,7 +94,7 @@ def endpoints_part(spec: ConsulSpec, value: ServiceEndpoints) -> WatchPart:
     body = {
         "Id": spec.id,
         "Service": watch.service,
-        "ConsulAddress": access.address,
+        "Address": access.address,
         "Datacenter": access.datacenter,
         "Namespace": access.namespace,
         "Partition": access.partition,

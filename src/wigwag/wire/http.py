@@ -114,6 +114,18 @@ def parsed(query: bytes) -> dict[bytes, bytes]:
     return {unquote_to_bytes(name): unquote_to_bytes(value) for name, _, value in pairs}
 
 
+def etag_matches(header: bytes | None, etag: bytes) -> bool:
+    """Compare an ETag weakly with an `If-None-Match` header: a list of tags, or `*`.
+
+    >>> etag_matches(b'"a", W/"b"', b'"b"'), etag_matches(b"*", b'"b"'), etag_matches(None, b'"b"')
+    (True, True, False)
+    """
+    if header is None:
+        return False
+    tags = [tag.strip().removeprefix(b"W/") for tag in header.split(b",")]
+    return b"*" in tags or etag in tags
+
+
 class Reply(Struct, eq=False):
     """A whole response. Trailers go out where the protocol has them: always in HTTP/2, in HTTP/1.1 when asked for."""
 
