@@ -68,7 +68,7 @@ class Pipeline(Generic[S, V, P]):
         self,
         wanted: Iterable[Wanted[S]],
         watcher: Watcher[S, V],
-        assemble: Callable[[Mapping[S, V]], P],
+        assemble: Callable[[Values[S, V]], P],
         derive: Callable[[P], Awaitable[Iterable[Wanted[S]]]] | None = None,
         key: Callable[[P], object] = lambda snapshot: snapshot,
         published: Broadcast[P] | None = None,

@@ -67,7 +67,7 @@ _NOT_YET = "there is no snapshot yet: not every watch has answered; see /debug/w
 _GONE = "there is no such snapshot: it has expired, or is still to come; see /snapshots/"
 _encode = msgspec.json.encode
 
-Watches: TypeAlias = Callable[[], list[Mapping[str, Any]]]
+Watches: TypeAlias = Callable[[], Mapping[str, Any]]
 Resync: TypeAlias = Callable[[], object]
 
 

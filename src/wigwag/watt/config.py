@@ -1,19 +1,19 @@
 """Hooks and outputs as people write them: texts of the command line, or records of a config file.
 
-    notify:
-      - ./sync.sh                                  the same as {command: ./sync.sh}
-      - url: http://127.0.0.1:9000/sync
-        timeout: 10s
-        on-failure: skip
-        projection: {kinds: [services], namespaces: [shop]}
-    outputs:
-      - directory: /run/watt
-        files: {services.json: {kinds: [services]}, endpoints.json: {sections: [Consul]}}
+notify:
+  - ./sync.sh                                  the same as {command: ./sync.sh}
+  - url: http://127.0.0.1:9000/sync
+    timeout: 10s
+    on-failure: skip
+    projection: {kinds: [services], namespaces: [shop]}
+outputs:
+  - directory: /run/watt
+    files: {services.json: {kinds: [services]}, endpoints.json: {sections: [Consul]}}
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -23,6 +23,7 @@ from wigwag.errors import UsageError
 from wigwag.golang import seconds
 from wigwag.pipeline.spec import Wanted
 from wigwag.watt.hooks import Hook, parse_hook
+from wigwag.watt.outputs import Output
 from wigwag.watt.projection import Projection
 from wigwag.watt.specs import KubernetesSpec
 from wigwag.watt.watchset import explain, read_watches
@@ -30,7 +31,6 @@ from wigwag.watt.watchset import explain, read_watches
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from wigwag.watt.formats import Format
     from wigwag.watt.options import WattOptions
     from wigwag.watt.specs import Spec
 
@@ -57,22 +57,15 @@ class OutputFields(Struct, forbid_unknown_fields=True, rename="kebab"):
     format: Literal["watt1", "v2"] = "watt1"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A directory to write to."""
-
-    path: str
-    files: Mapping[str, tuple[Projection, Format]]
-
-
 def initial_watches(options: WattOptions, environment: Mapping[str, str]) -> tuple[Wanted[Spec], ...]:
     """Return what is watched from the start; `UsageError` if that is nothing."""
     grace = options.grace or None
-    sources = [KubernetesSpec(kind, options.namespace, options.fields, options.labels) for kind in options.source]
-    wanted = (*(Wanted(spec, grace=grace) for spec in sources), *read_watches(options.watches, environment, "watches"))
+    kinds = [KubernetesSpec(kind, options.namespace, options.fields, options.labels) for kind in options.source]
+    wanted: list[Wanted[Spec]] = [Wanted(spec, grace=grace) for spec in kinds]
+    wanted += read_watches(options.watches, environment, "watches")
     if not wanted:
         raise UsageError("no initial sources configured; name a kind with -s, or `watches` in a config file")
-    return wanted
+    return tuple(wanted)
 
 
 def read_hooks(values: Iterable[Any], option: str, timeout: float) -> tuple[Hook, ...]:

@@ -18,6 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
@@ -41,6 +42,7 @@ PARAMETERS = {
     "section": "sections",
 }
 """Parameters of a query, and the members of a projection that they add to; `deltas` is the one without a value."""
+_QUERY = {name: member for name, member in PARAMETERS.items() if name != "ns"}
 _DELTAS = "deltas"
 MOST_VALUES = 1_000
 _BITS = 128
@@ -103,6 +105,15 @@ class Projection:
             return _projection(msgspec.convert(values, dict[str, list[str]]), msgspec.convert(deltas, bool))
         except (UsageError, msgspec.ValidationError) as error:
             raise UsageError(f"{where}: {error}") from None
+
+    def query(self) -> str:
+        """Return it as the query of a URL.
+
+        >>> Projection(kinds=("services", "cm"), namespaces=("shop",)).query()
+        'kind=services&kind=cm&namespace=shop'
+        """
+        pairs = [(name, value) for name, member in _QUERY.items() for value in getattr(self, member)]
+        return urlencode(pairs + [(_DELTAS, "")] * self.deltas_only)
 
     def section(self, section: Section) -> bool:
         """Tell whether anything of a section can be in it."""

@@ -1,9 +1,9 @@
 """ConsulResolvers: Kubernetes objects that say which services of Consul to watch. Built in, no hook needed.
 
-    ConfigMap, annotated getambassador.io/consul-resolver     data: consulAddress, datacenter, service (or services)
-    ConsulResolver of wigwag.dev                              spec: address, datacenter, …, services: [{name, tag, filter}]
-    ConsulResolver of getambassador.io                        spec: address, datacenter
-    any object with spec.resolver and spec.service            refers to a ConsulResolver by name, and to one service of it
+    ConfigMap, annotated getambassador.io/consul-resolver   data: consulAddress, datacenter, service (or services)
+    ConsulResolver of wigwag.dev                            spec: address, datacenter, services: [{name, tag, filter}]
+    ConsulResolver of getambassador.io                      spec: address, datacenter
+    any object with spec.resolver and spec.service          refers to a ConsulResolver by name, and to a service of it
 
 Only services that somebody refers to are watched, never all that Consul has. What an object asks for is read when it
 arrives; a change of one object costs that object, not a pass over all of them.
@@ -171,14 +171,14 @@ class Resolvers:
             return None
         try:
             found = self._meaning(_object(body))
-            if isinstance(found, ConsulResolver):
-                tuple(found.specs())  # raises, if one cannot be watched
-            return found
+            for _ in found.specs() if isinstance(found, ConsulResolver) else ():
+                pass  # raises, if one cannot be watched
         except (msgspec.MsgspecError, UsageError, RecursionError) as error:
             if any(hint in body for hint in _HINTS[:2]):
                 self.problems[title] = str(error)
                 log.warning("%s is not a usable resolver: %s; its services are not watched", title, error)
             return None
+        return found
 
     def _meaning(self, given: ResolverObject) -> ConsulResolver | ResolverReference | None:
         metadata, spec, group = given.metadata, given.spec, given.api_version.partition("/")[0]

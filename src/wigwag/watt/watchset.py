@@ -1,8 +1,8 @@
 """What to watch, as people and hooks write it: the original's WatchSet, and a generic form for every kind of source.
 
-    {"kubernetes-watches": [{"kind", "namespace", "field-selector", "label-selector"}],      as the original
+    {"kubernetes-watches": [{"kind", "namespace", "field-selector", "label-selector"}],      the original's
      "consul-watches": [{"id", "consul-address", "datacenter", "service-name"}],
-     "watches": [{"source": "kubernetes" | "consul" | "consul-kv" | "directory" | "uri", …}]}  ours; also in config files
+     "watches": [{"source": "kubernetes" | "consul" | "consul-kv" | "directory" | "uri", …}]}  ours, also for config files
 
 An unknown field makes the whole set an error, as in the original: half a watch set would stop half of the watches.
 `$VAR` and `${VAR}` in a Consul address are replaced from the environment here, before specs are compared; otherwise a
@@ -138,7 +138,8 @@ _NAMES = sorted({field.encode_name for record in _RECORDS for field in structs.f
 def read_watch_set(text: bytes, environment: Mapping[str, str]) -> tuple[Wanted[Spec], ...]:
     """Read what a hook has answered; `UsageError` says what is wrong, and where.
 
-    >>> [want] = read_watch_set(b'{"consul-watches": [{"consul-address": "$IP", "service-name": "a"}]}', {"IP": "10.0.0.1"})
+    >>> text = b'{"consul-watches": [{"consul-address": "$IP", "service-name": "a"}]}'
+    >>> [want] = read_watch_set(text, {"IP": "10.0.0.1"})
     >>> print(want.spec, want.grace)
     consul 10.0.0.1:8500|*|a 30.0
     """

@@ -1,8 +1,8 @@
 """watt as an object: the pipeline, its hooks and outputs, and the numbered snapshots. It listens on no port.
 
-    watches ─▶ Pipeline ─▶ WattSnapshot ─▶ History ─▶ notify hooks, directories, readers
+    watches ─▶ Pipeline ─▶ WattSnapshot ─▶ WattHistory ─▶ notify hooks, directories, readers
        ▲                        │
-       └── watch hooks, resolvers
+       └─ resolvers, watch hooks ┘
 
 As a library:
 
@@ -10,34 +10,162 @@ As a library:
         async for snapshot in watt:
             ...
 
-The keyword arguments are the options of `wigwag watt`; hooks may be Python functions.
+The keyword arguments are the options of `wigwag watt`, and hooks may be Python functions. A hook whose failure is fatal
+ends the block with its `HookError`, in a group.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from wigwag.errors import UsageError
 from wigwag.kube.hub import Hub
-from wigwag.pipeline.limit import Composite, Interval, unlimited
+from wigwag.pipeline.limit import Interval, unlimited
 from wigwag.pipeline.run import Pipeline
-from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.watch import WatchPolicy
+from wigwag.sources.consul.hub import ConsulHub
+from wigwag.sources.disk.notify import Notifier
+from wigwag.watt.config import initial_watches, read_hooks, read_outputs
+from wigwag.watt.derive import WatchHooks
+from wigwag.watt.formats import document
+from wigwag.watt.history import WattHistory
+from wigwag.watt.hooks import NOTIFY_TIMEOUT, WATCH_TIMEOUT, HookCaller, HookDeps
+from wigwag.watt.notify import NotifyHooks
 from wigwag.watt.options import options_of
+from wigwag.watt.outputs import OutputWriter
+from wigwag.watt.projection import projected_digest
 from wigwag.watt.resolvers import Resolvers
 from wigwag.watt.snapshot import Assembler
-from wigwag.watt.specs import KubernetesSpec
 from wigwag.watt.watchers import Watchers
-from wigwag.watt.watchset import read_watch_set, read_watches
+from wigwag.watt.watchset import read_watch_set
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
+    from wigwag.pipeline.clock import Timer
+    from wigwag.pipeline.spec import Wanted, Watcher
+    from wigwag.watt.hooks import Hook
     from wigwag.watt.options import WattOptions
     from wigwag.watt.snapshot import WatchPart, WattSnapshot
     from wigwag.watt.specs import Spec
+
+
+class Watt:
+    """Watches, and publishes one snapshot after the other."""
+
+    def __init__(
+        self,
+        options: WattOptions | None = None,
+        *,
+        environment: Mapping[str, str] = os.environ,
+        policy: WatchPolicy | None = None,
+        watcher: Watcher[Spec, WatchPart] | None = None,
+        **settings: Any,
+    ) -> None:
+        """`settings` are options by name, instead of `options`. `policy` and `watcher` are for tests."""
+        options = options or options_of(settings)
+        self.options, self._environment = options, environment
+        policy = policy or policy_of(options)
+        self._clock = policy.clock
+        self._timer: Timer | None = None
+        self._hub = Hub()
+        consul = ConsulHub(options.consul_connections)
+        watcher = watcher or Watchers(self._hub, consul, Notifier(), secrets=options.secrets)
+        self._caller = HookCaller(HookDeps(policy.clock, policy.random))
+        self.resolvers = Resolvers(environment) if options.consul_resolvers else None
+        self.watch_hooks: WatchHooks[WattSnapshot, Wanted[Spec]] = WatchHooks(
+            read_hooks(options.watch, "watch", WATCH_TIMEOUT), self._encode, self._parse, self._caller, _digest
+        )
+        self.pipeline: Pipeline[Spec, WatchPart, WattSnapshot] = Pipeline(
+            initial_watches(options, environment),
+            watcher,
+            Assembler(),
+            self._derive,
+            key=lambda snapshot: snapshot.digest,
+            policy=policy,
+        )
+        self.history = WattHistory(options.history, options.history_bytes)
+        self.pipeline.published.subscribe(self._add)
+        self.url: Callable[[WattSnapshot], str] = lambda snapshot: ""
+        """Returns where notify hooks fetch a snapshot; whoever serves snapshots sets it."""
+        hooks = read_hooks(options.notify, "notify", NOTIFY_TIMEOUT)
+        self.notify_hooks = NotifyHooks(hooks, self.history.snapshots, self._hook_url, self._caller, _digest)
+        self.outputs = [OutputWriter(each, self.history.snapshots, policy) for each in read_outputs(options.outputs)]
+        self._stack = AsyncExitStack()
+
+    def background(self) -> list[Coroutine[Any, Any, None]]:
+        """Return all that has to run, each until it is cancelled."""
+        outputs = [output.run() for output in self.outputs]
+        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.fatal(), self.notify_hooks.run(), *outputs]
+
+    def close(self) -> None:
+        """Release what `background` has used."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._caller.close()
+
+    def resync(self) -> None:
+        """Call all hooks again, though nothing has changed."""
+        self.pipeline.derive_again()
+        self.notify_hooks.resync()
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a snapshot, and no hook is failing."""
+        degraded = any(status.state == "degraded" for status in self.watch_hooks.statuses())
+        return self.history.latest is not None and self.notify_hooks.ready and not degraded
+
+    async def __aenter__(self) -> Self:
+        self._stack.callback(self.close)
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        for each in self.background():
+            self._stack.callback(group.create_task(each).cancel)
+        return self
+
+    async def __aexit__(self, *failure: object) -> None:
+        await self._stack.__aexit__(*failure)  # type: ignore[arg-type]
+
+    async def __aiter__(self) -> AsyncIterator[WattSnapshot]:
+        """Iterate over the newest snapshot, as soon as there is one, and those after it; a slow reader skips some."""
+        async for snapshot in self.history.snapshots:
+            yield snapshot
+
+    def _add(self) -> None:
+        self.history.add(self.pipeline.published.value)
+
+    def _encode(self, snapshot: WattSnapshot, hook: Hook) -> bytes:
+        return b"".join(document(snapshot, self.options.format, hook.projection))  # type: ignore[arg-type]
+
+    def _parse(self, output: bytes) -> tuple[Wanted[Spec], ...]:
+        return read_watch_set(output, self._environment)
+
+    async def _derive(self, snapshot: WattSnapshot) -> tuple[Wanted[Spec], ...]:
+        resolved = self.resolvers(snapshot) if self.resolvers is not None else ()
+        try:
+            return (*resolved, *await self.watch_hooks(snapshot))
+        finally:
+            self._look_again(self.watch_hooks.retry_at)
+
+    def _look_again(self, when: float | None) -> None:
+        """Derive again at this time: a failing watch hook is due then."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if when is None else self._clock.call_at(when, self.pipeline.derive_again)
+
+    def _hook_url(self, snapshot: WattSnapshot, hook: Hook) -> str:
+        url, query = self.url(snapshot), hook.projection.query()
+        return f"{url}?{query}" if url and query else url
+
+
+def policy_of(options: WattOptions) -> WatchPolicy:
+    """Return how watches and snapshots are paced."""
+    return WatchPolicy(
+        limit=lambda: Interval(options.interval) if options.interval > 0 else unlimited, late=options.late
+    )
+
+
+def _digest(snapshot: WattSnapshot, hook: Hook) -> str:
+    """Return the digest of what a hook is for. Which watches have not answered yet does not count."""
+    return projected_digest(snapshot, hook.projection)
