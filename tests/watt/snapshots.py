@@ -47,7 +47,7 @@ def consul(addresses: Mapping[tuple[str, str], str]) -> WatchPart:
     for (datacenter, name), address in addresses.items():
         service = {"Id": datacenter, "Service": name, "Address": "consul:8500", "Datacenter": datacenter}
         body = compact(service | {"Endpoints": [endpoints(name, address, ["v1"])] if address else []})
-        entries[f"consul:8500|{datacenter}", name] = entry((datacenter, name), body)
+        entries[f"consul:8500|{datacenter}|{name}", name] = entry((datacenter, name), body)
     return WatchPart.of(ENDPOINTS, entries)
 
 

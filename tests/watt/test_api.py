@@ -7,11 +7,12 @@ import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import h2.events
 import pytest
 
 from tests.pipeline.fakes import settle
 from tests.watt.snapshots import consul, services, snapshot
-from tests.wire.served import connected, run
+from tests.wire.served import Http2Client, connected, run
 from wigwag.errors import StartError
 from wigwag.observe import Registry
 from wigwag.serve.access.guard import TokenGuard
@@ -190,6 +191,8 @@ def test_a_query_chooses_format_and_projection() -> None:
         ("format=wat1", "unknown format 'wat1'; did you mean `watt1`?"),
         ("format=yaml", "one of watt1, v2"),
         ("section=x", "unknown section 'x'; one of Kubernetes, Consul, Files, Documents"),
+        ("kind=", "kinds: a value is empty"),
+        ("kind=a,,b", "kinds: a value is empty"),
         ("wait=soon", "wait: 'soon' is not a duration"),
         ("wait=-1s", "wait: a duration of 0 or more"),
         ("wait=", "wait: '' is not a duration"),
@@ -405,6 +408,20 @@ def test_a_quiet_stream_has_a_heartbeat() -> None:
     async def test() -> None:
         async with serving(heartbeat=0.001) as api, api.stream("/snapshots/latest") as events:
             assert await chunk(events) == b": heartbeat\n\n"
+
+    run(test)
+
+
+def test_over_http2_head_has_no_body() -> None:
+    async def test() -> None:
+        async with serving(TokenGuard(hosts=["*"])) as api, connected(api.address) as streams:
+            api.add(*LARGE)
+            client = Http2Client(*streams)
+            client.get(1, "/snapshots/latest", "HEAD")
+            headers = dict((await client.until(h2.events.ResponseReceived)).headers)
+            assert (headers[b":status"], headers[b"x-snapshot-id"]) == (b"200", b"1")
+            await client.until(h2.events.StreamEnded)
+            assert not [each for each in client.events if isinstance(each, h2.events.DataReceived) and each.data]
 
     run(test)
 

@@ -61,6 +61,12 @@ def test_a_projection_selects(projection: Projection, expected: dict[str, Any]) 
     assert selected(projection) == expected
 
 
+def test_a_kind_has_the_names_that_any_of_its_watches_has() -> None:
+    shop, admin = services(("shop", "a"), spelled="service"), services(("admin", "b"), spelled="svc")
+    for name in ("service", "svc", "services", "Service"):
+        assert len(Projection(kinds=(name,)).tables(snapshot(shop, admin))) == 1
+
+
 @pytest.mark.parametrize(
     "projection",
     [Projection(), Projection(kinds=("services",)), Projection(namespaces=("shop",)), Projection(names=("a",))],
@@ -114,6 +120,7 @@ def test_a_config_has_texts_or_lists() -> None:
         ({"sections": "zebra"}, "one of Kubernetes, Consul, Files, Documents"),
         ({"kinds": 1}, "files.x: Expected `array`, got `int`"),
         ({"kinds": [None]}, "files.x: Expected `str`, got `null`"),
+        ({"kinds": ""}, "files.x: kinds: a value is empty; leave it out to select everything"),
         ({"deltas": "yes"}, "files.x: Expected `bool`, got `str`"),
         ({"names": ["a"] * (MOST_VALUES + 1)}, "more than 1000 values"),
     ],

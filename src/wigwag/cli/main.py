@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _BROKEN_PIPE = 141
 _FORMATTER = argparse.RawDescriptionHelpFormatter
-COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "help", "completion", "version")
+COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "watt", "help", "completion", "version")
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 

@@ -209,7 +209,8 @@ class SnapshotApi:
             return Reply(304, headers)
         if request.method == b"HEAD":
             return Stream(200, _JSON + headers, _paced(()))
-        chunks = document(snapshot, query.format, query.projection, self._sources())
+        sources = self._sources() if query.format == "v2" else None
+        chunks = document(snapshot, query.format, query.projection, sources)
         first, second = next(chunks), next(chunks, None)
         if second is None:
             return Reply(200, _JSON + headers, first)

@@ -70,7 +70,7 @@ class WatchHooks(Generic[D, R]):
         caller: HookCaller,
         digest: Callable[[D, Hook], str] = lambda snapshot, _: snapshot.digest,
     ) -> None:
-        """`encode` returns a snapshot as a hook gets it, `digest` the digest of that; `parse` reads what hooks return."""
+        """`encode` returns a snapshot as a hook gets it, `digest` its digest; `parse` reads what hooks return."""
         self._encode, self._parse, self._digest, self._caller, deps = encode, parse, digest, caller, caller.deps
         self._clock = deps.clock
         self._hooks = [_WatchHook[R](hook, Retry(deps.backoff, deps.random), HookStatus(hook.name)) for hook in hooks]

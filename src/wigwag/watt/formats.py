@@ -183,17 +183,23 @@ def _objects(part: WatchPart, projection: Projection) -> Many:
 
 def _members(part: WatchPart, projection: Projection, body: Callable[[bytes], bytes] | None = None) -> Many:
     """Return entries by their names, each with its body, or what `body` makes of that."""
-    named = _named(sorted(projection.keys(part)))
+    whole = _watch_id if part.table.name == ENDPOINTS else "|".join
+    named = _named(sorted(projection.keys(part)), whole)
     bodies = ((name, part.entries[key].body) for name, key in named)
     return Many(b"{}", (b"%b:%b" % (_encode(name), body(text) if body else text) for name, text in bodies))
 
 
-def _named(keys: Iterable[Key]) -> Iterator[tuple[str, Key]]:
-    """Yield keys with their names; a name that another has, such as a service of two datacenters, is the whole key."""
+def _named(keys: Iterable[Key], whole: Callable[[Key], str]) -> Iterator[tuple[str, Key]]:
+    """Yield keys by name. A name that another has, such as a service of two datacenters, becomes that of its watch."""
     seen: set[str] = set()
     for key in keys:
-        yield "|".join(key) if key[1] in seen else key[1], key
+        yield whole(key) if key[1] in seen else key[1], key
         seen.add(key[1])
+
+
+def _watch_id(key: Key) -> str:
+    """Return which watch the endpoints of a service are from: `ADDRESS|DATACENTER|SERVICE`."""
+    return key[0]
 
 
 def _watt1_endpoints(body: bytes) -> bytes:

@@ -9,6 +9,8 @@ from typing import Any
 from wigwag.options import as_it_is, duration_or_seconds, natural, option, port_option, positive
 
 PORT = 7000
+SLOTS = 96
+"""Less than half of what a Consul agent allows a client: it may count a connection that we have given up."""
 FORMATS = ("watt1", "v2")
 
 
@@ -44,7 +46,7 @@ class WattOptions:
     consul_resolvers: bool = option(True, "watch the Consul services that ConfigMaps and ConsulResolvers name")
     secrets: bool = option(False, "put the values of Secrets into snapshots; otherwise only their names")
     consul_connections: int = option(
-        128, "the most connections to one Consul agent; its own limit is 200", metavar="N", convert=positive
+        SLOTS, "the most connections to one Consul agent; its own limit is 200", metavar="N", convert=positive
     )
     watch: tuple[Any, ...] = option(
         (),

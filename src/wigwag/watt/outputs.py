@@ -57,17 +57,14 @@ class OutputWriter:
         return self._output.path
 
     async def run(self) -> None:
-        """Write until cancelled."""
+        """Write until there are no more snapshots."""
         directory = OutputDirectory(self._output.path)
         written: list[str] = []
-        serial = 0
         try:
-            while True:
-                serial, snapshot = await self._snapshots.after(serial)
-                while (digests := self._output.digests(snapshot)) != written:
-                    if await self._write(directory, snapshot):
+            async for _ in self._snapshots:
+                while (digests := self._output.digests(newest := self._snapshots.value)) != written:
+                    if await self._write(directory, newest):
                         written = digests
-                    serial, snapshot = self._snapshots.serial, self._snapshots.value
         finally:
             directory.close()
 

@@ -83,7 +83,7 @@ class Projection:
         values: dict[str, list[str]] = {}
         for name, value in pairs:
             if name != _DELTAS:
-                values.setdefault(PARAMETERS[name], []).extend(filter(None, value.split(",")))
+                values.setdefault(PARAMETERS[name], []).extend(value.split(","))
         return _projection(values, any(name == _DELTAS for name, _ in pairs))
 
     @classmethod
@@ -126,8 +126,8 @@ class Projection:
         """Tell whether a table, or some of it, is in it; `part` is the table's content, if there is any."""
         if not self.section(table.section) or table.section != "Kubernetes" or not self.kinds:
             return self.section(table.section)
-        spelled = part.spelled if part is not None else ""
-        known = {table.name.lower(), spelled.lower(), object_kind(part).kind.lower()}
+        spelled = {each.spelled.lower() for each in (part, *part.parts)} if part is not None else set()
+        known = {table.name.lower(), object_kind(part).kind.lower(), *spelled}
         return any(kind.lower() in known for kind in self.kinds)
 
     def tables(self, snapshot: WattSnapshot) -> dict[TableName, WatchPart]:
@@ -179,6 +179,9 @@ def projected_digest(snapshot: WattSnapshot, projection: Projection = EVERYTHING
 def _projection(values: Mapping[str, Sequence[str]], deltas_only: bool) -> Projection:
     if sum(map(len, values.values())) > MOST_VALUES:
         raise UsageError(f"more than {MOST_VALUES} values in one projection")
+    for name, each in values.items():
+        if "" in each:
+            raise UsageError(f"{name}: a value is empty; leave it out to select everything")
     plain = {name: tuple(dict.fromkeys(each)) for name, each in values.items() if name != "sections"}
     return Projection(**plain, sections=tuple(map(_section, values.get("sections", ()))), deltas_only=deltas_only)
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.observe import Registry
+from wigwag.options import port_number
+from wigwag.serve.access.guard import TokenGuard
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.ports import Port
 from wigwag.serve.face.process import run_process
 from wigwag.serve.management.process_metrics import vitals
-from wigwag.watt.api import ApiSettings, SnapshotApi, protected, token_file
+from wigwag.watt.api import ApiSettings, SnapshotApi, token_file
 from wigwag.watt.report import WattReport
 from wigwag.watt.watt import Watt
 from wigwag.wire.limits import WireLimits
+from wigwag.wire.peer import is_loopback
 from wigwag.wire.server.listen import Listener
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ LOOPBACK = "127.0.0.1"
 CONNECTIONS, RESERVED_FILES = 1000, 2000
 """Open files: of clients, and of watches, hooks and outputs."""
 BODY_BYTES = 64 * 1024
+PORT_NAME = "snapshots"
+ANY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - what a port that listens everywhere says
 log = logging.getLogger("wigwag.watt")
 
 
@@ -47,7 +51,7 @@ class WattServer:
     def __init__(self, options: WattOptions) -> None:
         self._options = options
         self._host, self._port = listen_address(options)
-        if not options.token_file and not is_loopback(self._host):
+        if not options.token_file and not _local(self._host):
             raise UsageError(
                 f"snapshots hold all that watt may read, and {self._host or 'every address'} is not loopback; "
                 "give --token-file, or listen on 127.0.0.1"
@@ -66,6 +70,48 @@ class WattServer:
         api = SnapshotApi(watt.history, report.sources, report.page, watt.resync, settings)
         background = [*watt.background(), report.log_watches(), report.log_snapshots()]
         try:
-            await self.lifecycle.run(lambda: [self._port_of(api)], background, stop, watt.end)
+            await self.lifecycle.run(lambda: [self._snapshots_port(api)], background, stop, watt.end)
         finally:
             watt.close()
+
+    def _snapshots_port(self, api: SnapshotApi) -> Port:
+        options, capacity = self._options, self.lifecycle.capacity
+        guard = TokenGuard(token_file(options.token_file) if options.token_file else None)
+        handler = guard.handler(api.handler(self._ready, self.registry))
+        limits = capacity.limits(WireLimits(body_bytes=BODY_BYTES))
+        listener = Listener(host=self._host, port=self._port)
+        return Port(PORT_NAME, "--port", handler, listener, limits, auth="a token" if options.token_file else "")
+
+    def _ready(self) -> bool:
+        return self.lifecycle.serving() and self.watt.ready
+
+    def _url(self, snapshot: WattSnapshot) -> str:
+        """Return where hooks on this machine fetch a snapshot."""
+        [address, *_] = self.lifecycle.addresses[PORT_NAME]
+        host, _, port = address.rpartition(":")
+        return f"http://{LOOPBACK if host in ANY_ADDRESS else host}:{port}/snapshots/{snapshot.id}"
+
+
+def listen_address(options: WattOptions) -> tuple[str, int]:
+    """Return the host and port to listen on; the host is empty for every address.
+
+    >>> from wigwag.watt.options import WattOptions
+    >>> listen_address(WattOptions()), listen_address(WattOptions(listen_address=":8002"))
+    (('127.0.0.1', 7000), ('', 8002))
+    """
+    if not options.listen_address:
+        return "::1" if options.listen_network == "tcp6" else LOOPBACK, options.port
+    host, colon, port = options.listen_address.rpartition(":")
+    try:
+        number = port_number(port)
+    except ValueError as error:
+        raise UsageError(f"--listen-address: {error}; write HOST:PORT") from None
+    if not colon:
+        raise UsageError(f"--listen-address: {options.listen_address!r} has no port; write HOST:PORT")
+    if not host and options.listen_network == "tcp4":
+        host = "0.0.0.0"  # noqa: S104 - asked for, and only with a token
+    return host.strip("[]"), number
+
+
+def _local(host: str) -> bool:
+    return host == "localhost" or is_loopback(host)

@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -69,6 +69,10 @@ class TableName:
 
     section: Section
     name: str
+
+
+ENDPOINTS = TableName("Consul", "Endpoints")
+"""The endpoints of services, one entry per watch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,6 +138,17 @@ class WattSnapshot:
     def size(self) -> int:
         """The bytes of all entries."""
         return sum(part.size for part in self.tables.values())
+
+    def objects(self, kind: str) -> list[dict[str, Any]]:
+        """Return the Kubernetes objects of a kind, sorted; `kind` is written as it was for the watch, or canonically."""
+        parts = (part for table, part in self.tables.items() if kind in (table.name, part.spelled))
+        return [json.decode(part.entries[key].body) for part in parts for key in sorted(part.entries)]
+
+    def endpoints(self, service: str) -> list[dict[str, Any]]:
+        """Return the endpoints of a Consul service, in all datacenters that are watched."""
+        entries = self.tables[ENDPOINTS].entries if ENDPOINTS in self.tables else {}
+        found = (json.decode(entries[key].body) for key in sorted(entries) if key[1] == service)
+        return [endpoint for each in found for endpoint in each["Endpoints"]]
 
     def numbered(self, number: int, created: float, before: WattSnapshot | None) -> WattSnapshot:
         """Return the snapshot as the next one after another."""

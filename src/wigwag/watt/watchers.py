@@ -23,7 +23,7 @@ from wigwag.sources.disk.follow import FollowDeps
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents
 from wigwag.watt.objects import decoder
-from wigwag.watt.snapshot import TableName, WatchPart, entry
+from wigwag.watt.snapshot import ENDPOINTS, TableName, WatchPart, entry
 from wigwag.watt.specs import ConsulSpec, DirectorySpec, KeysSpec, KubernetesSpec
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from wigwag.watt.specs import DocumentSpec, Spec
 
 V = TypeVar("V")
-ENDPOINTS = TableName("Consul", "Endpoints")
 _encode = msgspec.json.Encoder().encode
 
 

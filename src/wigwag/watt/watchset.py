@@ -2,7 +2,7 @@
 
     {"kubernetes-watches": [{"kind", "namespace", "field-selector", "label-selector"}],      the original's
      "consul-watches": [{"id", "consul-address", "datacenter", "service-name"}],
-     "watches": [{"source": "kubernetes" | "consul" | "consul-kv" | "directory" | "uri", …}]}  ours, also for config files
+     "watches": [{"source": "kubernetes" | "consul" | "consul-kv" | "directory" | "uri", …}]}  ours; config files, too
 
 An unknown field makes the whole set an error, as in the original: half a watch set would stop half of the watches.
 `$VAR` and `${VAR}` in a Consul address are replaced from the environment here, before specs are compared; otherwise a

@@ -106,6 +106,10 @@ class Watt:
             self._timer.cancel()
         self._caller.close()
 
+    def end(self) -> None:
+        """End long polls, event streams and iterations."""
+        self.history.snapshots.end(RuntimeError("watt is stopping"))
+
     def resync(self) -> None:
         """Call all hooks again, though nothing has changed."""
         self.pipeline.derive_again()
