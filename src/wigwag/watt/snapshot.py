@@ -140,7 +140,7 @@ class WattSnapshot:
         return sum(part.size for part in self.tables.values())
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
-        """Return the Kubernetes objects of a kind, sorted; `kind` is written as it was for the watch, or canonically."""
+        """Return the Kubernetes objects of a kind, sorted; `kind` is written as for the watch, or canonically."""
         parts = (part for table, part in self.tables.items() if kind in (table.name, part.spelled))
         return [json.decode(part.entries[key].body) for part in parts for key in sorted(part.entries)]
 
