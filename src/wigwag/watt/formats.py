@@ -8,7 +8,7 @@ text.
 
 `watt1` has two members, `Consul` and `Kubernetes`, with four blanks of indentation. A snapshot with files, documents or
 Consul KV, which the original cannot watch, has further members: `Files`, `Documents`, `Consul.KV`. The original's
-readers look up members by name, so these do not disturb them. A kind without objects is `[]`; the original wrote `null`.
+readers look up members by name, so these do not disturb them. A kind without objects is `[]`, there it was `null`.
 
 The hard case is the indentation of 10,000 objects. A batch of them is wrapped in as many brackets as it is deep,
 formatted at C speed, and unwrapped again.
