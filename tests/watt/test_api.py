@@ -177,7 +177,7 @@ def test_a_query_chooses_format_and_projection() -> None:
             assert (found["id"], found["sources"]["services"]["state"]) == (1, "live")
             assert [each["metadata"]["name"] for each in found["Kubernetes"]["services"]] == ["a"]
             assert "Consul" not in found
-            changes = (await api.get("/snapshots/1?format=v2&deltas&section=Consul")).json()
+            changes = (await api.get("/snapshots/1?deltas&section=Consul")).json()
             assert [each["name"] for each in changes["Deltas"]] == ["web"]
             assert "Consul" not in changes
 
@@ -193,6 +193,7 @@ def test_a_query_chooses_format_and_projection() -> None:
         ("section=x", "unknown section 'x'; one of Kubernetes, Consul, Files, Documents"),
         ("kind=", "kinds: a value is empty"),
         ("kind=a,,b", "kinds: a value is empty"),
+        ("deltas&format=watt1", "deltas: only a v2 document has them"),
         ("wait=soon", "wait: 'soon' is not a duration"),
         ("wait=-1s", "wait: a duration of 0 or more"),
         ("wait=", "wait: '' is not a duration"),

@@ -106,8 +106,11 @@ class ApiQuery:
         values = dict(pairs)
         chosen = {name: value for name, value in values.items() if name in ("wait", "index", "format")}
         projection = Projection.from_query([pair for pair in pairs if pair[0] not in chosen])
+        form = _format(chosen.get("format", "v2" if projection.deltas_only else default))
+        if projection.deltas_only and form != "v2":
+            raise UsageError("deltas: only a v2 document has them; leave out the format")
         wait = _duration(chosen["wait"]) if "wait" in chosen else None
-        return cls(_format(chosen.get("format", default)), projection, wait, _index(chosen.get("index", "0")))
+        return cls(form, projection, wait, _index(chosen.get("index", "0")))
 
     def etag(self, snapshot: WattSnapshot) -> bytes:
         """Return the tag of the answer, without its `W/`."""

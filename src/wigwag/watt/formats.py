@@ -8,7 +8,7 @@ text.
 
 `watt1` has two members, `Consul` and `Kubernetes`, with four blanks of indentation. A snapshot with files, documents or
 Consul KV, which the original cannot watch, has further members: `Files`, `Documents`, `Consul.KV`. The original's
-readers look up members by name, so these do not disturb them.
+readers look up members by name, so these do not disturb them. A kind without objects is `[]`, there it was `null`.
 
 The hard case is the indentation of 10,000 objects. A batch of them is wrapped in as many brackets as it is deep,
 formatted at C speed, and unwrapped again.
@@ -88,7 +88,7 @@ def document(
 
 
 def render_files(snapshot: WattSnapshot, files: Mapping[str, tuple[Projection, Format]]) -> dict[str, bytes]:
-    """Return the content of files, each a projection. It depends on the content of the snapshot only."""
+    """Return the content of files, each a projection. That of `watt1` depends on the entries only."""
     return {name: b"".join(document(snapshot, form, part)) for name, (part, form) in files.items()}
 
 
