@@ -53,8 +53,11 @@ class ConsulSpec:
     """Whatever the hook gave; it is repeated in the snapshot."""
 
     def __str__(self) -> str:
-        access = self.watch.access
-        return f"consul {access.address}|{access.datacenter or '*'}|{self.watch.service}"
+        """The id that watt gave to a watch, and what else tells it apart."""
+        watch, access = self.watch, self.watch.access
+        further = {"ns": access.namespace, "partition": access.partition, "tag": watch.tag, "filter": watch.filter}
+        parts = [f"{name}={text}" for name, text in further.items() if text] + ["all"] * (not watch.passing)
+        return "|".join([f"consul {access.address}", access.datacenter or "*", watch.service, *parts])
 
 
 @dataclass(frozen=True, slots=True)
