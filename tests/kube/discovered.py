@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.kube.api import HEAD, bookmark, event, refusal
-from tests.sources.faulty import DROP, Asked, Server, serving, whole
+from tests.kube.api import refusal
+from tests.sources.faulty import Asked, Server, serving, whole
 
 VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
 Resource = tuple[str, str, str, tuple[str, ...], bool, tuple[str, ...]]
@@ -105,7 +104,7 @@ def legacy(path: str, groups: Groups) -> dict[str, Any] | None:
 
 @dataclass
 class DiscoverableApi:
-    """An API server that has the kinds that the test says, and one object of each."""
+    """An API server that has the kinds that the test says."""
 
     groups: Groups = field(default_factory=lambda: CORE | OTHERS)
     stale: tuple[str, ...] = ()
@@ -113,19 +112,12 @@ class DiscoverableApi:
     etags: bool = True
     faults: dict[str, bytes] = field(default_factory=dict)
     """Answers to paths that fail."""
-    before: Callable[[Asked], object] = lambda _: None
     asked: list[tuple[str, int]] = field(default_factory=list)
-    """Paths of discovery, and with what they were answered."""
-    watched: list[str] = field(default_factory=list)
+    """Paths, and with what they were answered."""
     url: str = ""
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set to end the open watches."""
 
-    async def behave(self, asked: Asked, server: Server) -> bytes | bool:
-        self.before(asked)
-        path, _, query = asked.target.partition("?")
-        if "watch=true" in query:
-            return await self._watch(path, server)
+    async def behave(self, asked: Asked, server: Server) -> bytes:
+        path = asked.target
         answer = self.faults.get(path) or self._discovered(path, asked.headers)
         self.asked.append((path, int(answer.split(b" ", 2)[1])))
         return answer
@@ -141,20 +133,6 @@ class DiscoverableApi:
         if self.etags and headers.get("if-none-match") == etag:
             return b"HTTP/1.1 304 Not Modified\r\nETag: " + etag.encode() + b"\r\n\r\n"
         return whole(body, **({"ETag": etag} if self.etags else {}))
-
-    async def _watch(self, path: str, server: Server) -> bytes | bool:
-        self.watched.append(path)
-        group, version, *_, plural = path.removeprefix("/apis/").replace("/api/", "/").split("/")
-        resources = self.groups.get(group, {}).get(version, [])
-        if not any(each[0] == plural for each in resources):
-            return refusal(404, "NotFound")
-        if path in self.faults:
-            return self.faults[path]
-        name = {"name": "x", "namespace": "ns", "resourceVersion": "7"}
-        lines = event("ADDED", {"kind": "?", "metadata": name, "at": path}) + bookmark(7, end=True)
-        await server.write(HEAD + b"%x\r\n%b\r\n" % (len(lines), lines))
-        await self.closed.wait()
-        return DROP
 
 
 @asynccontextmanager

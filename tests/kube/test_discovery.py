@@ -178,7 +178,7 @@ def test_a_server_without_a_core_group_has_the_others() -> None:
         async with discovering() as (api, discovery, _):
             api.faults["/api"] = refusal(404, "NotFound")
             assert await discovery.resolve("ing") == INGRESS
-            with pytest.raises(UnknownKindError, match="'svcs'; did you mean 'svc'") as caught:
+            with pytest.raises(UnknownKindError, match=r"'svcs' \(did you mean 'svc'") as caught:
                 await discovery.resolve("svcs")
             assert "not all" not in str(caught.value)
 

@@ -91,9 +91,9 @@ def test_a_kind_knows_what_manifests_call_it_which_is_not_its_identity() -> None
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mappingz", "the API server has no kind 'mappingz'; did you mean 'mapping'?"),
-        ("Servise", "the API server has no kind 'Servise'; did you mean 'service'?"),
-        ("mappings.getambasador.io", "the API server has no kind 'mappings.getambasador.io'; did you mean"),
+        ("mappingz", "the API server has no kind 'mappingz' (did you mean 'mapping'?)"),
+        ("Servise", "the API server has no kind 'Servise' (did you mean 'service'?)"),
+        ("mappings.getambasador.io", "the API server has no kind 'mappings.getambasador.io' (did you mean"),
         (
             "mapping.v1.getambassador.io",
             "; of mappings.getambassador.io it has v3alpha1, v2",
@@ -137,3 +137,8 @@ def test_a_resource_whose_name_cannot_be_in_a_path_is_left_out() -> None:
     document["items"][0]["versions"][0]["resources"][0]["resource"] = "../secrets"
     (version,) = read_groups(json.dumps(document).encode())
     assert [each.kind.plural for each in version.kinds or ()] == ["nodes", "events", "componentstatuses"]
+
+
+def test_a_group_whose_name_cannot_be_in_a_path_is_not_asked_for() -> None:
+    document = legacy("/apis", {"../x": {"v1": []}, "a.example.com": {"v1": [], "v 2": []}})
+    assert [str(each) for each in read_groups(json.dumps(document).encode())] == ["a.example.com/v1"]

@@ -5,8 +5,11 @@
     client    `Kube`: one request at a time (get, list, create, patch, apply, …)
     watch/    `watch_kube`: list, then watch, for ever; yields whole maps of objects
     hub       shares the client and equal watches within a process
+    kindtable which kind a name means, as in `kubectl get`; pure
+    discovery the kinds of a server, shared like the watches
+    named     `watch_named`: a kind by its name, also one that is installed later
     errors    `ApiError`, with the server's own `Status`
 
-What only a controller needs (discovery, leases, a work queue, events) belongs here too, each as a module of its own
+What only a controller needs (leases, a work queue, events) belongs here too, each as a module of its own
 above `client` and `watch`. What objects mean belongs to the callers: sources, the proxy, the operator.
 """

@@ -99,7 +99,7 @@ async def _look_up(discovery: Discovery, spec: NamedWatch) -> Kind | Unavailable
     try:
         return await discovery.resolve(spec.kind)
     except UnknownKindError as error:
-        return Unavailable(f"{error}; it is watched as soon as the API server has it")
+        return Unavailable(f"{error}; it is watched as soon as it can be")
     except WigwagError as error:
         return Unavailable(f"the kinds of the API server cannot be fetched: {error}")
 
