@@ -16,6 +16,7 @@ from tests.pipeline.fakes import FakeClock
 from tests.sources.faulty import Authority, Server, serving, whole
 from tests.wire.served import LOOPS, run
 from wigwag.errors import UsageError
+from wigwag.kube.client import ApiRequest
 from wigwag.kube.config.cluster import KubeUser, Plugin
 from wigwag.kube.config.credentials import Credential
 from wigwag.kube.config.tls import ClusterTrust
@@ -108,6 +109,20 @@ def test_a_refusal_is_an_error_with_all_that_the_server_said() -> None:
         assert str(error) == ("PUT /api/v1/namespaces/ns/configmaps/a: the API server answered 409 Conflict: changed")
         assert (error.status.code, error.status.reason, error.status.about.name) == (409, "Conflict", "a")
         assert error.status.causes[0].field == "data"
+
+    run(main)
+
+
+def test_an_answer_that_we_have_already_is_not_sent_again() -> None:
+    async def main() -> None:
+        async with cluster(whole(b"", "304 Not Modified")) as api:
+            client = api.kube()
+            response = await client.fetch(ApiRequest("/api", etag='"7"'))
+            assert (response.status, response.body) == (304, b"")
+            assert api.asked[0].headers["if-none-match"] == '"7"'
+            with pytest.raises(ApiError, match="304"):
+                await client.fetch(ApiRequest("/api"))
+            assert "if-none-match" not in api.asked[1].headers
 
     run(main)
 

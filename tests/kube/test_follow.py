@@ -28,6 +28,7 @@ from tests.kube.api import (
 from tests.tunnel import Passing
 from tests.wire.served import LOOPS, run
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
+from wigwag.kube.watch.listwatch import KindNotServed
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.kubernetes.objects import decode_flag
@@ -162,7 +163,7 @@ def test_a_kind_that_is_not_installed_is_waited_for() -> None:
     async def main() -> None:
         async with cluster(whole404(), watch(bookmark(5, end=True))) as api:
             async with followed(api.kube(), KubeWatch(FEATURE_FLAG)) as item:
-                assert await item() == Unavailable(
+                assert await item() == KindNotServed(
                     "the API server has no featureflags in core.openfeature.dev/v1beta1; install their definition (CRD)"
                 )
                 assert await item() == {}

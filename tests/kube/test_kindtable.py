@@ -137,3 +137,8 @@ def test_a_resource_whose_name_cannot_be_in_a_path_is_left_out() -> None:
     document["items"][0]["versions"][0]["resources"][0]["resource"] = "../secrets"
     (version,) = read_groups(json.dumps(document).encode())
     assert [each.kind.plural for each in version.kinds or ()] == ["nodes", "events", "componentstatuses"]
+
+
+def test_a_group_whose_name_cannot_be_in_a_path_is_not_asked_for() -> None:
+    document = legacy("/apis", {"../x": {"v1": []}, "a.example.com": {"v1": [], "v 2": []}})
+    assert [str(each) for each in read_groups(json.dumps(document).encode())] == ["a.example.com/v1"]

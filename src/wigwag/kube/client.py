@@ -156,7 +156,7 @@ class Kube:
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Object:
         """Return an object; `ApiError` with the status 404 if there is none."""
-        return self._object(await self.read(ApiRequest(kind.path(namespace, name, subresource))))
+        return self._object(await self._read(ApiRequest(kind.path(namespace, name, subresource))))
 
     async def list(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList:
         """Return all objects, page by page; without pages if the continue token expires meanwhile."""
@@ -208,22 +208,6 @@ class Kube:
         body = b"" if options is None else msgspec.json.encode(options)
         await self.fetch(ApiRequest(kind.path(namespace, name), method="DELETE", body=body))
 
-    async def read(self, request: ApiRequest, limits: ResponseLimits | None = None) -> ClientResponse:
-        """Send a GET and return the whole response; with retries while the server is busy or unreachable."""
-        deps = self.deps
-        retry = Retry(Backoff(first=0.4, most=PATIENCE), deps.random)
-        for _ in range(READS - 1):
-            try:
-                return await self.fetch(request, limits)
-            except ApiError as error:
-                retry_after = error.retry_after or 0.0
-                if error.status.code not in _BUSY or retry_after > PATIENCE:
-                    raise
-            except (UnreachableError, BrokenError):
-                retry_after = 0.0
-            await sleep_until(deps.clock, retry.next(deps.clock.now(), retry_after))
-        return await self.fetch(request, limits)
-
     async def fetch(self, request: ApiRequest, limits: ResponseLimits | None = None) -> ClientResponse:
         """Send a request once and return the whole response."""
         async with self.stream(request, limits or self.limits) as incoming:
@@ -239,6 +223,22 @@ class Kube:
                 raise await _error(request, incoming)
             yield incoming
 
+    async def _read(self, request: ApiRequest) -> ClientResponse:
+        """Fetch with retries while the server is busy or unreachable."""
+        deps = self.deps
+        retry = Retry(Backoff(first=0.4, most=PATIENCE), deps.random)
+        for _ in range(READS - 1):
+            try:
+                return await self.fetch(request)
+            except ApiError as error:
+                retry_after = error.retry_after or 0.0
+                if error.status.code not in _BUSY or retry_after > PATIENCE:
+                    raise
+            except (UnreachableError, BrokenError):
+                retry_after = 0.0
+            await sleep_until(deps.clock, retry.next(deps.clock.now(), retry_after))
+        return await self.fetch(request)
+
     async def _write(self, method: str, path: str, body: Any, media: str = JSON, query: Query = ()) -> Object:
         return self._object(await self.fetch(ApiRequest(path, query, method, msgspec.json.encode(body), media)))
 
@@ -248,7 +248,7 @@ class Kube:
         token, version = "", ""
         while True:
             more: Query = (("continue", token),) if token else ()
-            page = self._object(await self.read(ApiRequest(request.path, (*request.query, *paged, *more))))
+            page = self._object(await self._read(ApiRequest(request.path, (*request.query, *paged, *more))))
             items += page.get("items") or ()
             metadata = _metadata(page)
             token, version = metadata.get("continue", ""), version or metadata.get("resourceVersion", "")

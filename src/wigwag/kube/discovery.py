@@ -5,7 +5,8 @@
 
 Discovery is for the start of a watch and for trouble: a name that no kind has, a kind that is no longer served. An open
 watch costs no request. `refresh` fetches the table again if the back-off allows it; callers at the same time share its
-requests. Where the server sends an ETag, a table that has not changed is an empty response.
+requests. There is no other retry: who needs a kind asks again when the next refresh is `due`. Where the server sends an
+ETag, a table that has not changed is an empty response.
 
 A part that cannot be fetched does not hide the others: what was known of it stays in force.
 """
@@ -115,8 +116,9 @@ def read_groups(body: bytes) -> tuple[GroupVersion, ...]:
     if document.kind == "APIGroupDiscoveryList":
         listed = ((group.metadata.name, each) for group in document.items or () for each in group.versions or ())
         return tuple(_aggregated(name, version) for name, version in listed)
-    core = [GroupVersion("", version) for version in document.versions or ()]
-    return (*core, *(GroupVersion(group.name, name) for group in document.groups or () for name in _ordered(group)))
+    named = [("", version) for version in document.versions or ()]
+    named += [(group.name, version) for group in document.groups or () for version in _ordered(group)]
+    return tuple(GroupVersion(*each) for each in named if _in_a_path(*each))
 
 
 def read_kinds(body: bytes, of: GroupVersion) -> GroupVersion:
@@ -135,6 +137,13 @@ def _ordered(group: _Group) -> Iterable[str]:
     """Return the versions, the preferred one first."""
     preferred = [group.preferred_version] if group.preferred_version else []
     return dict.fromkeys(each.version for each in (*preferred, *(group.versions or ())))
+
+
+def _in_a_path(group: str, version: str) -> bool:
+    """Tell whether a path can have this group and version."""
+    with suppress(UsageError):
+        return bool(Kind(group, version, "any"))
+    return False
 
 
 def _with_kinds(of: GroupVersion, resources: Iterable[_Resource]) -> GroupVersion:
@@ -217,7 +226,7 @@ class Discovery:
         return None
 
     async def _fetch(self, path: str, known: _Root) -> _Root:
-        response = await self._kube.read(ApiRequest(path, accept=ACCEPT, etag=known.etag), LIMITS)
+        response = await self._kube.fetch(ApiRequest(path, accept=ACCEPT, etag=known.etag), LIMITS)
         if response.status == NOT_MODIFIED:
             return known
         versions = self._decoded(read_groups, response)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from wigwag.kube.kinds import Kind
 
-_LONGEST_NAME, _MOST_FAULTS = 100, 3
+_LONGEST_NAME, _LONGEST_FAULT, _MOST_FAULTS = 100, 300, 3
 """Of an error message."""
 
 
@@ -137,5 +137,6 @@ class KindTable:
             full = [str(served.kind) for candidates in self._indexes[0].values() for served in candidates]
             near = closest(name.lower(), dict.fromkeys(full if "." in name else short))
             hint = f" (did you mean {near!r}?)" if near else ""
-        faults = [*self.faults, *(each.fault for each in self.versions if each.fault)][:_MOST_FAULTS]
-        return f"{hint}; not all kinds are known: {'; '.join(faults)}" if faults else hint
+        faults = [*self.faults, *(each.fault for each in self.versions if each.fault)]
+        told = "; ".join(fault[:_LONGEST_FAULT] for fault in faults[:_MOST_FAULTS])
+        return f"{hint}; not all kinds are known: {told}" if told else hint
