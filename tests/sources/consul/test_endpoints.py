@@ -145,3 +145,13 @@ def test_the_name_of_a_watch_has_no_secret() -> None:
     spec = EndpointsWatch(ConsulAccess(token="hush"), "web")
     assert str(spec) == "consul://127.0.0.1:8500 endpoints of web"
     assert "hush" not in repr(spec)
+
+
+def test_a_tiny_wait_is_no_way_around_the_rate_limit() -> None:
+    async def main() -> None:
+        async with following(watch_endpoints, EndpointsWatch(ConsulAccess(wait=0.001), "web")) as followed:
+            followed.consul.register("web", instance())
+            await followed.on(60)
+            assert len(followed.consul.asked) < 10 + 60 / 0.5 + 2
+
+    run(main)

@@ -100,7 +100,7 @@ def test_what_is_no_answer_of_consul_is_trouble(body: bytes) -> None:
     run(main)
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a\n"])
+@pytest.mark.parametrize("name", ["", "a/b", "..", "a\n"])
 def test_what_cannot_be_a_service_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="is not the name of a service"):
         ServiceWatch(ConsulAccess(), name)

@@ -6,15 +6,17 @@ A blocking query holds a connection while it waits, and an agent refuses the 201
 (`limits.http_max_conns_per_client`). So each agent has a number of slots. While there are no more watches than slots,
 every query is a long one, and a change arrives after one round trip. With more, watches take turns with short waits: a
 query that knows the last index returns at once if something has changed meanwhile. A change is then seen when its watch
-has its turn, and turns are so short that all watches have had one after about `ROUND` seconds:
+has a slot, and waits are so short that every watch had one within about `ROUND` seconds:
 
-    watches   300: turns of 0.96 s, 100 queries per second, a change is seen within 3 s
-    watches 1,000: turns of 0.29 s, 333 queries per second, within 3 s
-    watches 5,000: turns of 0.24 s, 400 queries per second, which is the most, within 13 s
+      300 watches: waits of 0.96 s, 100 queries per second, a change is seen within 3 s
+    1,000 watches: waits of 0.29 s, 333 queries per second, within 3 s
+    5,000 watches: waits of 0.24 s, 400 queries per second, which is the most, within 13 s
 
 The hard case is the watch that is one too many, because all slots may be held for a minute. Long queries are then
 preempted: they lose their connection and queue again. Consul may go on counting a lost connection until the wait of
-its query is over (it does for keys), so by default there are fewer slots than half of Consul's limit.
+its query is over (it does for keys), so by default there are fewer slots than half of Consul's limit. And waits become
+long again only when there have been enough slots for a while, so that a watch that comes and goes disturbs the others
+once.
 
 An agent that cannot be reached is tried by one query per `PROBE` seconds, whoever comes first. All others fail at once
 with the same error, and come back by their own back-off, which spreads them.
@@ -49,10 +51,13 @@ log = logging.getLogger("wigwag.sources.consul")
 SLOTS = 96
 MOST_SLOTS = 10_000
 ROUND = 3.0
-"""Seconds in which all watches should have had a turn."""
-LONGEST_TURN = 1.0
+"""Seconds in which every watch should have had a slot."""
+SHARED_WAIT = 1.0
+"""The longest wait of watches that take turns, in seconds."""
 MOST_RATE = 400.0
 """Queries per second of watches that take turns. Beyond it, rounds become longer."""
+SETTLED = 5.0
+"""Seconds with a slot for every watch until queries are long again."""
 PROBE = 0.25
 REGROWTH = 60.0
 """Seconds after the last 429 until more slots are tried again."""
@@ -83,15 +88,15 @@ class QuerySlot(NamedTuple):
     """The longest wait of a blocking query, in seconds."""
 
 
-def turn(watches: int, slots: int) -> float:
-    """Return how long a query may hold a slot, in seconds.
+def longest_wait(watches: int, slots: int) -> float:
+    """Return how long a query may wait, and so hold a slot, in seconds.
 
-    >>> [round(turn(watches, 96), 2) for watches in (96, 97, 1000, 5000)]
+    >>> [round(longest_wait(watches, 96), 2) for watches in (96, 97, 1000, 5000)]
     [inf, 1.0, 0.29, 0.24]
     """
     if watches <= slots:
         return math.inf
-    return slots / min(max(watches / ROUND, slots / LONGEST_TURN), max(MOST_RATE, slots / LONGEST_TURN))
+    return slots / min(max(watches / ROUND, slots / SHARED_WAIT), max(MOST_RATE, slots / SHARED_WAIT))
 
 
 class SharedAgent:
@@ -103,7 +108,7 @@ class SharedAgent:
         self._queue: deque[asyncio.Future[None]] = deque()
         self._long: set[asyncio.Timeout] = set()
         self._away: UnreachableError | None = None
-        self._probe_at = self._regrow_at = -math.inf
+        self._probe_at = self._regrow_at = self._settled_at = -math.inf
         self._warned = False
 
     @asynccontextmanager
@@ -115,9 +120,9 @@ class SharedAgent:
         await self._enter()
         try:
             self._check_reachable()
-            wait = min(wait, turn(self.watches, self.slots))
+            wait = min(wait, self._longest_wait())
             async with asyncio.timeout(None) as preemption:
-                if wait > LONGEST_TURN:
+                if wait > SHARED_WAIT:
                     self._long.add(preemption)
                 try:
                     yield QuerySlot(self.client, wait)
@@ -138,8 +143,14 @@ class SharedAgent:
 
     def adjust(self, watches: int) -> None:
         """Change the number of watches."""
+        if self.watches > self.slots:
+            self._settled_at = self._clock.now() + SETTLED
         self.watches += watches
         self._share()
+
+    def _longest_wait(self) -> float:
+        settled = self._clock.now() >= self._settled_at
+        return min(longest_wait(self.watches, self.slots), math.inf if settled else SHARED_WAIT)
 
     async def _enter(self) -> None:
         """Wait in the queue. Whoever is admitted counts as busy from that moment on."""
@@ -170,9 +181,10 @@ class SharedAgent:
         if not self._warned:
             self._warned = True
             log.warning(
-                "%s: %d watches share %d connections; a change may be seen up to about %.0f s late; "
-                "for more, raise limits.http_max_conns_per_client of the agent, and the number of connections here",
-                *(self._name, self.watches, self.slots, self.watches / self.slots * turn(self.watches, self.slots)),
+                "%s: more watches than the %d connections that are used; they take turns, so a change may be seen "
+                "up to about %.0f s late; to prevent that, use more connections, and raise "
+                "limits.http_max_conns_per_client of the agent to more than twice as many",
+                *(self._name, self.slots, ROUND),
             )
         for preemption in self._long:
             preemption.reschedule(asyncio.get_running_loop().time())

@@ -30,7 +30,7 @@ from wigwag.pipeline.clock import Clock, LoopClock, sleep_until
 from wigwag.pipeline.limit import Burst, Limiter
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.sources.consul.access import ConsulRefusedError, index_of
-from wigwag.sources.consul.hub import ConsulHub, HttpFetcher, connect
+from wigwag.sources.consul.hub import SHARED_WAIT, ConsulHub, HttpFetcher, connect
 from wigwag.sources.document import ReadResult
 from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
@@ -68,12 +68,12 @@ class BlockingQuery:
         return self.wait * 17 / 16 + _MARGIN
 
     def over(self, seconds: float) -> bool:
-        """Tell whether a response after so many seconds came because the wait was over.
+        """Tell whether a response after so many seconds came because the wait was over; not if that was tiny.
 
-        >>> BlockingQuery(7, 60.0).over(61.0), BlockingQuery(7, 60.0).over(1.0), BlockingQuery().over(1.0)
+        >>> BlockingQuery(7, 60.0).over(61.0), BlockingQuery(7, 60.0).over(1.0), BlockingQuery(7, 0.01).over(0.02)
         (True, False, False)
         """
-        return bool(self.index) and seconds >= self.wait
+        return bool(self.index) and seconds >= max(self.wait, SHARED_WAIT)
 
     def parameters(self) -> dict[str, str]:
         """Return the query parameters.
@@ -201,7 +201,7 @@ async def follow(
             last = result.value if changed else last
             cursor = cursor.answered(index)
             if not changed and query.over(clock.now() - asked):
-                continue
+                continue  # it was slow enough; above all when watches take turns
             while pause := timing.pause(clock.now(), changed=changed):
                 await sleep_until(clock, clock.now() + pause)
 
