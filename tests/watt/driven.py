@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.broadcast import Broadcast
-from wigwag.watt.hooks import Hook, HookCaller, HookDeps
+from wigwag.watt.call import HookCaller, HookDeps
+from wigwag.watt.hooks import Hook
 from wigwag.watt.notify import NotifyHooks
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -385,60 +386,63 @@ def schedules(draw: st.DrawFn) -> Any:
     return policies, outcomes, events
 
 
+class Witness:
+    """Hooks that take their time and fail as a schedule says, and what they saw."""
+
+    def __init__(self, policies: Any, outcomes: Any) -> None:
+        self.clock = FakeClock()
+        self.policies, self._outcomes = policies, iter(outcomes)
+        self.hooks = [Hook(self._call(place), f"hook{place}", on_failure=each) for place, each in enumerate(policies)]
+        self.calls: list[list[tuple[Numbered, bool]]] = [[] for _ in policies]
+        self.running = 0
+        self.wrong: list[object] = []
+
+    def _call(self, place: int) -> Any:
+        async def call(snapshot: Numbered) -> None:
+            if self.running:
+                self.wrong.append("overlap")
+            if place and self.calls[place - 1][-1][0].digest != snapshot.digest:
+                self.wrong.append("order")  # whoever is in front has seen it, well or not
+            self.running += 1
+            seconds, ok = next(self._outcomes, (1, True))
+            self.calls[place].append((snapshot, ok))
+            await sleep_until(self.clock, self.clock.now() + seconds)
+            self.running -= 1
+            if not ok:
+                raise ValueError("no")
+
+        return call
+
+    def check(self, newest: Numbered | None, resyncs: int) -> None:
+        """See that each hook ended on the newest, never went back, and was not called without need."""
+        assert self.wrong == []
+        for policy, calls in zip(self.policies, self.calls, strict=True):
+            ids = [snapshot.id for snapshot, _ in calls]
+            assert ids == sorted(ids)
+            assert (calls[-1][0].digest if calls else None) == (newest.digest if newest else None)
+            assert not calls or calls[-1][1] or policy == "skip"
+            again = [old for (old, ok), (new, _) in pairwise(calls) if ok and old.digest == new.digest]
+            assert len(again) <= resyncs
+
+
 @settings(max_examples=100)
 @given(schedules())
 def test_hooks_never_overlap_and_end_on_the_newest_under_random_timing(schedule: Any) -> None:
     policies, outcomes, events = schedule
-    clock = FakeClock()
-    running: list[int] = []
-    overlaps: list[int] = []
-    in_front: list[tuple[Numbered, Numbered]] = []
-    calls: list[tuple[int, Numbered, bool]] = []
-    left = iter(outcomes)
-
-    def hook(place: int, policy: Any) -> Hook:
-        async def call(snapshot: Numbered) -> None:
-            overlaps.extend(running)
-            running.append(place)
-            seconds, ok = next(left, (1, True))
-            calls.append((place, snapshot, ok))
-            if place:  # whoever is in front has seen it, well or not
-                in_front.append((snapshot, next(seen for where, seen, _ in calls[::-1] if where == place - 1)))
-            await sleep_until(clock, clock.now() + seconds)
-            running.remove(place)
-            if not ok:
-                raise ValueError("no")
-
-        return Hook(call, f"hook{place}", on_failure=policy)
 
     async def main() -> None:
-        published = Published(*(hook(place, policy) for place, policy in enumerate(policies)), clock=clock)
-        resyncs = 0
+        witness = Witness(policies, outcomes)
+        published = Published(*witness.hooks, clock=witness.clock)
         async with published.running() as task:
             for seconds, event in events:
-                await clock.advance(seconds)
+                await witness.clock.advance(seconds)
                 if event == "resync":
-                    resyncs += 1
                     published.notify.resync()
                 else:
                     await published.publish(event)
-            await clock.advance(1000.0)
+            await witness.clock.advance(1000.0)
             assert not task.done()
-        check(published, resyncs)
-
-    def check(published: Published, resyncs: int) -> None:
-        assert overlaps == []
-        assert all(mine.digest == theirs.digest for mine, theirs in in_front)
-        for place in range(len(policies)):
-            mine = [(snapshot, ok) for where, snapshot, ok in calls if where == place]
-            ids = [snapshot.id for snapshot, _ in mine]
-            assert ids == sorted(ids)
-            assert bool(mine) == bool(published.broadcast.serial)
-            if mine:
-                assert mine[-1][0].digest == published.broadcast.value.digest
-                assert mine[-1][1] or policies[place] == "skip"
-            again = [old for old, new in zip(mine, mine[1:], strict=False) if old[1] and old[0].digest == new[0].digest]
-            assert len(again) <= resyncs
+        witness.check(published.broadcast.value, sum(event == "resync" for _, event in events))
 
     run(main)
 
@@ -466,7 +470,7 @@ def test_real_commands_do_not_overlap_either(tmp_path: Path) -> None:
 
     run_on("uvloop", main)
     lines = log.read_text().split()
-    assert lines == [id for id in dict.fromkeys(lines) for _ in range(2)]
+    assert lines == [number for number in dict.fromkeys(lines) for _ in range(2)]
     assert lines[-1] == "40"
 
 

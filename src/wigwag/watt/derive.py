@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Retry
-from wigwag.watt.hooks import HookError, HookStatus, Invocation
+from wigwag.watt.call import Invocation
+from wigwag.watt.hooks import HookError, HookStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from wigwag.watt.hooks import Hook, HookCaller
+    from wigwag.watt.call import HookCaller
+    from wigwag.watt.hooks import Hook
 
 R = TypeVar("R")
 log = logging.getLogger(__name__)

@@ -30,13 +30,15 @@ import msgspec
 
 from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.clock import wait_event
-from wigwag.watt.hooks import HookError, HookStatus, Invocation, deadline
+from wigwag.watt.call import Invocation, deadline
+from wigwag.watt.hooks import HookError, HookStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from wigwag.pipeline.broadcast import Broadcast
-    from wigwag.watt.hooks import Hook, HookCaller
+    from wigwag.watt.call import HookCaller
+    from wigwag.watt.hooks import Hook
 
 log = logging.getLogger(__name__)
 
