@@ -26,8 +26,8 @@
     ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
     ├── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
     │   └── ConsulBusyError         sources.consul.access: Consul has too many requests or connections of this client
-    ├── HookError                   watt.hooks: a call of a hook failed
-    └── OutputError                 watt.directory: the output directory cannot be written
+    ├── HookError                   watt.hooks.hook: a call of a hook failed
+    └── OutputError                 watt.outputs.directory: the output directory cannot be written
 
 A class that needs what only one module knows is defined there; its line says where. All others are defined here.
 Each class carries the OpenFeature code that a client sees; bad *input* is also a `ValueError`.

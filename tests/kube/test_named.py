@@ -58,7 +58,7 @@ async def reading(spec: NamedWatch, **given: Any) -> AsyncIterator[Reading]:
     async with discoverable(**given) as api, asyncio.TaskGroup() as group:
         hub = Hub(lambda: kube(api.url, clock=clock), lambda _, *key: watcher.watch(key))
         running = group.create_task(hub.run())
-        async with closing(watch_named(hub, spec, plain)) as items:
+        async with closing(watch_named(hub, spec, lambda _: plain)) as items:
             yield Reading(api, hub, watcher, clock, items)
         running.cancel()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wigwag.cli.main import command_parser
-from wigwag.options import collect, plain_booleans
-from wigwag.options import duration_or_seconds
+from wigwag.options import collect, duration_or_seconds, plain_booleans
 from wigwag.proxy.options import ProxyOptions
 
 

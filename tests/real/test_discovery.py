@@ -70,7 +70,7 @@ class NamedWatching(Watching):
                 group.create_task(self._read(hub, spec))
 
     async def _read(self, hub: Hub, spec: NamedWatch) -> None:
-        async with closing(watch_named(hub, spec, plain)) as items:
+        async with closing(watch_named(hub, spec, lambda _: plain)) as items:
             async for item in items:
                 if isinstance(item, Unavailable):
                     self.reasons[spec.kind] = item.reason

@@ -33,7 +33,11 @@ def deregister(consul: Consul, service: str, address: str) -> None:
 
 
 def config_map(name: str, consul: Consul, *services: str) -> dict[str, Any]:
-    data = {"consulAddress": consul.address.removeprefix("http://"), "datacenter": "dc1", "services": " ".join(services)}
+    data = {
+        "consulAddress": consul.address.removeprefix("http://"),
+        "datacenter": "dc1",
+        "services": " ".join(services),
+    }
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "annotations": ANNOTATED}, "data": data}
 
 
@@ -65,7 +69,9 @@ def services(consul: Consul, prefix: str) -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "manifest"), [("configmap", config_map), ("consulresolvers.wigwag.dev", resolver)], ids=["ConfigMap", "CRD"]
+    ("kind", "manifest"),
+    [("configmap", config_map), ("consulresolvers.wigwag.dev", resolver)],
+    ids=["ConfigMap", "CRD"],
 )
 def test_the_story(
     kind: str,

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.pipeline.fakes import FakeClock, settle
 from wigwag.pipeline.broadcast import Broadcast
-from wigwag.watt.call import HookCaller, HookDeps
-from wigwag.watt.hooks import Hook
-from wigwag.watt.notify import NotifyHooks
+from wigwag.watt.hooks.call import HookCaller, HookDeps
+from wigwag.watt.hooks.hook import Hook
+from wigwag.watt.hooks.notify import NotifyHooks
 
 
 @dataclass(frozen=True)

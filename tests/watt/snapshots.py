@@ -6,12 +6,12 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from wigwag.pipeline.aggregate import Values
-from wigwag.watt.snapshot import Assembler, TableName, WatchPart, entry
+from wigwag.watt.snapshots.snapshot import Assembler, TableName, WatchPart, entry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from wigwag.watt.snapshot import WattSnapshot
+    from wigwag.watt.snapshots.snapshot import WattSnapshot
 
 SERVICES = TableName("Kubernetes", "services")
 CONFIG_MAPS = TableName("Kubernetes", "configmaps")

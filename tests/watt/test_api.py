@@ -17,7 +17,7 @@ from wigwag.errors import StartError
 from wigwag.observe import Registry
 from wigwag.serve.access.guard import TokenGuard
 from wigwag.watt.api import ApiSettings, SnapshotApi, token_file
-from wigwag.watt.history import WattHistory
+from wigwag.watt.snapshots.history import WattHistory
 from wigwag.wire.server.listen import Listener
 from wigwag.wire.server.server import serve
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.wire.served import Reader
-    from wigwag.watt.snapshot import WattSnapshot
+    from wigwag.watt.snapshots.snapshot import WattSnapshot
 
 LARGE = tuple(("shop", f"s{each:04}") for each in range(4000))
 
@@ -52,7 +52,9 @@ class Api:
         self.history, self.ready, self.resyncs, self.address = history, True, 0, ""
         sources = {"services": {"state": "live", "age": 1.0, "error": None}}
         watches = [{"spec": "services", "state": "live"}]
-        self.api = SnapshotApi(history, lambda: sources, lambda: [*watches], self._resync, ApiSettings(**settings))
+        self.api = SnapshotApi(
+            history, lambda: sources, lambda: {"watches": watches}, self._resync, ApiSettings(**settings)
+        )
 
     def _resync(self) -> None:
         self.resyncs += 1

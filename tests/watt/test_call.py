@@ -12,9 +12,9 @@ import pytest
 from tests.pipeline.fakes import FakeClock, settle
 from tests.watt.processes import marker, run_on, until
 from tests.watt.receiver import receiving
-from wigwag.watt.call import HookCaller, HookDeps, Invocation, command_problem
-from wigwag.watt.command import CommandResult
-from wigwag.watt.hooks import Hook, HookError, parse_hook
+from wigwag.watt.hooks.call import HookCaller, HookDeps, Invocation, command_problem
+from wigwag.watt.hooks.command import CommandResult
+from wigwag.watt.hooks.hook import Hook, HookError, parse_hook
 
 LARGE = 5_000_000
 
@@ -89,7 +89,7 @@ def test_what_a_command_says_is_logged_with_its_name_and_within_limits(caplog: p
         await caller.call(hook, Invocation(None, bytes))
 
     run_on("asyncio", main)
-    lines = [record.getMessage() for record in caplog.records if record.name == "wigwag.watt.call"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "wigwag.watt.hooks.call"]
     assert lines[:100] == [f"hook 100% mine: {number}" for number in range(1, 101)]
     assert lines[100] == "900 more lines in 10 s like: hook 100%% mine: %s"
     assert lines[101] == "hook 100% mine: 1"

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from tests.watt.processes import marked, marker, run_on, until
-from wigwag.watt.command import LONGEST_LINE, CommandLimits, CommandResult, LineLog, run_command
+from wigwag.watt.hooks.command import LONGEST_LINE, CommandLimits, CommandResult, LineLog, run_command
 
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 USUAL = CommandLimits()

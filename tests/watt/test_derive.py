@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from tests.pipeline.fakes import FakeClock, run, settle
-from tests.watt.processes import marked, marker, run_on, until
 from tests.watt.driven import Driven, Numbered
+from tests.watt.processes import marked, marker, run_on, until
 from wigwag.errors import UsageError
 from wigwag.pipeline.backoff import Backoff
-from wigwag.watt.call import HookCaller, HookDeps
-from wigwag.watt.derive import WatchHooks
-from wigwag.watt.hooks import Hook, HookError, parse_hook
+from wigwag.watt.hooks.call import HookCaller, HookDeps
+from wigwag.watt.hooks.derive import WatchHooks
+from wigwag.watt.hooks.hook import Hook, HookError, parse_hook
 
 
 def parse(output: bytes) -> list[str]:
@@ -47,7 +47,7 @@ class Derived:
         self.caller = HookCaller(HookDeps(self.clock, random=lambda: 1.0, backoff=Backoff(first=1.0), **deps))
         self.hooks = WatchHooks(hooks, self.encode, parse, self.caller)
 
-    def encode(self, snapshot: Numbered) -> bytes:
+    def encode(self, snapshot: Numbered, _: Hook) -> bytes:
         self.encoded += 1
         return f'["{snapshot.digest}"]'.encode()
 

@@ -14,7 +14,7 @@ from tests.dflag.kubelet import becomes
 from tests.pipeline.fakes import run
 from tests.sources.disk import reading
 from wigwag import dflag
-from wigwag.watt.directory import DirectoryOptions, OutputDirectory, OutputError, OutputFolder
+from wigwag.watt.outputs.directory import DirectoryOptions, OutputDirectory, OutputError, OutputFolder
 
 OLD = {"both": b"1", "old": b"1"}
 NEW = {"both": b"2", "new": b"2"}

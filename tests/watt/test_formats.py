@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.watt.snapshots import CONFIG_MAPS, SERVICES, compact, consul, kubernetes, services, snapshot
-from wigwag.watt.formats import CHUNK, FORMATS, MOST_DELTAS, Format, document, render_files
-from wigwag.watt.projection import Projection
-from wigwag.watt.snapshot import TableName, WatchPart, WattSnapshot, entry
+from wigwag.watt.snapshots.formats import CHUNK, FORMATS, MOST_DELTAS, Format, document, render_files
+from wigwag.watt.snapshots.projection import Projection
+from wigwag.watt.snapshots.snapshot import TableName, WatchPart, WattSnapshot, entry
 
 WATT1 = """\
 {

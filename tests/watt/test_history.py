@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.watt.snapshots import CONFIG_MAPS, SERVICES, kubernetes, services, snapshot
-from wigwag.watt.history import WattHistory, replaced_bytes
-from wigwag.watt.snapshot import Delta, WattSnapshot
+from wigwag.watt.snapshots.history import WattHistory, replaced_bytes
+from wigwag.watt.snapshots.snapshot import Delta, WattSnapshot
 
 ALL = tuple(("shop", str(each)) for each in range(100))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
-from wigwag.watt.hooks import parse_hook
+from wigwag.watt.hooks.hook import parse_hook
 
 
 @pytest.mark.parametrize(

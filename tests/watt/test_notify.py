@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.pipeline.fakes import FakeClock, run, settle
+from tests.watt.driven import Driven, Numbered, Published
 from tests.watt.processes import marker, run_on, until
 from tests.watt.receiver import receiving
-from tests.watt.driven import Driven, Numbered, Published
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import LoopClock, sleep_until
-from wigwag.watt.hooks import Hook, HookError, parse_hook
+from wigwag.watt.hooks.hook import Hook, HookError, parse_hook
 
 
 def test_hooks_get_a_snapshot_one_after_the_other() -> None:

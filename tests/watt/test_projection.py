@@ -9,9 +9,9 @@ import pytest
 
 from tests.watt.snapshots import CONFIG_MAPS, consul, kubernetes, services, snapshot
 from wigwag.errors import UsageError
-from wigwag.watt.formats import document
-from wigwag.watt.projection import MOST_VALUES, Projection, projected_digest
-from wigwag.watt.snapshot import TableName, WatchPart, WattSnapshot, entry
+from wigwag.watt.snapshots.formats import document
+from wigwag.watt.snapshots.projection import MOST_VALUES, Projection, projected_digest
+from wigwag.watt.snapshots.snapshot import TableName, WatchPart, WattSnapshot, entry
 
 MAPS = kubernetes(CONFIG_MAPS, "ConfigMap", ("shop", "c"), spelled="cm")
 WEB = consul({("dc1", "web"): "10.0.0.1", ("dc1", "api"): "10.0.0.2"})

@@ -70,9 +70,7 @@ class NamedWatch:
         return KubeWatch(kind, namespace, self.name, self.labels, self.fields, self.metadata_only)
 
 
-async def watch_named(
-    hub: Hub, spec: NamedWatch, decoder: Callable[[Kind], Decode[T]]
-) -> AsyncIterator[NamedItem[T]]:
+async def watch_named(hub: Hub, spec: NamedWatch, decoder: Callable[[Kind], Decode[T]]) -> AsyncIterator[NamedItem[T]]:
     """Yield the kind with all its objects when one changes, `UNCHANGED`, or `Unavailable`; for ever.
 
     The kind is another one after the name has got another meaning. `decoder` returns how objects of a kind are decoded;

@@ -71,7 +71,10 @@ class ProxyOptions:
     )
     file_root: str = option("", "the directory that file: targets must be in; without it, any file", metavar="DIR")
     linger: float = option(
-        5.0, "how long to watch a target after its last subscriber has left", metavar="SECONDS", convert=duration_or_seconds
+        5.0,
+        "how long to watch a target after its last subscriber has left",
+        metavar="SECONDS",
+        convert=duration_or_seconds,
     )
     max_targets: int = option(5_000, "how many targets to watch at most", metavar="N", convert=positive)
     max_subscribers: int = option(20_000, "how many open streams to allow", metavar="N", convert=positive)

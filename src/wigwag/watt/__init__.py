@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wigwag.watt.snapshot import WattSnapshot
+    from wigwag.watt.snapshots.snapshot import WattSnapshot
     from wigwag.watt.watt import Watt
 
 __all__ = ["Watt", "WattSnapshot"]
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
 
         return Watt
     if name == "WattSnapshot":
-        from wigwag.watt.snapshot import WattSnapshot
+        from wigwag.watt.snapshots.snapshot import WattSnapshot
 
         return WattSnapshot
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

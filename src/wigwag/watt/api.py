@@ -37,18 +37,18 @@ from wigwag.serve.access.tokens import read_tokens
 from wigwag.serve.management.manage import Management
 from wigwag.sources.disk.read import read
 from wigwag.suggest import suggest
-from wigwag.watt.formats import FORMATS, Sources, document, rfc3339, shown_deltas
-from wigwag.watt.projection import PARAMETERS, Projection, projected_digest
-from wigwag.watt.snapshot import deltas
+from wigwag.watt.snapshots.formats import FORMATS, Sources, document, rfc3339, shown_deltas
+from wigwag.watt.snapshots.projection import PARAMETERS, Projection, projected_digest
+from wigwag.watt.snapshots.snapshot import deltas
 from wigwag.wire.http import MOST_PARAMETERS, Reply, Stream, etag_matches
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from wigwag.observe import Registry
-    from wigwag.watt.formats import Format
-    from wigwag.watt.history import WattHistory
-    from wigwag.watt.snapshot import WattSnapshot
+    from wigwag.watt.snapshots.formats import Format
+    from wigwag.watt.snapshots.history import WattHistory
+    from wigwag.watt.snapshots.snapshot import WattSnapshot
     from wigwag.wire.http import Handler, Headers, Request, Response
 
 SNAPSHOTS = b"/snapshots"

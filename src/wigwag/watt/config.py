@@ -22,17 +22,17 @@ from msgspec import Struct, structs
 from wigwag.errors import UsageError
 from wigwag.golang import seconds
 from wigwag.pipeline.spec import Wanted
-from wigwag.watt.hooks import Hook, parse_hook
-from wigwag.watt.outputs import Output
-from wigwag.watt.projection import Projection
-from wigwag.watt.specs import KubernetesSpec
-from wigwag.watt.watchset import explain, read_watches
+from wigwag.watt.hooks.hook import Hook, parse_hook
+from wigwag.watt.outputs.writer import Output
+from wigwag.watt.snapshots.projection import Projection
+from wigwag.watt.watches.specs import KubernetesSpec
+from wigwag.watt.watches.watchset import explain, read_watches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from wigwag.watt.options import WattOptions
-    from wigwag.watt.specs import Spec
+    from wigwag.watt.watches.specs import Spec
 
 
 class HookFields(Struct, forbid_unknown_fields=True, rename="kebab"):

@@ -14,14 +14,14 @@ from wigwag.loglimit import LogLimiter
 from wigwag.observe import Gauge
 from wigwag.pipeline.statuslog import log_statuses
 from wigwag.serve.management.statuses import status_fields, status_gauges
-from wigwag.watt.hooks import HookStatus
+from wigwag.watt.hooks.hook import HookStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from wigwag.observe import Registry
     from wigwag.pipeline.status import Status
-    from wigwag.watt.specs import Spec
+    from wigwag.watt.watches.specs import Spec
     from wigwag.watt.watt import Watt
 
 MOST_SHOWN = 500

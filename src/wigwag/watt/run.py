@@ -28,7 +28,7 @@ from wigwag.wire.server.listen import Listener
 
 if TYPE_CHECKING:
     from wigwag.watt.options import WattOptions
-    from wigwag.watt.snapshot import WattSnapshot
+    from wigwag.watt.snapshots.snapshot import WattSnapshot
 
 LOOPBACK = "127.0.0.1"
 CONNECTIONS, RESERVED_FILES = 1000, 2000

@@ -28,28 +28,29 @@ from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.consul.hub import ConsulHub
 from wigwag.sources.disk.notify import Notifier
 from wigwag.watt.config import initial_watches, read_hooks, read_outputs
-from wigwag.watt.derive import WatchHooks
-from wigwag.watt.formats import document
-from wigwag.watt.history import WattHistory
-from wigwag.watt.hooks import NOTIFY_TIMEOUT, WATCH_TIMEOUT, HookCaller, HookDeps
-from wigwag.watt.notify import NotifyHooks
+from wigwag.watt.hooks.call import HookCaller, HookDeps
+from wigwag.watt.hooks.derive import WatchHooks
+from wigwag.watt.hooks.hook import NOTIFY_TIMEOUT, WATCH_TIMEOUT
+from wigwag.watt.hooks.notify import NotifyHooks
 from wigwag.watt.options import options_of
-from wigwag.watt.outputs import OutputWriter
-from wigwag.watt.projection import projected_digest
-from wigwag.watt.resolvers import Resolvers
-from wigwag.watt.snapshot import Assembler
-from wigwag.watt.watchers import Watchers
-from wigwag.watt.watchset import read_watch_set
+from wigwag.watt.outputs.writer import OutputWriter
+from wigwag.watt.snapshots.formats import document
+from wigwag.watt.snapshots.history import WattHistory
+from wigwag.watt.snapshots.projection import projected_digest
+from wigwag.watt.snapshots.snapshot import Assembler
+from wigwag.watt.watches.resolvers import Resolvers
+from wigwag.watt.watches.watchers import Watchers
+from wigwag.watt.watches.watchset import read_watch_set
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
     from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.spec import Wanted, Watcher
-    from wigwag.watt.hooks import Hook
+    from wigwag.watt.hooks.hook import Hook
     from wigwag.watt.options import WattOptions
-    from wigwag.watt.snapshot import WatchPart, WattSnapshot
-    from wigwag.watt.specs import Spec
+    from wigwag.watt.snapshots.snapshot import WatchPart, WattSnapshot
+    from wigwag.watt.watches.specs import Spec
 
 
 class Watt:

@@ -30,15 +30,15 @@ import msgspec
 
 from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.clock import wait_event
-from wigwag.watt.call import Invocation, deadline
-from wigwag.watt.hooks import HookError, HookStatus
+from wigwag.watt.hooks.call import Invocation, deadline
+from wigwag.watt.hooks.hook import HookError, HookStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from wigwag.pipeline.broadcast import Broadcast
-    from wigwag.watt.call import HookCaller
-    from wigwag.watt.hooks import Hook
+    from wigwag.watt.hooks.call import HookCaller
+    from wigwag.watt.hooks.hook import Hook
 
 log = logging.getLogger(__name__)
 

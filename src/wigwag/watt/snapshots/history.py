@@ -23,7 +23,7 @@ from wigwag.pipeline.broadcast import Broadcast
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from wigwag.watt.snapshot import WattSnapshot
+    from wigwag.watt.snapshots.snapshot import WattSnapshot
 
 COUNT = 10
 BUDGET = 64 << 20

@@ -26,16 +26,16 @@ from msgspec import Struct, field
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.consul.endpoints import EndpointsWatch
-from wigwag.watt.snapshot import changed_keys
-from wigwag.watt.specs import ConsulSpec
-from wigwag.watt.watchset import GRACE, consul_access, expand
+from wigwag.watt.snapshots.snapshot import changed_keys
+from wigwag.watt.watches.specs import ConsulSpec
+from wigwag.watt.watches.watchset import GRACE, consul_access, expand
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from wigwag.sources.consul.access import ConsulAccess
-    from wigwag.watt.snapshot import Key, TableName, WatchPart, WattSnapshot
-    from wigwag.watt.specs import Spec
+    from wigwag.watt.snapshots.snapshot import Key, TableName, WatchPart, WattSnapshot
+    from wigwag.watt.watches.specs import Spec
 
 ANNOTATION = "getambassador.io/consul-resolver"
 GROUPS = ("wigwag.dev", "getambassador.io")

@@ -25,12 +25,12 @@ from msgspec import Struct
 
 from wigwag.errors import UsageError
 from wigwag.suggest import suggest
-from wigwag.watt.snapshot import Section
+from wigwag.watt.snapshots.snapshot import Section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from wigwag.watt.snapshot import Delta, Key, TableName, WatchPart, WattSnapshot
+    from wigwag.watt.snapshots.snapshot import Delta, Key, TableName, WatchPart, WattSnapshot
 
 SECTIONS: tuple[Section, ...] = get_args(Section)
 PARAMETERS = {

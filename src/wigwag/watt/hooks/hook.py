@@ -20,7 +20,7 @@ from typing import Any, Literal, get_args
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.pipeline.spec import describe
-from wigwag.watt.projection import EVERYTHING, Projection
+from wigwag.watt.snapshots.projection import EVERYTHING, Projection
 from wigwag.wire.client.url import Url, parse_url
 
 OnFailure = Literal["retry", "skip", "fatal"]

@@ -17,19 +17,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Retry
-from wigwag.watt.call import Invocation
-from wigwag.watt.hooks import HookError, HookStatus
+from wigwag.watt.hooks.call import Invocation
+from wigwag.watt.hooks.hook import HookError, HookStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from wigwag.watt.call import HookCaller
-    from wigwag.watt.hooks import Hook
+    from wigwag.watt.hooks.call import HookCaller
+    from wigwag.watt.hooks.hook import Hook
+    from wigwag.watt.snapshots.projection import Projection
 
 R = TypeVar("R")
 log = logging.getLogger(__name__)
@@ -89,10 +90,13 @@ class WatchHooks(Generic[D, R]):
 
     async def __call__(self, snapshot: D) -> tuple[R, ...]:
         """Return the results for a snapshot; `HookError` if a hook has never worked and must."""
+        payloads: dict[Projection, Callable[[], bytes]] = {}  # hooks for the same part share its serialisation
         async with asyncio.TaskGroup() as group:
             for each in self._hooks:
                 if self._due(each, digest := self._digest(snapshot, each.hook)):
-                    group.create_task(self._run(each, snapshot, digest))
+                    new = cache(partial(self._encode, snapshot, each.hook))
+                    payload = payloads.setdefault(each.hook.projection, new)
+                    group.create_task(self._run(each, Invocation(snapshot, payload), digest))
         for each in self._hooks:
             if each.error is not None and each.digest is None and each.hook.on_failure != "skip":
                 raise each.error
@@ -106,11 +110,10 @@ class WatchHooks(Generic[D, R]):
     def _due(self, each: _WatchHook[R], digest: str) -> bool:
         return self._clock.now() >= each.retry_at if each.retry_at is not None else each.digest != digest
 
-    async def _run(self, each: _WatchHook[R], snapshot: D, digest: str) -> None:
-        payload = partial(self._encode, snapshot, each.hook)
+    async def _run(self, each: _WatchHook[R], invocation: Invocation, digest: str) -> None:
         each.status = each.status.started(self._clock.now())
         try:
-            results = self._parsed(each.hook, await self._caller.call(each.hook, Invocation(snapshot, payload)))
+            results = self._parsed(each.hook, await self._caller.call(each.hook, invocation))
         except HookError as error:
             self._degrade(each, error)
         except BaseException:

@@ -33,8 +33,8 @@ from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import Clock, LoopClock
 from wigwag.pipeline.spec import describe
 from wigwag.version import __version__
-from wigwag.watt.command import CommandLimits, CommandResult, run_command
-from wigwag.watt.hooks import Hook, HookError, ShellCommand
+from wigwag.watt.hooks.command import CommandLimits, CommandResult, run_command
+from wigwag.watt.hooks.hook import Hook, HookError, ShellCommand
 from wigwag.wire.client.client import Client
 from wigwag.wire.client.errors import FetchError
 from wigwag.wire.client.proxies import Proxies

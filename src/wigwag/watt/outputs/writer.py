@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until
-from wigwag.watt.directory import OutputDirectory
-from wigwag.watt.formats import render_files
-from wigwag.watt.projection import projected_digest
+from wigwag.watt.outputs.directory import OutputDirectory
+from wigwag.watt.snapshots.formats import render_files
+from wigwag.watt.snapshots.projection import projected_digest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wigwag.pipeline.broadcast import Broadcast
     from wigwag.pipeline.watch import WatchPolicy
-    from wigwag.watt.formats import Format
-    from wigwag.watt.projection import Projection
-    from wigwag.watt.snapshot import WattSnapshot
+    from wigwag.watt.snapshots.formats import Format
+    from wigwag.watt.snapshots.projection import Projection
+    from wigwag.watt.snapshots.snapshot import WattSnapshot
 
 log = logging.getLogger("wigwag.watt")
 

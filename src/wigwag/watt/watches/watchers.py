@@ -22,9 +22,9 @@ from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 from wigwag.sources.disk.follow import FollowDeps
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents
-from wigwag.watt.objects import decoder
-from wigwag.watt.snapshot import ENDPOINTS, TableName, WatchPart, entry
-from wigwag.watt.specs import ConsulSpec, DirectorySpec, KeysSpec, KubernetesSpec
+from wigwag.watt.snapshots.snapshot import ENDPOINTS, TableName, WatchPart, entry
+from wigwag.watt.watches.objects import decoder
+from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, KeysSpec, KubernetesSpec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from wigwag.sources.consul.endpoints import ServiceEndpoint, ServiceEndpoints
     from wigwag.sources.consul.hub import ConsulHub
     from wigwag.sources.document import AnyDocument
-    from wigwag.watt.specs import DocumentSpec, Spec
+    from wigwag.watt.watches.specs import DocumentSpec, Spec
 
 V = TypeVar("V")
 _encode = msgspec.json.Encoder().encode

@@ -24,7 +24,7 @@ from wigwag.sources.consul.access import ConsulAccess, locate
 from wigwag.sources.consul.endpoints import EndpointsWatch
 from wigwag.sources.kinds import read_source
 from wigwag.suggest import suggest
-from wigwag.watt.specs import ConsulSpec, DirectorySpec, DocumentSpec, KeysSpec, KubernetesSpec, Spec
+from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, DocumentSpec, KeysSpec, KubernetesSpec, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
-from wigwag.watt.projection import EVERYTHING, object_kind
+from wigwag.watt.snapshots.projection import EVERYTHING, object_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from wigwag.watt.projection import Projection
-    from wigwag.watt.snapshot import Delta, Key, WatchPart, WattSnapshot
+    from wigwag.watt.snapshots.projection import Projection
+    from wigwag.watt.snapshots.snapshot import Delta, Key, WatchPart, WattSnapshot
 
 Format: TypeAlias = Literal["watt1", "v2"]
 FORMATS: tuple[Format, ...] = get_args(Format)

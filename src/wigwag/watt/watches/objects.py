@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from wigwag.kube.watch.decode import plain
-from wigwag.watt.snapshot import entry
+from wigwag.watt.snapshots.snapshot import entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from wigwag.kube.kinds import Kind
     from wigwag.kube.watch.decode import Decode
-    from wigwag.watt.snapshot import Entry
+    from wigwag.watt.snapshots.snapshot import Entry
 
 _INSIGNIFICANT = ("resourceVersion", "generation")
 _encode = msgspec.json.Encoder().encode

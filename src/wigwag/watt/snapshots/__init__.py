@@ -1,0 +1,1 @@
+"""Snapshots: `snapshot` models one, `history` numbers and keeps them, `projection` selects parts, `formats` writes."""
