@@ -132,11 +132,13 @@ def test_a_version_keeps_its_last_kinds_while_it_has_none() -> None:
     assert GroupVersion("new.example.com", "v1").or_last(AGGREGATED, "down").kinds == ()
 
 
-def test_a_resource_whose_name_cannot_be_in_a_path_is_left_out() -> None:
+def test_a_resource_that_has_no_kind_or_cannot_be_in_a_path_is_left_out() -> None:
     document = aggregated({"a.example.com": {"v1": [*CORE[""]["v1"]]}})
-    document["items"][0]["versions"][0]["resources"][0]["resource"] = "../secrets"
+    resources = document["items"][0]["versions"][0]["resources"]
+    resources[0]["resource"] = "../secrets"
+    del resources[1]["responseKind"]  # which has subresources only
     (version,) = read_groups(json.dumps(document).encode())
-    assert [each.kind.plural for each in version.kinds or ()] == ["nodes", "events", "componentstatuses"]
+    assert [each.kind.plural for each in version.kinds or ()] == ["events", "componentstatuses"]
 
 
 def test_a_group_whose_name_cannot_be_in_a_path_is_not_asked_for() -> None:

@@ -93,7 +93,7 @@ def test_the_namespace_does_not_matter_to_a_cluster_scoped_kind() -> None:
 def test_a_kind_that_is_installed_later_is_watched_then() -> None:
     async def main() -> None:
         async with reading(NamedWatch("late"), groups=CORE) as seen:
-            assert await seen.next() == Unavailable(MISSING)
+            assert await seen.next() == KindNotServed(MISSING)
             waiting = asyncio.ensure_future(seen.next())
             start = seen.clock.now()
             while seen.clock.now() < start + 60:
@@ -111,7 +111,7 @@ def test_a_kind_that_is_installed_later_is_watched_then() -> None:
 def test_another_reason_is_told() -> None:
     async def main() -> None:
         async with reading(NamedWatch("late"), groups=CORE) as seen:
-            assert await seen.next() == Unavailable(MISSING)
+            assert await seen.next() == KindNotServed(MISSING)
             seen.api.groups = CORE | {GROUP: {"v1": [resource("later", "Later")]}}
             assert "did you mean 'later'?" in (await seen.next()).reason
 
@@ -160,7 +160,7 @@ def test_a_kind_that_is_deleted_is_waited_for() -> None:
             assert await seen.next() == KindNotServed("404"), "asked a moment ago, when it was still there"
             await seen.clock.advance(60.0)
             await seen.push(KubeWatch(kind), KindNotServed("404"))
-            assert await seen.next() == Unavailable(MISSING)
+            assert await seen.next() == KindNotServed(MISSING)
             assert seen.watched() == []
             seen.api.groups = late("v1")
             await seen.push(KubeWatch(kind), TWO)

@@ -44,8 +44,8 @@ ROOTS = ("/api", "/apis")
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 ACCEPT = f"{AGGREGATED.format('v2')},{AGGREGATED.format('v2beta1')},application/json"
 LIMITS = ResponseLimits(total=15.0, body_bytes=32 << 20)
-MOST_VERSIONS = 1000
-"""How many versions of groups an older server is asked about."""
+MOST_VERSIONS = 10_000
+"""How many versions of groups are read."""
 BACKOFF = Backoff(first=1.0, most=15.0)
 _WATCHABLE = {"list", "watch"}
 
@@ -147,14 +147,15 @@ def _in_a_path(group: str, version: str) -> bool:
 
 
 def _with_kinds(of: GroupVersion, resources: Iterable[_Resource]) -> GroupVersion:
-    """Return the version with its kinds, without subresources, and without names that no path can have."""
+    """Return the version with its kinds, without those that are subresources only or that no path can have."""
     kinds: list[ServedKind] = []
     for each in resources:
+        name = each.response_kind.kind if each.response_kind else ""
         with suppress(UsageError):
-            name = each.response_kind.kind if each.response_kind else ""
             kind = Kind(of.group, of.version, each.resource, each.scope != "Cluster", name)
-            watchable = bool(name) and {*(each.verbs or ())} >= _WATCHABLE
-            kinds.append(ServedKind(kind, each.singular_resource or name.lower(), each.short_names or (), watchable))
+            watchable = {*(each.verbs or ())} >= _WATCHABLE
+            served = ServedKind(kind, each.singular_resource or name.lower(), each.short_names or (), watchable)
+            kinds += [served] if name else []
     return replace(of, kinds=tuple(kinds))
 
 
@@ -208,10 +209,8 @@ class Discovery:
             if versions != self._table.versions:
                 self._retry.succeeded()
             self._table, self._error = KindTable(versions, tuple(map(str, errors))), next(iter(errors), None)
-            retry_after = max(
-                (error.retry_after or 0.0 for error in errors if isinstance(error, ApiError)), default=0.0
-            )
-            self.due = self._retry.next(now(), retry_after)
+            retry_after = [error.retry_after or 0.0 for error in errors if isinstance(error, ApiError)]
+            self.due = self._retry.next(now(), max(retry_after, default=0.0))
 
     async def _update(self, path: str) -> WigwagError | None:
         """Fetch one of the roots; return why that is not possible."""

@@ -4,9 +4,10 @@
       ▲                 │ not served any more, and the name now means another kind, or none
       └─────────────────┘
 
-No kind of that name is `Unavailable`, and the name is looked up again, after 1 s at first and at most 15 s. A watch
-whose kind the server no longer has goes on trying, and each time asks discovery whether the name means something else
-by now. Only these two cost requests to discovery; changes of objects do not.
+While the server has no kind of that name, the watch yields `KindNotServed` (an `Unavailable`), once, and looks the
+name up again, after 1 s at first and at most 15 s. A watch whose kind the server no longer has goes on trying, and each
+time asks discovery whether the name means something else by now. Only these two cost requests to discovery; changes of
+objects do not.
 
 A kind is not exchanged while its watch works: if the server prefers another version from now on, the open one stays.
 """
@@ -99,7 +100,7 @@ async def _look_up(discovery: Discovery, spec: NamedWatch) -> Kind | Unavailable
     try:
         return await discovery.resolve(spec.kind)
     except UnknownKindError as error:
-        return Unavailable(f"{error}; it is watched as soon as it can be")
+        return KindNotServed(f"{error}; it is watched as soon as it can be")
     except WigwagError as error:
         return Unavailable(f"the kinds of the API server cannot be fetched: {error}")
 
