@@ -401,6 +401,25 @@ PORTS = (
         _HEALTH,
         (*_PROBES, Page("GET", "/debug/targets", "each target: state, age, subscribers, last error")),
     ),
+    Port(
+        "watt",
+        "snapshots",
+        "7000",
+        "--port",
+        "HTTP",
+        (),
+        (
+            Page("GET", "/snapshots/", "the snapshots that are kept: HTML, or JSON by `Accept`"),
+            Page(
+                "GET",
+                "/snapshots/latest",
+                "the newest; `format=`, `wait=`, `index=`, projections; an event stream by `Accept`",
+            ),
+            Page("POST", "/resync", "call all hooks again"),
+            Page("GET", "/debug/watches", "each watch, hook and output: state, age, errors"),
+            *_PROBES,
+        ),
+    ),
 )
 ENDPOINTS = """\
 # Endpoints

@@ -436,7 +436,7 @@ def test_the_other_pages() -> None:
             assert (await api.get("/healthz")).status == 200
             assert (await api.get("/readyz")).status == 412
             assert (await api.get("/metrics")).status == 200
-            assert (await api.get("/debug/watches")).json() == [{"spec": "services", "state": "live"}]
+            assert (await api.get("/debug/watches")).json() == {"watches": [{"spec": "services", "state": "live"}]}
             assert (await api.get("/resync", "Content-Length: 0", method="POST")).status == 202
             assert api.resyncs == 1
             assert (await api.get("/")).status == 404
