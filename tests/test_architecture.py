@@ -48,7 +48,7 @@ def test_functions_are_small_all_the_way_down() -> None:
 
 
 def test_packages_say_what_may_live_in_them_and_hold_no_code() -> None:
-    """But `wigwag`, `wigwag.dflag` and `wigwag.watt` are libraries, used by programs of others: their names are their attributes."""
+    """But `wigwag`, `wigwag.dflag` and `wigwag.watt` are libraries of others: their names are their attributes."""
     for path in MODULES:
         if path.name == "__init__.py" and path.parent.name not in ("wigwag", "dflag", "watt"):
             assert len(ast.parse(path.read_text()).body) == 1, path

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from wigwag.watt.snapshots.snapshot import WattSnapshot
     from wigwag.wire.http import Handler, Headers, Request, Response
 
-SNAPSHOTS = b"/snapshots"
+SNAPSHOTS = b"/snapshots/"
 LONGEST_WAIT = 600.0
 MOST_EVENT_DELTAS = 100
 _LARGEST_TOKEN_FILE = 64 << 10
@@ -147,11 +147,11 @@ class SnapshotApi:
         management = Management(ready, registry, self).handler()
 
         def handle(request: Request) -> Response | Awaitable[Response]:
-            root, slash, name = request.path.partition(b"/snapshots/")
+            root, slash, name = request.path.partition(SNAPSHOTS)
             if not root and slash:
                 return self._handle(request, name)
-            if request.path == SNAPSHOTS:
-                return _text(301, "see /snapshots/", ((b"location", SNAPSHOTS + b"/"),))
+            if request.path + b"/" == SNAPSHOTS:
+                return _text(301, "see /snapshots/", ((b"location", SNAPSHOTS),))
             return management(request)
 
         return handle
