@@ -241,6 +241,27 @@ def test_as_many_connections_to_a_server_are_kept_as_the_caller_wants(spare: int
     run(main)
 
 
+def test_kept_connections_that_the_server_has_closed_are_all_let_go() -> None:
+    async def main() -> None:
+        tired = asyncio.Event()
+
+        async def once(_asked: Asked, server: Server) -> bool:
+            await server.write(whole())
+            await tired.wait()
+            return False
+
+        client = Client(resolve=names(), spare=3)
+        async with serving(once) as server:
+            await asyncio.gather(*(client.fetch(call(server)) for _ in range(3)))
+            tired.set()
+            await settle()
+            await client.fetch(call(server))
+            assert [len(kept) for kept in client._idle.values()] == [1]
+        client.close()
+
+    run(main)
+
+
 # addresses
 
 

@@ -216,13 +216,14 @@ class Client:
         return rest
 
     def _take(self, pending: PendingRequest) -> Http1Connection | None:
-        """Return a kept connection that may be used for this."""
-        if pending.request.method not in REPEATABLE or not (kept := self._idle.get(pending.key)):
-            return None
-        connection = kept.pop()
-        if connection.usable() and (pending.allowed is anywhere or (connection.ip and pending.allowed(connection.ip))):
-            return connection
-        connection.close()
+        """Return a kept connection that may be used for this; close those that may not."""
+        kept = self._idle.get(pending.key, []) if pending.request.method in REPEATABLE else []
+        judge = pending.allowed
+        while kept:
+            connection = kept.pop()
+            if connection.usable() and (judge is anywhere or (connection.ip and judge(connection.ip))):
+                return connection
+            connection.close()
         return None
 
     def _put(self, key: _Key, connection: Http1Connection) -> None:
