@@ -13,7 +13,11 @@ from wigwag.watt.snapshots.snapshot import Assembler, Delta, TableName, WatchPar
 SERVICES, PODS = TableName("Kubernetes", "services"), TableName("Kubernetes", "pods")
 
 
-def part(table: TableName, /, before: WatchPart | None = None, **objects: Any) -> WatchPart:
+def part(table: TableName, /, **objects: str) -> WatchPart:
+    return after(None, table, objects)
+
+
+def after(before: WatchPart | None, table: TableName, objects: dict[str, str]) -> WatchPart:
     entries = {("", name): entry((table.name, name), text.encode()) for name, text in objects.items()}
     return WatchPart.of(table, entries, before=before)
 
@@ -71,7 +75,7 @@ def test_digest_size_and_deltas_are_those_of_the_content_however_it_came_about(s
     last: WattSnapshot | None = None
     for first, second in steps:
         second = second | {name: first[name] for name in second if name in first}  # an object has one content
-        one, other = part(SERVICES, before=one, **first), part(SERVICES, before=other, **second)
+        one, other = after(one, SERVICES, first), after(other, SERVICES, second)
         now = snapshot(one, other, assembler=assembler).numbered(1, 0.0, last)
         before, content, last = content, first | second, now
         fresh = snapshot(part(SERVICES, **content))
