@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
     from wigwag.flags.parse import Layer
+    from wigwag.serve.management.metrics import Tallies
 
 T = TypeVar("T")
 Extent: TypeAlias = Literal["none", "part", "whole"]
@@ -34,7 +35,18 @@ LONGEST_SELECTOR = 1024
 class Snapshot:
     """Immutable, but for what it remembers of its own content."""
 
-    __slots__ = ("_encoded", "_kept", "_origins", "_stale", "extent", "facts", "flags", "number", "published")
+    __slots__ = (
+        "_encoded",
+        "_kept",
+        "_origins",
+        "_stale",
+        "extent",
+        "facts",
+        "flags",
+        "number",
+        "published",
+        "tallies",
+    )
 
     def __init__(
         self,
@@ -52,6 +64,8 @@ class Snapshot:
         self._kept: dict[tuple[str, Hashable], Any] = {}
         self._encoded: dict[str, dict[int, tuple[Resolution, bytes]]] = {}
         self._stale: dict[int, tuple[Resolution, Resolution]] = {}
+        self.tallies: Tallies = {}
+        """Where its resolutions are counted."""
 
     @property
     def id(self) -> str:

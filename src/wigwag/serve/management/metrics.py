@@ -11,7 +11,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from wigwag.observe import Counter, Gauge, Histogram, HistogramView, Registry
+from wigwag.observe import Cell, Counter, Gauge, Histogram, HistogramView, Registry
 from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code
 
@@ -34,6 +34,8 @@ RpcLabels: TypeAlias = tuple[str, str, str, str]
 """System, service, method, status code."""
 RPC = ("rpc.system", "rpc.service", "rpc.method", "rpc.grpc.status_code")
 NO_RPC: RpcLabels = ("", "", "", "")
+Tallies: TypeAlias = "dict[int, tuple[Resolution, Cell, Cell]]"
+"""Where prepared resolutions are counted, by their id: with each of them, so that no other object can have its id."""
 _BY_STATUS = {code.http_status: str(int(code)) for code in reversed(Code)}
 _HTTP = ("service.name", "http.route", "http.request.method", "http.response.status_code", "url.scheme")
 
@@ -65,8 +67,8 @@ class Recorder(Protocol):
     def evaluated(self, key: str, resolution: Resolution) -> None:
         """Count one evaluation."""
 
-    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
-        """Count all evaluations of one request."""
+    def evaluated_all(self, keys: Sequence[str], resolutions: Sequence[Resolution], tallies: Tallies) -> None:
+        """Count all evaluations of one request; what is remembered of prepared resolutions is in `tallies`."""
 
 
 class Metrics:
@@ -133,16 +135,23 @@ class Metrics:
         else:
             self._reasons.add((PROVIDER, resolution.reason, resolution.error))
 
-    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
-        """Count many evaluations: their reasons are few."""
-        count, reasons = self._impressions.add, dict[tuple[str, str | None], int]()
-        for key, resolution in answers:
-            reason, error = kind = resolution.reason, resolution.error
-            if error is None:
-                count((key, PROVIDER, reason, resolution.variant or ""))
-            reasons[kind] = reasons.get(kind, 0) + 1
-        for (reason, error), number in reasons.items():
-            self._reasons.add((PROVIDER, reason, error or ""), number)
+    def evaluated_all(self, keys: Sequence[str], resolutions: Sequence[Resolution], tallies: Tallies) -> None:
+        """Count many evaluations."""
+        known = list(map(tallies.get, map(id, resolutions)))
+        for at, tally in enumerate(known):
+            if tally is None:
+                self._first(keys[at], resolutions[at], tallies)
+            else:
+                _, impressions, reasons = tally
+                impressions[0] += 1
+                reasons[0] += 1
+
+    def _first(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
+        """Count an evaluation whose labels are not known yet; a prepared resolution has the same ones each time."""
+        self.evaluated(key, resolution)
+        if resolution.variant is not None:
+            impressions = self._impressions.cell((key, PROVIDER, resolution.reason, resolution.variant))
+            tallies[id(resolution)] = resolution, impressions, self._reasons.cell((PROVIDER, resolution.reason, ""))
 
     def stream_opened(self, selector: str, provider_id: str) -> tuple[str, str]:
         """Note that a sync stream began; return the labels it is counted under, which are short and not too many."""
