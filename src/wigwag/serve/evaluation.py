@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.flags.model import DEFAULT, DISABLED, ERROR
 from wigwag.serve import messages
-from wigwag.serve.context import select, selector_of
+from wigwag.serve.context import SELECTOR, select, selector_of
 from wigwag.serve.messages import AnyFlag
 from wigwag.serve.streams import NOT_YET
 from wigwag.wire.rpc import Code, Method, RpcError
@@ -78,9 +78,12 @@ class Evaluation:
         def resolve(call: Call) -> bytes:
             key, context = read(call.body, call.json)
             snapshot = current()
-            flags = select(snapshot, call)
+            flags = select(snapshot, call) if SELECTOR in call.fields else snapshot.flags
             enriched = enrich(context, call, snapshot.facts, headers=with_headers)
             result = resolver.resolve(snapshot, flags, key, type, enriched)
+            known = snapshot.form(forms[call.json]).get(id(result))
+            if known is not None:
+                return known[1]
             if result.error is not None:
                 raise failure(result)
             if result.variant is None:

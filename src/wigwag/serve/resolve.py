@@ -64,7 +64,7 @@ class Resolver:
         result = flags.resolve(key, type, None, context, None, budget)
         if self._freshness.stale:
             result = self._marked(snapshot, flags, key, result)
-        self._evaluated(key, result)
+        self._evaluated(key, result, snapshot.tallies)
         return self._dated(snapshot, flags, key, result) if self._metadata else result
 
     def resolve_all(

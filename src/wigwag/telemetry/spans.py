@@ -105,9 +105,9 @@ class Tracing:
         self._recorder = recorder
         self._current = EvaluationSpan(INVALID_SPAN, True)
 
-    def evaluated(self, key: str, resolution: Resolution) -> None:
+    def evaluated(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
         """Pass an evaluation on, and note it for the current span."""
-        self._recorder.evaluated(key, resolution)
+        self._recorder.evaluated(key, resolution, tallies)
         current = self._current
         current.count += 1
         current.key, current.resolution = key, resolution

@@ -64,11 +64,11 @@ def rpc_labels(route: str, answer: Response) -> RpcLabels:
 class Recorder(Protocol):
     """What counts evaluations."""
 
-    def evaluated(self, key: str, resolution: Resolution) -> None:
-        """Count one evaluation."""
+    def evaluated(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
+        """Count one evaluation. Where prepared resolutions are counted is remembered in `tallies`."""
 
     def evaluated_all(self, keys: Sequence[str], resolutions: Sequence[Resolution], tallies: Tallies) -> None:
-        """Count all evaluations of one request; what is remembered of prepared resolutions is in `tallies`."""
+        """Count all evaluations of one request."""
 
 
 class Metrics:
@@ -127,13 +127,15 @@ class Metrics:
             HistogramView(sizes, "rpc.server.response.size", "Size of the answers to calls.", RPC, "By"),
         ]
 
-    def evaluated(self, key: str, resolution: Resolution) -> None:
+    def evaluated(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
         """Count one evaluation."""
-        if resolution.error is None:
-            self._impressions.add((key, PROVIDER, resolution.reason, resolution.variant or ""))
-            self._reasons.add((PROVIDER, resolution.reason, ""))
+        tally = tallies.get(id(resolution))
+        if tally is None:
+            self._first(key, resolution, tallies)
         else:
-            self._reasons.add((PROVIDER, resolution.reason, resolution.error))
+            _, impressions, reasons = tally
+            impressions[0] += 1
+            reasons[0] += 1
 
     def evaluated_all(self, keys: Sequence[str], resolutions: Sequence[Resolution], tallies: Tallies) -> None:
         """Count many evaluations."""
@@ -148,10 +150,13 @@ class Metrics:
 
     def _first(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
         """Count an evaluation whose labels are not known yet; a prepared resolution has the same ones each time."""
-        self.evaluated(key, resolution)
-        if resolution.variant is not None:
-            impressions = self._impressions.cell((key, PROVIDER, resolution.reason, resolution.variant))
-            tallies[id(resolution)] = resolution, impressions, self._reasons.cell((PROVIDER, resolution.reason, ""))
+        reasons = self._reasons.cell((PROVIDER, resolution.reason, resolution.error or ""))
+        reasons[0] += 1
+        if resolution.error is None:
+            impressions = self._impressions.cell((key, PROVIDER, resolution.reason, resolution.variant or ""))
+            impressions[0] += 1
+            if resolution.variant is not None:
+                tallies[id(resolution)] = resolution, impressions, reasons
 
     def stream_opened(self, selector: str, provider_id: str) -> tuple[str, str]:
         """Note that a sync stream began; return the labels it is counted under, which are short and not too many."""
