@@ -142,7 +142,7 @@ class Ofrep:
 
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
         keys = snapshot.keep(selector, "keys", lambda: ordered_keys(flags))
-        budget, kept = flags.budget(), snapshot.form("ofrep").get
+        budget, kept = flags.budget(), snapshot.forms["ofrep"].get
         results = self._resolver.resolve_all(snapshot, flags, keys, context, budget)
 
         def encode(key: str, result: Resolution) -> bytes:

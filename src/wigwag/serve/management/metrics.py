@@ -186,7 +186,7 @@ class Metrics:
         def handle(request: Request) -> object:
             start = perf_counter()
             answer = handler(request)
-            if hasattr(answer, "__await__"):
+            if answer.__class__ is not Reply and hasattr(answer, "__await__"):
                 return self._awaited(request, answer, note, start)
             note(request, answer, perf_counter() - start)
             return answer
