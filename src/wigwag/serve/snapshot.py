@@ -67,7 +67,7 @@ class Snapshot:
         """The resolutions that are encoded so far, by form and by their id."""
         self._stale: dict[int, tuple[Resolution, Resolution]] = {}
         self.tallies: Tallies = {}
-        """Where its resolutions are counted."""
+        """Where its resolutions are counted: filled by the one recorder of the process."""
 
     @property
     def id(self) -> str:
