@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Samples = Iterable[tuple["Labels", float]]
 
 Labels: TypeAlias = tuple[str, ...]
+Cell: TypeAlias = list[float]
+"""One number, in place."""
 MOST_LABEL_SETS = 2000
 _OVERFLOW = "otel_metric_overflow"
 _SUFFIXES = {"s": "_seconds", "ms": "_milliseconds", "By": "_bytes"}
@@ -55,17 +57,25 @@ class Counter:
 
     def __init__(self, name: str, help: str, labels: Sequence[str] = (), unit: str = "") -> None:
         self._name, self._help, self._labels, self._unit = name, help, tuple(labels), unit
-        self.values: dict[Labels, float] = {}
+        self._cells: dict[Labels, Cell] = {}
+
+    @property
+    def values(self) -> dict[Labels, float]:
+        """The numbers of now."""
+        return {labels: cell[0] for labels, cell in self._cells.items()}
 
     def add(self, labels: Labels = (), amount: float = 1) -> None:
         """Count something."""
-        values = self.values
         try:
-            values[labels] += amount
+            self._cells[labels][0] += amount
         except KeyError:
-            if len(values) >= MOST_LABEL_SETS:
-                labels = (_OVERFLOW,) * len(labels)
-            values[labels] = values.get(labels, 0) + amount
+            self.cell(labels)[0] += amount
+
+    def cell(self, labels: Labels) -> Cell:
+        """Return what holds the number of one set of labels: whoever counts it often adds to `cell[0]`."""
+        if labels not in self._cells and len(self._cells) >= MOST_LABEL_SETS:
+            labels = (_OVERFLOW,) * len(labels)
+        return self._cells.setdefault(labels, [0])
 
     def read(self) -> Reading:
         return Reading("counter", self._name, self._help, self._unit, self._labels, list(self.values.items()))

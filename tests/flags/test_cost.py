@@ -168,9 +168,8 @@ def test_all_flags_of_a_request_are_answered_as_one_by_one_with_the_same_budget(
     documents |= {"static": FLAG, "disabled": {**FLAG, "state": "DISABLED"}}
     flags = wigwag.load({"flags": documents}, clock=lambda: 100.9)
     alone, together, context = flags.budget(), flags.budget(), {"xs": [1] * (STEPS // 10), "a": "b"}
-    resolutions = flags.resolve_all(flags.keys(), context, together)
-    for key, resolution in zip(flags.keys(), resolutions, strict=True):
-        assert resolution == flags.resolve(key, None, None, context, None, alone)
-        assert (together.steps, together.refused) == (alone.steps, alone.refused)
-        together.refused = alone.refused = False
+    one_by_one = [flags.resolve(key, None, None, context, None, alone) for key in flags]
+    assert flags.resolve_all(flags.keys(), context, together) == one_by_one
+    assert together == alone
+    assert together.refused
     assert together.steps < flags.budget().steps / 10

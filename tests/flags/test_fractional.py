@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import cbor2
+import mmh3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +25,11 @@ HALVES = [["one", 50], ["two", 50]]
 )
 def test_v2_hashes_the_edges_of_the_range(text: str, expected: int) -> None:
     assert hash_v2(text) == expected
+
+
+@pytest.mark.parametrize("text", ["Fáy", "日本", "\ud800", "a\udfff"])
+def test_v2_hashes_the_utf8_of_any_text_even_of_one_that_is_no_unicode(text: str) -> None:
+    assert hash_v2(text) == mmh3.hash(text.encode("utf-8", "surrogatepass"), signed=False)
 
 
 @pytest.mark.parametrize(("text", "share"), [("ejOoVL", "one"), ("SI7p-", "one"), ("6LvT0", "two"), ("ceQdGm", "two")])

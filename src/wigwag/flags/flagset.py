@@ -18,7 +18,7 @@ from wigwag.flags.evaluate import TYPES, Budget, conclude, conclude_all, not_fou
 from wigwag.flags.selector import Selector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from wigwag.flags.explain import Explanation
     from wigwag.flags.flag import Flag, Table
@@ -60,6 +60,8 @@ class FlagSet:
         self.reflected = reflected or {}
         """The selector, as metadata of resolutions, if this set is a selection."""
         self._tables: dict[str | None, dict[str, Table]] = {name: {} for name in (None, *TYPES)}
+        self._together: tuple[tuple[str, ...], list[Table]] = (), []
+        """The keys that a request asked for together last, and their tables."""
         self._digests: Digests | None = None
 
     @property
@@ -133,22 +135,20 @@ class FlagSet:
             flag = self._by_key.get(key)
             if flag is None:
                 return not_found(key, default, self.reflected)
-            table = self._tables[type][key] = flag.tables.get(type) or tabulate(flag, type)
+            table = self._tables[type][key] = _table(flag, type)
         settled = table.settled
         if settled is not None:
             return settled
         return conclude(table, default, context, now, self.clock, budget)
 
-    def resolve_all(self, keys: Collection[str], context: Context | None, budget: Budget) -> Iterator[Resolution]:
-        """Evaluate flags of this set, of any type, as one request that shares a budget and the time.
-
-        Each flag is evaluated when the resolution before it has been used, so `budget.refused` is about the last one.
-        """
-        tables = self._tables[None]
-        for key in [key for key in keys if key not in tables]:
-            flag = self._by_key[key]
-            tables[key] = flag.tables.get(None) or tabulate(flag, None)
-        return conclude_all(map(tables.__getitem__, keys), context, self.clock, budget)
+    def resolve_all(self, keys: tuple[str, ...], context: Context | None, budget: Budget) -> list[Resolution]:
+        """Evaluate flags of this set, of any type, as one request that shares a budget and the time."""
+        last, tables = self._together
+        if last is not keys:
+            known = self._tables[None]
+            tables = [known.get(key) or known.setdefault(key, _table(self._by_key[key], None)) for key in keys]
+            self._together = keys, tables
+        return conclude_all(tables, context, self.clock, budget)
 
     def compile_rules(self, larger_than: int) -> None:
         """Compile the rules whose text is larger than so many bytes, so that no evaluation has to."""
@@ -304,6 +304,10 @@ class FlagSet:
 
     def __repr__(self) -> str:
         return f"<FlagSet {self.id[:12]}: {len(self)} flags>"
+
+
+def _table(flag: Flag, type: str | None) -> Table:
+    return flag.tables.get(type) or tabulate(flag, type)
 
 
 def _winners(layers: tuple[Layer, ...]) -> dict[str, dict[str, Flag]]:

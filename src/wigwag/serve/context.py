@@ -30,11 +30,15 @@ class Enrichment(Struct, frozen=True):
     headers: dict[str, str] = {}
     """Header name → attribute."""
 
+    def __bool__(self) -> bool:
+        """Whether it adds anything by itself."""
+        return bool(self.static or self.headers)
+
     def apply(
-        self, context: Mapping[str, Any], source: Call | Request, facts: Mapping[str, Any], *, headers: bool = True
-    ) -> Mapping[str, Any]:
+        self, context: dict[str, Any], source: Call | Request, facts: Mapping[str, Any], *, headers: bool = True
+    ) -> dict[str, Any]:
         """Return the context that rules see; the very same object where there is nothing to add."""
-        if not self.static and not self.headers and not facts:
+        if not self and not facts:
             return context
         from_headers = {}
         if headers:

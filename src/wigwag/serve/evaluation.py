@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.flags.model import DEFAULT, DISABLED, ERROR
 from wigwag.serve import messages
-from wigwag.serve.context import select, selector_of
+from wigwag.serve.context import SELECTOR, select, selector_of
 from wigwag.serve.messages import AnyFlag
 from wigwag.serve.streams import NOT_YET
 from wigwag.wire.rpc import Code, Method, RpcError
@@ -71,16 +71,20 @@ class Evaluation:
         return methods
 
     def _resolving(self, service: str, type: FlagType) -> Unary:
-        current, enrich, resolver = self._current, self._enrichment.apply, self._resolver
+        current, enrichment, resolver, adds = self._current, self._enrichment, self._resolver, bool(self._enrichment)
         optional, with_headers = service == V2, service != OLD
         read, forms = messages.read_resolve, (f"{service} {type}", f"{service} {type} json")
 
         def resolve(call: Call) -> bytes:
             key, context = read(call.body, call.json)
             snapshot = current()
-            flags = select(snapshot, call)
-            enriched = enrich(context, call, snapshot.facts, headers=with_headers)
-            result = resolver.resolve(snapshot, flags, key, type, enriched)
+            flags = select(snapshot, call) if SELECTOR in call.fields else snapshot.flags
+            if adds or snapshot.facts:
+                context = enrichment.apply(context, call, snapshot.facts, headers=with_headers)
+            result = resolver.resolve(snapshot, flags, key, type, context)
+            known = snapshot.forms[forms[call.json]].get(id(result))
+            if known is not None:
+                return known[1]
             if result.error is not None:
                 raise failure(result)
             if result.variant is None:
@@ -119,7 +123,7 @@ class Evaluation:
                 raise RpcError(Code.UNAVAILABLE, NOT_YET)  # or the client would take it that there are none
             selector = selector_of(call)
             flags = select(snapshot, call, selector)
-            context = dict(self._enrichment.apply(context, call, snapshot.facts, headers=not old))
+            context = self._enrichment.apply(context, call, snapshot.facts, headers=not old)
             budget, resolve, encoded = flags.budget(), self._resolver.resolve, self._resolver.encoded
             encode = partial(_entry, old=old, json=call.json)
             entries = []

@@ -133,23 +133,29 @@ class Ofrep:
             return _error(400, None, "GENERAL", f"invalid selector: {error}", None)
         if snapshot.extent == "none":
             return _error(503, None, "PROVIDER_NOT_READY", NOT_YET, {})  # or the client would take it for no flags
-        items, tail = self._all(snapshot, flags, selector, context), self._tail(snapshot, flags, selector)
+        items = b'{"flags":[%b],' % self._all(snapshot, flags, selector, context)
+        tail = self._tail(snapshot, flags, selector)
         etag = b'"%s"' % blake2b(items + tail, digest_size=16).hexdigest().encode()
         if etag_matches(request.header(b"if-none-match"), etag):
             return Reply(304, ((b"etag", etag),))
         return Reply(200, (*_JSON, (b"etag", etag)), items + self._dated(snapshot, flags, tail))
 
     def _all(self, snapshot: Snapshot, flags: FlagSet, selector: str, context: Any) -> bytes:
-        items, budget, kept = [], flags.budget(), snapshot.form("ofrep")
         keys = snapshot.keep(selector, "keys", lambda: ordered_keys(flags))
-        for key, result in self._resolver.resolve_all(snapshot, flags, keys, context, budget):
-            if budget.refused:
-                budget.refused = False
-                items.append(_error_body(key, "GENERAL", OVER_BUDGET, result.metadata))
-                continue
-            known = kept.get(id(result))
-            items.append(known[1] if known else snapshot.encoded("ofrep", result, partial(_item, key)))
-        return b'{"flags":[' + b",".join(items) + b"],"
+        budget, kept = flags.budget(), snapshot.forms["ofrep"].get
+        results = self._resolver.resolve_all(snapshot, flags, keys, context, budget)
+
+        def encode(key: str, result: Resolution) -> bytes:
+            if key in budget.refused:
+                return _error_body(key, "GENERAL", OVER_BUDGET, result.metadata)
+            return snapshot.encoded("ofrep", result, partial(_item, key))
+
+        return b",".join(
+            [
+                known[1] if (known := kept(id(result))) is not None else encode(keys[at], result)
+                for at, result in enumerate(results)
+            ]
+        )
 
     def _tail(self, snapshot: Snapshot, flags: FlagSet, selector: str) -> bytes:
         return snapshot.keep(selector, "tail", lambda: self._rest(flags, flags.reflected))

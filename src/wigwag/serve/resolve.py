@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from wigwag.flags.evaluate import Budget
     from wigwag.flags.flagset import FlagSet
@@ -64,19 +64,19 @@ class Resolver:
         result = flags.resolve(key, type, None, context, None, budget)
         if self._freshness.stale:
             result = self._marked(snapshot, flags, key, result)
-        self._evaluated(key, result)
+        self._evaluated(key, result, snapshot.tallies)
         return self._dated(snapshot, flags, key, result) if self._metadata else result
 
     def resolve_all(
-        self, snapshot: Snapshot, flags: FlagSet, keys: Collection[str], context: Mapping[str, Any], budget: Budget
-    ) -> Iterator[tuple[str, Resolution]]:
-        """Evaluate flags as one request, each when the caller has used the one before."""
-        stale, answers = self._freshness.stale, []
-        for key, result in zip(keys, flags.resolve_all(keys, context, budget), strict=True):
-            answer = key, self._marked(snapshot, flags, key, result) if stale else result
-            answers.append(answer)
-            yield answer
-        self._metrics.evaluated_all(answers)
+        self, snapshot: Snapshot, flags: FlagSet, keys: tuple[str, ...], context: Mapping[str, Any], budget: Budget
+    ) -> list[Resolution]:
+        """Evaluate flags as one request."""
+        results = flags.resolve_all(keys, context, budget)
+        if self._freshness.stale:
+            pairs = zip(keys, results, strict=True)
+            results = [self._marked(snapshot, flags, key, result) for key, result in pairs]
+        self._metrics.evaluated_all(keys, results, snapshot.tallies)
+        return results
 
     def _marked(self, snapshot: Snapshot, flags: FlagSet, key: str, result: Resolution) -> Resolution:
         """Return a resolution as a stale one if its source is."""

@@ -6,6 +6,7 @@ costly to make from a snapshot (a selection, an encoded document) is made once a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Resolution
     from wigwag.flags.parse import Layer
+    from wigwag.serve.management.metrics import Tallies
 
 T = TypeVar("T")
 Extent: TypeAlias = Literal["none", "part", "whole"]
@@ -34,7 +36,18 @@ LONGEST_SELECTOR = 1024
 class Snapshot:
     """Immutable, but for what it remembers of its own content."""
 
-    __slots__ = ("_encoded", "_kept", "_origins", "_stale", "extent", "facts", "flags", "number", "published")
+    __slots__ = (
+        "_kept",
+        "_origins",
+        "_stale",
+        "extent",
+        "facts",
+        "flags",
+        "forms",
+        "number",
+        "published",
+        "tallies",
+    )
 
     def __init__(
         self,
@@ -50,8 +63,11 @@ class Snapshot:
         self.flags, self.number, self.published, self._origins = flags, number, published, origins
         self.facts, self.extent = facts or _NOTHING, extent
         self._kept: dict[tuple[str, Hashable], Any] = {}
-        self._encoded: dict[str, dict[int, tuple[Resolution, bytes]]] = {}
+        self.forms: defaultdict[str, dict[int, tuple[Resolution, bytes]]] = defaultdict(dict)
+        """The resolutions that are encoded so far, by form and by their id."""
         self._stale: dict[int, tuple[Resolution, Resolution]] = {}
+        self.tallies: Tallies = {}
+        """Where its resolutions are counted: filled by the one recorder of the process."""
 
     @property
     def id(self) -> str:
@@ -107,19 +123,12 @@ class Snapshot:
         """Return a resolution in a form, encoded once if it has a variant: those are prepared, and few."""
         if result.variant is None:
             return encode(result)
-        encoded = self.form(form)
+        encoded = self.forms[form]
         kept = encoded.get(id(result))
         if kept is None:
             # With the resolution itself, so that no other object can have its id.
             kept = encoded[id(result)] = result, encode(result)
         return kept[1]
-
-    def form(self, form: str) -> dict[int, tuple[Resolution, bytes]]:
-        """Return what is encoded in a form so far, by the id of the resolution."""
-        encoded = self._encoded.get(form)
-        if encoded is None:
-            encoded = self._encoded[form] = {}
-        return encoded
 
     def keep(self, selector: str, form: Hashable, make: Callable[[], T]) -> T:
         """Return what was made of a selection before, or make it now, and keep it unless the selector is made up."""

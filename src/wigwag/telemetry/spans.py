@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
     from wigwag.flags.model import Resolution
-    from wigwag.serve.management.metrics import Recorder
+    from wigwag.serve.management.metrics import Recorder, Tallies
     from wigwag.wire.http import Handler, Request
     from wigwag.wire.rpc import Call, Method, Methods, Unary
 
@@ -105,19 +105,19 @@ class Tracing:
         self._recorder = recorder
         self._current = EvaluationSpan(INVALID_SPAN, True)
 
-    def evaluated(self, key: str, resolution: Resolution) -> None:
+    def evaluated(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
         """Pass an evaluation on, and note it for the current span."""
-        self._recorder.evaluated(key, resolution)
+        self._recorder.evaluated(key, resolution, tallies)
         current = self._current
         current.count += 1
         current.key, current.resolution = key, resolution
 
-    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
+    def evaluated_all(self, keys: Sequence[str], resolutions: Sequence[Resolution], tallies: Tallies) -> None:
         """Pass evaluations on, and note them for the current span."""
-        self._recorder.evaluated_all(answers)
-        if answers:
-            self._current.count += len(answers)
-            self._current.key, self._current.resolution = answers[-1]
+        self._recorder.evaluated_all(keys, resolutions, tallies)
+        if keys:
+            self._current.count += len(keys)
+            self._current.key, self._current.resolution = keys[-1], resolutions[-1]
 
     def methods(self, methods: Methods) -> dict[bytes, Method]:
         """Return the methods with spans around those that evaluate."""

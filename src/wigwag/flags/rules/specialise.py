@@ -209,9 +209,18 @@ def _number(subject: Expr, value: Json, relation: Relation, function: Function) 
     """Numbers compare directly; any other value must be read as a number."""
     if value.__class__ not in _NUMBERS:
         return None
-    fn = subject.fn
+    name, fn = subject.attribute, subject.fn
     if fn is timestamp:
         return lambda data, run: relation(run.now, value)  # type: ignore[union-attr]
+    if name is not None:
+
+        def of_attribute(data: Json, run: Run | None) -> Json:
+            operand = data.get(name)
+            if operand.__class__ is int or operand.__class__ is float:
+                return relation(operand, value)
+            return function([operand, value], run)
+
+        return of_attribute
 
     def specialised(data: Json, run: Run | None) -> Json:
         operand = fn(data, run)

@@ -158,7 +158,7 @@ class Debug:
 
     def _context(self, request: Request, snapshot: Snapshot) -> dict[str, Any]:
         context = _context(request.body or b"{}")
-        return dict(self._enrichment.apply(context, request, snapshot.facts))
+        return self._enrichment.apply(context, request, snapshot.facts)
 
 
 def _contexts(request: Request) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from wigwag.observe import Counter, Gauge, Histogram, HistogramView, Registry
+from wigwag.observe import Cell, Counter, Gauge, Histogram, HistogramView, Registry
 from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code
 
@@ -34,6 +34,8 @@ RpcLabels: TypeAlias = tuple[str, str, str, str]
 """System, service, method, status code."""
 RPC = ("rpc.system", "rpc.service", "rpc.method", "rpc.grpc.status_code")
 NO_RPC: RpcLabels = ("", "", "", "")
+Tallies: TypeAlias = "dict[int, tuple[Resolution, Cell, Cell]]"
+"""Where prepared resolutions are counted, by their id: with each of them, so that no other object can have its id."""
 _BY_STATUS = {code.http_status: str(int(code)) for code in reversed(Code)}
 _HTTP = ("service.name", "http.route", "http.request.method", "http.response.status_code", "url.scheme")
 
@@ -62,10 +64,10 @@ def rpc_labels(route: str, answer: Response) -> RpcLabels:
 class Recorder(Protocol):
     """What counts evaluations."""
 
-    def evaluated(self, key: str, resolution: Resolution) -> None:
-        """Count one evaluation."""
+    def evaluated(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
+        """Count one evaluation. Where prepared resolutions are counted is remembered in `tallies`."""
 
-    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
+    def evaluated_all(self, keys: Sequence[str], resolutions: Sequence[Resolution], tallies: Tallies) -> None:
         """Count all evaluations of one request."""
 
 
@@ -125,24 +127,36 @@ class Metrics:
             HistogramView(sizes, "rpc.server.response.size", "Size of the answers to calls.", RPC, "By"),
         ]
 
-    def evaluated(self, key: str, resolution: Resolution) -> None:
+    def evaluated(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
         """Count one evaluation."""
-        if resolution.error is None:
-            self._impressions.add((key, PROVIDER, resolution.reason, resolution.variant or ""))
-            self._reasons.add((PROVIDER, resolution.reason, ""))
+        tally = tallies.get(id(resolution))
+        if tally is None:
+            self._first(key, resolution, tallies)
         else:
-            self._reasons.add((PROVIDER, resolution.reason, resolution.error))
+            _, impressions, reasons = tally
+            impressions[0] += 1
+            reasons[0] += 1
 
-    def evaluated_all(self, answers: Sequence[tuple[str, Resolution]]) -> None:
-        """Count many evaluations: their reasons are few."""
-        count, reasons = self._impressions.add, dict[tuple[str, str | None], int]()
-        for key, resolution in answers:
-            reason, error = kind = resolution.reason, resolution.error
-            if error is None:
-                count((key, PROVIDER, reason, resolution.variant or ""))
-            reasons[kind] = reasons.get(kind, 0) + 1
-        for (reason, error), number in reasons.items():
-            self._reasons.add((PROVIDER, reason, error or ""), number)
+    def evaluated_all(self, keys: Sequence[str], resolutions: Sequence[Resolution], tallies: Tallies) -> None:
+        """Count many evaluations."""
+        known = list(map(tallies.get, map(id, resolutions)))
+        for at, tally in enumerate(known):
+            if tally is None:
+                self._first(keys[at], resolutions[at], tallies)
+            else:
+                _, impressions, reasons = tally
+                impressions[0] += 1
+                reasons[0] += 1
+
+    def _first(self, key: str, resolution: Resolution, tallies: Tallies) -> None:
+        """Count an evaluation whose labels are not known yet; a prepared resolution has the same ones each time."""
+        reasons = self._reasons.cell((PROVIDER, resolution.reason, resolution.error or ""))
+        reasons[0] += 1
+        if resolution.error is None:
+            impressions = self._impressions.cell((key, PROVIDER, resolution.reason, resolution.variant or ""))
+            impressions[0] += 1
+            if resolution.variant is not None:
+                tallies[id(resolution)] = resolution, impressions, reasons
 
     def stream_opened(self, selector: str, provider_id: str) -> tuple[str, str]:
         """Note that a sync stream began; return the labels it is counted under, which are short and not too many."""
@@ -172,7 +186,7 @@ class Metrics:
         def handle(request: Request) -> object:
             start = perf_counter()
             answer = handler(request)
-            if hasattr(answer, "__await__"):
+            if answer.__class__ is not Reply and hasattr(answer, "__await__"):
                 return self._awaited(request, answer, note, start)
             note(request, answer, perf_counter() - start)
             return answer

@@ -32,7 +32,7 @@ def rpc_handler(methods: Methods, limits: WireLimits, otherwise: http.Handler | 
     unary, streams = fallback.unary, fallback.streams
 
     def handle(request: http.Request) -> Outcome:
-        fields = request.fields
+        fields = request.known or request.fields
         method = methods.get(request.path)
         if method is not None and request.method == b"POST":
             content_type = fields.get(b"content-type", b"")

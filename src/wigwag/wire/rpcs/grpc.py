@@ -166,6 +166,7 @@ def _utf8(message: str) -> bytes:
     return message.encode("utf-8", "replace")
 
 
+@lru_cache(maxsize=256)
 def seconds(timeout: bytes) -> float:
     """Return a grpc-timeout in seconds.
 
