@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -52,6 +54,11 @@ def test_standard_output_is_the_result_and_standard_error_is_logged(loop: str) -
 def test_if_the_output_is_not_the_result_it_is_logged_too(loop: str) -> None:
     result, log = ran(loop, "echo out; echo err >&2; exit 3", capture=False)
     assert (result.status, result.output, sorted(log.lines)) == (3, b"", ["err", "out"])
+
+
+def test_its_input_and_output_can_be_opened_by_name(loop: str) -> None:
+    result, log = ran(loop, "cat /dev/stdin > /dev/stdout; echo said > /dev/stderr", b"in")
+    assert (result, log.lines) == (CommandResult(0, b"in", last_line="said"), ["said"])
 
 
 def test_large_input_reaches_a_slow_reader_whole(loop: str) -> None:
@@ -152,6 +159,23 @@ def test_no_shell_is_an_error_and_leaves_nothing(loop: str) -> None:
             await run_command("true", b"", {"PATH": "/nonexistent"}, Lines())
 
     if loop == "asyncio":  # uvloop searches the path of this process
+        run_on(loop, main)
+
+
+def test_no_files_left_to_open_is_an_error_and_leaves_nothing(loop: str) -> None:
+    async def main() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        for spare in range(12):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, hard))
+            try:
+                with suppress(OSError):
+                    await run_command("true", b"x", os.environ, Lines())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    if loop == "asyncio":  # uvloop loses a file of its own
         run_on(loop, main)
 
 

@@ -19,9 +19,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from wigwag.pipeline.clock import LoopClock, wait_event
 
@@ -121,36 +121,41 @@ def _printable(line: bytes) -> str:
     return "".join(letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
+class _Pipe(asyncio.Protocol):
+    """Our end of a pipe."""
+
+    def __init__(self, receive: Callable[[bytes], None], changed: asyncio.Event) -> None:
+        self._receive, self._changed = receive, changed
+        self.transport: asyncio.Transport
+        self.closed = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._changed.set()
+
+
 class _Process(asyncio.SubprocessProtocol):
-    """What the loop tells about one process."""
+    """One process, its pipes, and what the loop tells about them."""
 
     def __init__(self, write: WriteLine, most: int | None, clock: Clock) -> None:
         """`most`: standard output is the result, up to so many bytes; None: it is logged."""
-        self._clock, self._most, self._size = clock, most, 0
-        self._lines = {_STDERR: LineLog(write)} | ({} if most is not None else {_STDOUT: LineLog(write)})
+        self._clock, self._most, self._size = clock, most or 0, 0
+        self._lines = LineLog(write), LineLog(write)
         self._pieces: list[bytes] = []
-        self._pipes = {_STDIN, _STDOUT, _STDERR}
         self._changed = asyncio.Event()
+        receivers = bytes, self._lines[0].feed if most is None else self._take, self._lines[1].feed
+        self._pipes = [_Pipe(cast("Callable[[bytes], None]", receive), self._changed) for receive in receivers]
         self._transport: asyncio.SubprocessTransport
         self.exited = self.oversize = self._closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.SubprocessTransport", transport)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd in self._lines:
-            self._lines[fd].feed(data)
-            return
-        self._size += len(data)
-        if self._size <= (self._most or 0):
-            self._pieces.append(data)
-        elif not self.oversize:
-            self.oversize = True
-            self._changed.set()
-
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._pipes.discard(fd)
-        self._changed.set()
 
     def process_exited(self) -> None:
         self.exited = True
@@ -160,17 +165,45 @@ class _Process(asyncio.SubprocessProtocol):
         self._closed = True
         self._changed.set()
 
+    def _take(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size <= self._most:
+            self._pieces.append(data)
+        elif not self.oversize:
+            self.oversize = True
+            self._changed.set()
+
     @property
     def gone(self) -> bool:
-        """Whether the process has exited and nobody holds its pipes."""
-        return self.exited and not self._pipes - {_STDIN}
+        """Whether the process has exited and nobody holds its output."""
+        return self.exited and self._pipes[_STDOUT].closed and self._pipes[_STDERR].closed
+
+    async def spawn(self, command: str, environment: Mapping[str, str]) -> None:
+        """Start it, with pipes; a loop may use sockets instead, and then a script cannot open `/dev/stderr`."""
+        loop = asyncio.get_running_loop()
+        with ExitStack() as ours, ExitStack() as theirs:
+            inherited = []
+            for number, pipe in enumerate(self._pipes):
+                read, write = (os.fdopen(end, mode, 0) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True))
+                mine, its = (write, read) if number == _STDIN else (read, write)
+                inherited.append(theirs.enter_context(its))
+                ours.callback(mine.close)
+                connect: Any = loop.connect_write_pipe if number == _STDIN else loop.connect_read_pipe
+                await connect(lambda pipe=pipe: pipe, mine)
+                ours.callback(pipe.transport.close)
+            stdin, stdout, stderr = inherited
+            await loop.subprocess_exec(
+                lambda: self, "sh", "-c", command,
+                stdin=stdin, stdout=stdout, stderr=stderr, env=dict(environment), start_new_session=True,
+            )  # fmt: skip
+            ours.pop_all()  # it runs: from now on, `end` closes them
 
     def feed(self, data: bytes) -> None:
         """Write the standard input, as fast as it is read; a process that closes it early is its own affair."""
-        pipe = self._stdin()
-        if data and not pipe.is_closing():
-            pipe.write(data)
-        pipe.close()
+        stdin = self._pipes[_STDIN].transport
+        if data and not stdin.is_closing():
+            stdin.write(data)
+        stdin.close()
 
     async def until(self, condition: Callable[[], bool], end: float) -> bool:
         """Wait until something holds, or until a time; return whether it holds."""
@@ -187,17 +220,18 @@ class _Process(asyncio.SubprocessProtocol):
         finally:
             self._signal(signal.SIGKILL)
             await self._reap()
-            for lines in self._lines.values():
+            for lines in self._lines:
                 lines.end()
 
     async def _reap(self) -> None:
         """Wait until the process has exited and its transport is closed; raise a cancellation only after that."""
         cancelled = await self._uncancelled(lambda: self.exited)
-        stdin = self._stdin()
-        if _STDIN in self._pipes and stdin.get_write_buffer_size():
-            stdin.abort()  # `close` would wait for somebody who does not read
-        self._transport.close()
-        cancelled = await self._uncancelled(lambda: self._closed) or cancelled
+        stdin = self._pipes[_STDIN]
+        if not stdin.closed and stdin.transport.get_write_buffer_size():
+            stdin.transport.abort()  # `close` would wait for somebody who does not read
+        for transport in (self._transport, *(pipe.transport for pipe in self._pipes)):
+            transport.close()
+        cancelled = await self._uncancelled(lambda: self._closed and all(p.closed for p in self._pipes)) or cancelled
         if cancelled is not None:
             raise cancelled
 
@@ -214,15 +248,12 @@ class _Process(asyncio.SubprocessProtocol):
     def result(self, *, timed_out: bool) -> CommandResult:
         """Return how it ended."""
         status = self._transport.get_returncode()
-        last = next((lines.last for lines in self._lines.values() if lines.last), "")
+        last = self._lines[1].last or self._lines[0].last
         return CommandResult(status or 0, b"".join(self._pieces), timed_out, self.oversize, last)
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):  # macOS: what is left of the group are zombies
             os.killpg(self._transport.get_pid(), number)
-
-    def _stdin(self) -> asyncio.WriteTransport:
-        return cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
 
 
 async def run_command(
@@ -241,7 +272,7 @@ async def run_command(
     """
     clock = clock or LoopClock()
     process = _Process(log_line, limits.output if capture else None, clock)
-    spawning = asyncio.ensure_future(_spawn(process, command, environment))
+    spawning = asyncio.ensure_future(process.spawn(command, environment))
     timed_out = False
     try:
         await asyncio.shield(spawning)
@@ -258,11 +289,3 @@ async def run_command(
         if spawning.exception() is None:
             await process.end(limits.grace)
     return process.result(timed_out=timed_out)
-
-
-async def _spawn(process: _Process, command: str, environment: Mapping[str, str]) -> None:
-    pipe = asyncio.subprocess.PIPE
-    await asyncio.get_running_loop().subprocess_exec(
-        lambda: process, "sh", "-c", command,
-        stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environment), start_new_session=True,
-    )  # fmt: skip
