@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import signal
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -13,7 +15,7 @@ from random import Random
 import pytest
 
 from tests.watt.processes import marked, marker, run_on, until
-from wigwag.watt.command import LONGEST_LINE, CommandLimits, CommandResult, LineLog, run_command
+from wigwag.watt.command import LONGEST_LINE, CommandLimits, CommandResult, LineLog, follow_exit, run_command
 
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 USUAL = CommandLimits()
@@ -158,8 +160,22 @@ def test_no_shell_is_an_error_and_leaves_nothing(loop: str) -> None:
         with pytest.raises(OSError, match="sh"):
             await run_command("true", b"", {"PATH": "/nonexistent"}, Lines())
 
-    if loop == "asyncio":  # uvloop searches the path of this process
-        run_on(loop, main)
+    run_on(loop, main)
+
+
+def test_without_pidfds_a_thread_waits_for_the_exit(loop: str) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    async def main() -> None:
+        for pidfd_open in (None, refuse, os.pidfd_open):
+            exited = asyncio.Event()
+            with subprocess.Popen(["sh", "-c", "exit 3"]) as popen:  # noqa: ASYNC220
+                follow_exit(popen, exited.set, pidfd_open)
+                await exited.wait()
+                assert popen.wait() == 3
+
+    run_on(loop, main)
 
 
 def test_no_files_left_to_open_is_an_error_and_leaves_nothing(loop: str) -> None:
@@ -175,8 +191,7 @@ def test_no_files_left_to_open_is_an_error_and_leaves_nothing(loop: str) -> None
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
-    if loop == "asyncio":  # uvloop loses a file of its own
-        run_on(loop, main)
+    run_on(loop, main)
 
 
 def test_cancelled_at_any_moment_it_leaves_no_process(loop: str) -> None:
