@@ -117,7 +117,8 @@ def test_what_a_background_child_prints_in_time_belongs_to_the_result(loop: str)
 
 def test_one_that_leaves_by_setsid_holds_up_nothing_and_lives_on(loop: str, tmp_path: Path) -> None:
     path = tmp_path / "pid"
-    command = f"setsid sh -c 'echo $$ > {path}; exec sleep 60' & while ! [ -s {path} ]; do :; done; echo done"
+    start = f"exec 3<&0; setsid sh -c 'echo $$ > {path}; exec sleep 60' <&3 &"  # it holds all three pipes
+    command = f"{start} while ! [ -s {path} ]; do :; done; echo done"
     log, limits = Lines(), CommandLimits(drain=0.1)
     result = run_on(loop, lambda: run_command(command, b"x" * 1_000_000, os.environ, log, limits))
     assert result == CommandResult(0, b"done\n")
