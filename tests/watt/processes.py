@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -84,7 +87,9 @@ def marker(name: str) -> Iterator[dict[str, str]]:
     try:
         yield {**os.environ, "MARKER": word}
     finally:
-        left = marked(word)
+        end, pause = time.monotonic() + 5.0, threading.Event()
+        while (left := marked(word)) and time.monotonic() < end:  # they were killed, and die in a moment
+            pause.wait(0.002)
         for pid in left:
-            os.kill(pid, 9)
+            os.kill(pid, signal.SIGKILL)
         assert left == []

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
+import resource
 import signal
+import subprocess
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.watt.processes import marked, marker, run_on, until
-from wigwag.watt.hooks.command import LONGEST_LINE, CommandLimits, CommandResult, LineLog, run_command
+from wigwag.watt.hooks.command import LONGEST_LINE, CommandLimits, CommandResult, LineLog, follow_exit, run_command
 
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 USUAL = CommandLimits()
@@ -52,6 +56,11 @@ def test_standard_output_is_the_result_and_standard_error_is_logged(loop: str) -
 def test_if_the_output_is_not_the_result_it_is_logged_too(loop: str) -> None:
     result, log = ran(loop, "echo out; echo err >&2; exit 3", capture=False)
     assert (result.status, result.output, sorted(log.lines)) == (3, b"", ["err", "out"])
+
+
+def test_its_input_and_output_can_be_opened_by_name(loop: str) -> None:
+    result, log = ran(loop, "cat /dev/stdin > /dev/stdout; echo said > /dev/stderr", b"in")
+    assert (result, log.lines) == (CommandResult(0, b"in", last_line="said"), ["said"])
 
 
 def test_large_input_reaches_a_slow_reader_whole(loop: str) -> None:
@@ -108,7 +117,8 @@ def test_what_a_background_child_prints_in_time_belongs_to_the_result(loop: str)
 
 def test_one_that_leaves_by_setsid_holds_up_nothing_and_lives_on(loop: str, tmp_path: Path) -> None:
     path = tmp_path / "pid"
-    command = f"setsid sh -c 'echo $$ > {path}; exec sleep 60' & while ! [ -s {path} ]; do :; done; echo done"
+    start = f"exec 3<&0; setsid sh -c 'echo $$ > {path}; exec sleep 60' <&3 &"  # it holds all three pipes
+    command = f"{start} while ! [ -s {path} ]; do :; done; echo done"
     log, limits = Lines(), CommandLimits(drain=0.1)
     result = run_on(loop, lambda: run_command(command, b"x" * 1_000_000, os.environ, log, limits))
     assert result == CommandResult(0, b"done\n")
@@ -151,8 +161,38 @@ def test_no_shell_is_an_error_and_leaves_nothing(loop: str) -> None:
         with pytest.raises(OSError, match="sh"):
             await run_command("true", b"", {"PATH": "/nonexistent"}, Lines())
 
-    if loop == "asyncio":  # uvloop searches the path of this process
-        run_on(loop, main)
+    run_on(loop, main)
+
+
+def test_without_pidfds_a_thread_waits_for_the_exit(loop: str) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    async def main() -> None:
+        for pidfd_open in (None, refuse, os.pidfd_open):
+            exited = asyncio.Event()
+            with subprocess.Popen(["sh", "-c", "exit 3"]) as popen:  # noqa: ASYNC220
+                follow_exit(popen, exited.set, pidfd_open)
+                await exited.wait()
+                assert popen.wait() == 3
+
+    run_on(loop, main)
+
+
+def test_no_files_left_to_open_is_an_error_and_leaves_nothing(loop: str) -> None:
+    async def main() -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        for spare in range(12):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + spare, hard))
+            try:
+                with suppress(OSError):
+                    await run_command("true", b"x", os.environ, Lines())
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+    run_on(loop, main)
 
 
 def test_cancelled_at_any_moment_it_leaves_no_process(loop: str) -> None:

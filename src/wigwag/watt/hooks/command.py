@@ -1,16 +1,19 @@
 """A shell command, from start to end: bytes in, bytes out, and nothing of it is left behind.
 
-    spawn in a session of its own ─▶ exit ─▶ its pipes close ─────────────────────────▶ SIGKILL to the group, reaped
+    spawn in a session of its own ─▶ exit ─▶ its pipes close ─────────────────────────▶ SIGKILL to the group, reap
              └─ timeout, too much output, cancelled ─▶ SIGTERM to the group ─▶ grace ─▶┘
 
 The command and all that it forks are one process group, and the group ends with the command: what is meant to outlive
-it has to leave by `setsid`. The pipes show whether a child is still there, so after the exit they get a moment to
-close.
+it has to leave by `setsid`. It is reaped last, so the number of the group cannot be another's when the signals are
+sent. The pipes show whether a child is still there, so after the exit they get a moment to close.
 
-The hard case is a background child that keeps a pipe open after the command has exited: asyncio's `Process.wait` may
-wait for it for ever (python/cpython#119710). Here the loop's own callback tells the exit, and nobody waits for a pipe
-without a limit. The other one is a cancellation at any moment: the process is spawned under a shield, and it is ended
-and reaped before the cancellation goes on. A second one cuts the grace short.
+The loop's own subprocesses are not used. uvloop forks, which takes longer the more memory we have (12 ms at 150 MiB;
+`Popen` uses vfork and takes 1 ms), and gives the child sockets, so that a script cannot open `/dev/stderr`. asyncio's
+`wait` may wait for a background child that keeps a pipe open (python/cpython#119710). Here a pidfd tells the exit, and
+nobody waits for a pipe without a limit.
+
+The hard case is a cancellation at any moment: the group is ended and reaped before the cancellation goes on. A second
+one cuts the grace short.
 """
 
 from __future__ import annotations
@@ -19,9 +22,12 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from io import FileIO
+from subprocess import Popen
+from threading import Thread
+from typing import TYPE_CHECKING, Any, cast
 
 from wigwag.pipeline.clock import LoopClock, wait_event
 
@@ -34,6 +40,7 @@ LONGEST_LINE = 1000
 """The most bytes of a line that are logged."""
 _LINES_PER_READ = 100
 _STDIN, _STDOUT, _STDERR = range(3)
+_PIDFD_OPEN: Callable[[int], int] | None = getattr(os, "pidfd_open", None)
 WriteLine = Callable[[str, int], bool]
 """Logs a line that stands for so many lines; false if the line was only counted."""
 
@@ -121,56 +128,92 @@ def _printable(line: bytes) -> str:
     return "".join(letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-class _Process(asyncio.SubprocessProtocol):
-    """What the loop tells about one process."""
+class _Pipe(asyncio.Protocol):
+    """Our end of a pipe."""
+
+    def __init__(self, receive: Callable[[bytes], object], changed: asyncio.Event) -> None:
+        self._receive, self._changed = receive, changed
+        self.transport: asyncio.Transport | None = None
+        self.closed = True
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport, self.closed = cast("asyncio.Transport", transport), False
+
+    def data_received(self, data: bytes) -> None:
+        self._receive(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed = True
+        self._changed.set()
+
+    def close(self, *, writing: bool) -> None:
+        """Close it now, though somebody may not have read all that we wrote: `close` of the transport would wait."""
+        if self.transport is None or self.closed:
+            return
+        if writing and self.transport.get_write_buffer_size():
+            self.transport.abort()
+        self.transport.close()
+
+
+class _Process:
+    """One process and its pipes."""
 
     def __init__(self, write: WriteLine, most: int | None, clock: Clock) -> None:
         """`most`: standard output is the result, up to so many bytes; None: it is logged."""
-        self._clock, self._most, self._size = clock, most, 0
-        self._lines = {_STDERR: LineLog(write)} | ({} if most is not None else {_STDOUT: LineLog(write)})
+        self._clock, self._most, self._size = clock, most or 0, 0
+        self._lines = LineLog(write), LineLog(write)
         self._pieces: list[bytes] = []
-        self._pipes = {_STDIN, _STDOUT, _STDERR}
         self._changed = asyncio.Event()
-        self._transport: asyncio.SubprocessTransport
-        self.exited = self.oversize = self._closed = False
+        receivers = (bytes, self._lines[0].feed if most is None else self._take, self._lines[1].feed)
+        self._pipes = [_Pipe(receive, self._changed) for receive in receivers]
+        self._popen: Popen[bytes] | None = None
+        self.exited = self.oversize = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd in self._lines:
-            self._lines[fd].feed(data)
-            return
+    def _take(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size <= (self._most or 0):
+        if self._size <= self._most:
             self._pieces.append(data)
         elif not self.oversize:
             self.oversize = True
             self._changed.set()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._pipes.discard(fd)
-        self._changed.set()
-
-    def process_exited(self) -> None:
+    def _exit(self) -> None:
         self.exited = True
-        self._changed.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._closed = True
         self._changed.set()
 
     @property
     def gone(self) -> bool:
-        """Whether the process has exited and nobody holds its pipes."""
-        return self.exited and not self._pipes - {_STDIN}
+        """Whether the process has exited and nobody holds its output."""
+        return self.exited and self._pipes[_STDOUT].closed and self._pipes[_STDERR].closed
+
+    async def spawn(self, command: str, environment: Mapping[str, str]) -> None:
+        """Start it. This must not be cancelled: a loop may have connected half a pipe then."""
+        with ExitStack() as inherited:
+            ends = [inherited.enter_context(await self._connect(number)) for number in range(3)]
+            self._popen = _shell(command, ends, environment)
+        follow_exit(self._popen, self._exit)
+
+    async def _connect(self, number: int) -> FileIO:
+        """Open a pipe and connect our end; return the other one."""
+        read, write = (FileIO(end, mode) for end, mode in zip(os.pipe(), ("r", "w"), strict=True))
+        ours, theirs = (write, read) if number == _STDIN else (read, write)
+        loop = asyncio.get_running_loop()
+        connect: Any = loop.connect_write_pipe if number == _STDIN else loop.connect_read_pipe
+        try:
+            await connect(lambda: self._pipes[number], ours)
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
+        return theirs
 
     def feed(self, data: bytes) -> None:
         """Write the standard input, as fast as it is read; a process that closes it early is its own affair."""
-        pipe = self._stdin()
-        if data and not pipe.is_closing():
-            pipe.write(data)
-        pipe.close()
+        stdin = self._pipes[_STDIN].transport
+        assert stdin is not None
+        if data and not stdin.is_closing():
+            stdin.write(data)
+        stdin.close()
 
     async def until(self, condition: Callable[[], bool], end: float) -> bool:
         """Wait until something holds, or until a time; return whether it holds."""
@@ -181,23 +224,23 @@ class _Process(asyncio.SubprocessProtocol):
     async def end(self, grace: float) -> None:
         """End the whole group and reap the process, however often this is cancelled."""
         try:
-            if not self.exited and not self.oversize:
+            if self._popen is not None and not self.exited and not self.oversize:
                 self._signal(signal.SIGTERM)
                 await self.until(lambda: self.gone, self._clock.now() + grace)
         finally:
             self._signal(signal.SIGKILL)
             await self._reap()
-            for lines in self._lines.values():
+            for lines in self._lines:
                 lines.end()
 
     async def _reap(self) -> None:
-        """Wait until the process has exited and its transport is closed; raise a cancellation only after that."""
-        cancelled = await self._uncancelled(lambda: self.exited)
-        stdin = self._stdin()
-        if _STDIN in self._pipes and stdin.get_write_buffer_size():
-            stdin.abort()  # `close` would wait for somebody who does not read
-        self._transport.close()
-        cancelled = await self._uncancelled(lambda: self._closed) or cancelled
+        """Wait until the process has exited and our pipes are closed; raise a cancellation only after that."""
+        cancelled = await self._uncancelled(lambda: self._popen is None or self.exited)
+        if self._popen is not None:
+            self._popen.wait()
+        for number, pipe in enumerate(self._pipes):
+            pipe.close(writing=number == _STDIN)
+        cancelled = await self._uncancelled(lambda: all(pipe.closed for pipe in self._pipes)) or cancelled
         if cancelled is not None:
             raise cancelled
 
@@ -213,16 +256,42 @@ class _Process(asyncio.SubprocessProtocol):
 
     def result(self, *, timed_out: bool) -> CommandResult:
         """Return how it ended."""
-        status = self._transport.get_returncode()
-        last = next((lines.last for lines in self._lines.values() if lines.last), "")
-        return CommandResult(status or 0, b"".join(self._pieces), timed_out, self.oversize, last)
+        last = self._lines[1].last or self._lines[0].last
+        assert self._popen is not None
+        return CommandResult(self._popen.returncode, b"".join(self._pieces), timed_out, self.oversize, last)
 
     def _signal(self, number: int) -> None:
-        with suppress(ProcessLookupError, PermissionError):  # macOS: what is left of the group are zombies
-            os.killpg(self._transport.get_pid(), number)
+        if self._popen is not None:
+            with suppress(ProcessLookupError, PermissionError):  # macOS: what is left of the group are zombies
+                os.killpg(self._popen.pid, number)
 
-    def _stdin(self) -> asyncio.WriteTransport:
-        return cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
+
+def _shell(command: str, ends: list[FileIO], environment: Mapping[str, str]) -> Popen[bytes]:
+    """Start a shell. This blocks until the shell is loaded, which is less than a loop takes to fork."""
+    shell = ("sh", "-c", command)
+    stdin, stdout, stderr = ends
+    return Popen(shell, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, start_new_session=True)  # noqa: S603
+
+
+def follow_exit(
+    popen: Popen[bytes], exited: Callable[[], None], pidfd_open: Callable[[int], int] | None = _PIDFD_OPEN
+) -> None:
+    """Have a function called in the loop when a process has exited: by a pidfd, or else by a thread that waits."""
+    loop = asyncio.get_running_loop()
+    try:
+        handle = pidfd_open(popen.pid) if pidfd_open else None
+    except OSError:  # an old kernel, or a sandbox
+        handle = None
+    if handle is None:
+        Thread(target=lambda: (popen.wait(), loop.call_soon_threadsafe(exited)), daemon=True).start()
+        return
+
+    def readable() -> None:
+        loop.remove_reader(handle)
+        os.close(handle)
+        exited()
+
+    loop.add_reader(handle, readable)
 
 
 async def run_command(
@@ -241,28 +310,18 @@ async def run_command(
     """
     clock = clock or LoopClock()
     process = _Process(log_line, limits.output if capture else None, clock)
-    spawning = asyncio.ensure_future(_spawn(process, command, environment))
+    spawning = asyncio.ensure_future(process.spawn(command, environment))
     timed_out = False
     try:
         await asyncio.shield(spawning)
         process.feed(stdin)
-        end = clock.now() + limits.timeout
-        await process.until(lambda: process.exited or process.oversize, end)
+        await process.until(lambda: process.exited or process.oversize, clock.now() + limits.timeout)
         timed_out = not (process.exited or process.oversize)
         if process.exited:
             await process.until(lambda: process.gone, clock.now() + limits.drain)
     finally:
-        while not spawning.done():  # cancelled while it was being spawned: it is there in a moment, and has to be ended
+        while not spawning.done():  # cancelled before it was there; in a moment it is, and has to be ended
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([spawning])
-        if spawning.exception() is None:
-            await process.end(limits.grace)
+        await process.end(limits.grace)
     return process.result(timed_out=timed_out)
-
-
-async def _spawn(process: _Process, command: str, environment: Mapping[str, str]) -> None:
-    pipe = asyncio.subprocess.PIPE
-    await asyncio.get_running_loop().subprocess_exec(
-        lambda: process, "sh", "-c", command,
-        stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environment), start_new_session=True,
-    )  # fmt: skip
