@@ -10,9 +10,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from wigwag.errors import UsageError
+from wigwag.errors import UsageError, WigwagError
 from wigwag.observe import Registry
 from wigwag.options import port_number
+from wigwag.pipeline.spec import describe
 from wigwag.serve.access.guard import TokenGuard
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
@@ -56,6 +57,8 @@ class WattServer:
                 f"snapshots hold all that watt may read, and {self._host or 'every address'} is not loopback; "
                 "give --token-file, or listen on 127.0.0.1"
             )
+        if options.token_file:
+            _check_tokens(options.token_file)
         self.registry = Registry(vitals())
         capacity = divide(open_files(), 1, CONNECTIONS, RESERVED_FILES)
         self.lifecycle = Lifecycle("wigwag watt", log, capacity, self.registry)
@@ -111,6 +114,14 @@ def listen_address(options: WattOptions) -> tuple[str, int]:
     if not host and options.listen_network == "tcp4":
         host = "0.0.0.0"  # noqa: S104 - asked for, and only with a token
     return host.strip("[]"), number
+
+
+def _check_tokens(path: str) -> None:
+    """Read the token file once, so that a wrong path is an error at the start and not of each request."""
+    try:
+        token_file(path)()
+    except (OSError, WigwagError) as error:
+        raise UsageError(f"--token-file: {describe(error)}") from None
 
 
 def _local(host: str) -> bool:

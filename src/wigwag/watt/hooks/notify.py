@@ -167,8 +167,10 @@ class NotifyHooks(Generic[N]):
         try:
             await self._caller.call(each.hook, invocation(snapshot, self._url(snapshot, each.hook), initial=initial))
         except HookError as error:
+            again = each.hook.on_failure == "retry" and each.status.error == error.reason
+            level = logging.DEBUG if again else logging.WARNING
+            log.log(level, "%s; snapshot %d, %s", error, snapshot.id, _EFFECTS[each.hook.on_failure])
             each.status = each.status.failed(clock.now(), error.reason)
-            log.warning("%s; snapshot %d, %s", error, snapshot.id, _EFFECTS[each.hook.on_failure])
             return error
         except BaseException:
             each.status = each.status.interrupted()
