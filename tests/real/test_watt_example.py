@@ -9,12 +9,13 @@ from pathlib import Path
 
 import yaml
 
+from tests.documents import contents
 from tests.real.access import Access
 from tests.real.cluster import Namespace
 from tests.real.consul import Consul
 from tests.real.processes import until
 from tests.watt.process import WattProcess
-from tests.watt.test_example import EXAMPLE, MANIFESTS
+from tests.watt.test_example import EXAMPLE, GUIDE, MANIFESTS
 
 Kubeconfig = Callable[[Access], Path]
 
@@ -68,3 +69,9 @@ def test_the_manifests_are_taken_and_the_account_has_the_rights_that_are_needed(
         until((tmp_path / "written/services.json").exists, "the directory")
         assert set(json.loads((tmp_path / "written/endpoints.json").read_text())) >= {"Consul"}
         assert watt.get("/readyz")[0] == 200
+
+
+def test_the_api_server_takes_the_objects_of_the_guide(namespace: Namespace) -> None:
+    blocks = (block for block in contents(GUIDE, "yaml") if "apiVersion" in block)
+    made = [namespace.apply(each)["kind"] for block in blocks for each in yaml.safe_load_all(block)]
+    assert made == ["ConsulResolver", "ConfigMap", "Role"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import yaml
 
+from tests.documents import contents
 from tests.real.processes import until
 from tests.watt.process import WattProcess
 from wigwag.cli.config import read_config
@@ -17,7 +18,9 @@ from wigwag.watt.config import initial_watches, read_hooks, read_outputs
 from wigwag.watt.options import options_of
 from wigwag.watt.watches.watchset import read_watch_set
 
-EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "watt"
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLE = ROOT / "examples" / "watt"
+GUIDE = (ROOT / "docs/guides/watt.md").read_text()
 MANIFESTS = EXAMPLE / "kubernetes"
 
 
@@ -35,6 +38,16 @@ def test_the_configurations_can_be_used() -> None:
     assert checked(read_config(str(EXAMPLE / "watt.yaml"))) == kinds
     (config_map, _) = yaml.safe_load_all((MANIFESTS / "deployment.yaml").read_text())
     assert len(checked(yaml.safe_load(config_map["data"]["watt.yaml"]))) == 2
+
+
+def test_the_config_file_of_the_guide_can_be_used() -> None:
+    (config,) = (block for block in contents(GUIDE, "yaml") if block.startswith("# watt.yaml"))
+    assert len(checked(yaml.safe_load(config))) == 9
+
+
+def test_the_watch_set_of_the_guide_can_be_used() -> None:
+    (text,) = (block for block in contents(GUIDE, "json") if "kubernetes-watches" in block)
+    assert len(read_watch_set(text.encode(), {"HOST_IP": "10.0.0.1"})) == 3
 
 
 def test_the_watch_hook_names_what_annotations_name() -> None:

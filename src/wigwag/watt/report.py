@@ -64,7 +64,7 @@ class WattReport:
             Gauge("wigwag_watt_snapshot_id", "The number of the newest snapshot.", self._newest),
             Gauge("wigwag_watt_history_bytes", "What older snapshots cost.", lambda: [((), history.cost)]),
             Gauge("wigwag_watt_watches", "Watches, by state.", self._states, ("state",)),
-            *status_gauges("wigwag_watt_watch", "watch", ("watch",), self._shown, self._now),
+            *status_gauges("wigwag_watt_watch", "source", ("watch",), self._shown, self._now),
             Gauge("wigwag_watt_hook_up", "Whether the last call of a hook worked.", self._up, ("hook", "type")),
             Gauge("wigwag_watt_hook_runs", "Calls of a hook.", self._runs, ("hook", "type")),
             Gauge("wigwag_watt_hook_failures", "Calls of a hook that failed.", self._failures, ("hook", "type")),
