@@ -15,6 +15,8 @@ from wigwag.errors import UsageError
 from wigwag.watt.config import read_hooks, read_outputs
 from wigwag.watt.hooks.hook import parse_hook
 from wigwag.watt.options import options_of
+from wigwag.watt.snapshots.snapshot import TableName, WatchPart, WattSnapshot, entry
+from wigwag.watt.watches.resolvers import ANNOTATION, Resolvers
 from wigwag.watt.watches.watchset import read_watch_set, read_watches
 
 
@@ -79,6 +81,25 @@ def test_the_name_of_a_hook_is_its_program_also_in_a_list_of_commands() -> None:
 def test_an_unknown_keyword_argument_is_told_with_the_known_one() -> None:
     with pytest.raises(UsageError, match="'sorce' is not an option of watt; did you mean `source`"):
         options_of({"sorce": ["services"]})
+
+
+def config_map(address: str) -> WattSnapshot:
+    table = TableName("Kubernetes", "configmaps")
+    value = {
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "annotations": {ANNOTATION: ""}},
+        "data": {"consulAddress": address, "service": "web"},
+    }
+    return WattSnapshot({table: WatchPart.of(table, {("", "a"): entry("a", json.dumps(value).encode())})})
+
+
+def test_a_resolver_that_names_a_variable_that_is_no_address() -> None:
+    resolvers = Resolvers({"SECRET": "hunter2", "HOST_IP": "10.0.0.1"})
+    assert resolvers(config_map("$SECRET:8500")) == ()
+    (problem,) = resolvers.problems.values()
+    assert problem.startswith("the address '$SECRET:8500' cannot be used: it names SECRET; a variable must end in _IP,")
+    (want,) = resolvers(config_map("${HOST_IP}:8500"))
+    assert (str(want.spec), resolvers.problems) == ("consul 10.0.0.1:8500|*|web", {})
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

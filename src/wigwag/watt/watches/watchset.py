@@ -196,6 +196,15 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda match: environment.get(match[1] or match[2], ""), text)
 
 
+def variables(text: str) -> list[str]:
+    """Return the names of the variables in a text.
+
+    >>> variables("${HOST}:$PORT")
+    ['HOST', 'PORT']
+    """
+    return [match[1] or match[2] for match in _VARIABLE.finditer(text)]
+
+
 def consul_access(address: str, environment: Mapping[str, str], **settings: Any) -> ConsulAccess:
     """Return how to reach Consul at an address (HOST:PORT, with or without `http://`); empty: the environment's."""
     scheme, separator, host = address.rpartition("://")
