@@ -36,7 +36,8 @@ CONNECTIONS, RESERVED_FILES = 1000, 2000
 """Open files: of clients, and of watches, hooks and outputs."""
 BODY_BYTES = 64 * 1024
 PORT_NAME = "snapshots"
-ANY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - what a port that listens everywhere says
+_LOCAL = {"": LOOPBACK, "0.0.0.0": LOOPBACK, "[::]": "[::1]"}  # noqa: S104
+"""How to reach a port of this machine that listens on every address."""
 log = logging.getLogger("wigwag.watt")
 
 
@@ -91,8 +92,17 @@ class WattServer:
     def _url(self, snapshot: WattSnapshot) -> str:
         """Return where hooks on this machine fetch a snapshot."""
         [address, *_] = self.lifecycle.addresses[PORT_NAME]
-        host, _, port = address.rpartition(":")
-        return f"http://{LOOPBACK if host in ANY_ADDRESS else host}:{port}/snapshots/{snapshot.id}"
+        return f"http://{reachable(address)}/snapshots/{snapshot.id}"
+
+
+def reachable(address: str) -> str:
+    """Return the address by which programs of this machine reach a port that listens on an address.
+
+    >>> reachable("0.0.0.0:7000"), reachable("[::]:7000"), reachable("10.0.0.1:7000")
+    ('127.0.0.1:7000', '[::1]:7000', '10.0.0.1:7000')
+    """
+    host, _, port = address.rpartition(":")
+    return f"{_LOCAL.get(host, host)}:{port}"
 
 
 def listen_address(options: WattOptions) -> tuple[str, int]:
