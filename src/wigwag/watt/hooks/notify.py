@@ -183,7 +183,7 @@ class NotifyHooks(Generic[N]):
 _EFFECTS = {
     "retry": "and those after it wait: the newest is sent after a pause",
     "skip": "which it does not get again: the others go on",
-    "fatal": "so the process ends, because on_failure is fatal",
+    "fatal": "so the process ends, because on-failure is fatal",
 }
 
 
