@@ -22,9 +22,15 @@ from tests.clients.certificates import make_certificates
 
 ROOT = Path(__file__).parent.parent
 _BLOCK = re.compile(r"^```(sh|bash|console)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_SERVER = re.compile(r"wigwag (?:start|proxy start)\b")
+_SERVER = re.compile(r"wigwag (?:start|proxy start|watt)\b(?! --(?:help|version))")
 _PORTS = {"agent": {8013: "evaluation", 8014: "management", 8015: "sync", 8016: "OFREP"}}
 _PORTS["proxy"] = {8015: "sync", 8016: "management"}
+_PORTS["watt"] = {7000: "snapshots"}
+_FREE_PORTS = {
+    "agent": "",  # by the environment
+    "proxy": " --port=0 --management-port=0 --bind=127.0.0.1 --log-format=json",
+    "watt": " --port=0 --log-format=json",
+}
 CURL = """#!/usr/bin/env bash
 # a refusal is a failure, and a stream is looked at for a second only
 [ "$1" = -sN ] || exec {curl} --fail "$@"
@@ -67,18 +73,24 @@ def is_server(command: str) -> bool:
 
 
 class Typed(AgentProcess):
-    """A server, started by a command as it stands in a document; free ports come by the environment."""
+    """A server, started by a command as it stands in a document, on free ports."""
 
     program: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, command: str, place: Place, *, ready: bool) -> None:
-        super().__init__(ready=ready)
-        self.text, self._place = command, place
+        self.text, self._place, self.kind = command, place, _kind(command)
+        super().__init__(ready=ready and self.kind == "agent")
+        self._has_snapshots = ready and self.kind == "watt"
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self._has_snapshots:
+            self.wait_for_log(lambda line: line["msg"].startswith("snapshot 1:"))
+        return self
 
     def spawn(self) -> subprocess.Popen[str]:
-        kind = "" if "proxy" not in self.text else " --port=0 --management-port=0 --bind=127.0.0.1 --log-format=json"
         return subprocess.Popen(
-            ["bash", "-c", f"exec {self.text}{kind}"],
+            ["bash", "-c", f"exec {self.text}{_FREE_PORTS[self.kind]}"],
             cwd=self._place.folder,
             env=self._place.environment,
             stderr=subprocess.PIPE,
@@ -132,7 +144,7 @@ class Session:
         """`unready` are servers that never have flags; `codes` has commands that end with another code than 0."""
         self._place, self._server, self._unready, self._exits = place, server, unready, codes
         self._stack = ExitStack()
-        self._default: AgentProcess | None = None
+        self._default: Typed | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +154,7 @@ class Session:
     ) -> None:
         self._stack.close()
 
-    def default(self) -> AgentProcess | None:
+    def default(self) -> Typed | None:
         """Return the server of the document, started when somebody needs it."""
         if self._default is None and self._server:
             self._default = self._stack.enter_context(self.serve(self._server))
@@ -158,14 +170,14 @@ class Session:
         assert running is not None
         running.wait_for_log(lambda line: line["msg"] == "snapshot published", after)
 
-    def serve(self, command: str) -> AgentProcess:
+    def serve(self, command: str) -> Typed:
         """Return a server, not started yet."""
-        ready = "proxy" not in command and not self._unready.search(command)
-        return Typed(self._place.here(command), self._place, ready=ready)
+        return Typed(self._place.here(command), self._place, ready=not self._unready.search(command))
 
     def run(self, block: Block) -> list[str]:
         """Run a block; return what its commands print."""
-        printed, current = [], None
+        printed: list[str] = []
+        current: Typed | None = None
         with ExitStack() as stack:
             for step in _steps(block.commands()):
                 text = self._addressed(step, current)
@@ -198,16 +210,21 @@ class Session:
         """A server that is told to stop ends in peace."""
         assert server.stop() == 0
 
-    def _addressed(self, text: str, current: AgentProcess | None) -> str:
+    def _addressed(self, text: str, current: Typed | None) -> str:
         """Put the ports of a server in the place of those that the documents name."""
-        named = sorted({int(port) for port in re.findall(r"localhost:(80\d\d)", text)})
+        named = sorted({int(port) for port in re.findall(r"localhost:(80\d\d|7000)", text)})
         server = (current or self.default()) if named else None
         if server is not None:
-            kind = "proxy" if "proxy" in getattr(server, "text", "") else "agent"
+            ports = _PORTS[server.kind]
             for port in named:
-                if port in _PORTS[kind]:
-                    text = text.replace(f"localhost:{port}", server.address(_PORTS[kind][port]))
+                if port in ports:
+                    text = text.replace(f"localhost:{port}", server.address(ports[port]))
         return text
+
+
+def _kind(command: str) -> str:
+    """Return the face that a command starts."""
+    return next((kind for kind in ("proxy", "watt") if f"wigwag {kind}" in command), "agent")
 
 
 def _steps(commands: list[str]) -> Iterator[str]:

@@ -31,6 +31,7 @@ NOT_RUN = {
     r"^kubectl": "it needs a cluster; tests/real/test_tutorial.py does the same at an API server",
     r"^consul kv put": "it needs Consul; tests/real/test_consul.py runs against one",
     r"^\.venv/bin/python -m tests\.simulation": "it takes minutes; tests/simulation runs a part of the seeds",
+    r"^wigwag watt --listen-address": "it takes a fixed port; tests/real/test_watt.py runs such options",
     r"^scripts/bench soak": "it takes minutes; tests/agent/test_soak.py runs a short one",
 }
 """Commands that are not run, and why."""
@@ -38,9 +39,10 @@ NOT_READY = {
     r"https://flags\.example|grpcs://|dns:///": "there is no such host",
     r"s3://": "there is no such bucket",
     r"consul://": "there is no Consul",
+    r"wigwag watt -s": "there is no Kubernetes",
     r"unix:/run/flags": "nobody serves on that socket",
 }
-"""Servers that are started, and stopped, but never have flags: their sources do not exist here. Also why."""
+"""Servers that are started, and stopped, but never have flags or snapshots, and why: their sources are not here."""
 EXIT_CODES = {r"wigwag diff": 1, r"wigwag lint typo": 1}
 """Commands that end with another code than 0; here, because there are differences, or errors."""
 EDITS = re.compile(r"^(sed|mv) .*mv \S+ flags\.yaml$|^mv .*flags\.yaml$", re.MULTILINE)
@@ -178,6 +180,7 @@ def flags_page(session: Session, place: Place) -> Iterator[dict[str, str]]:
 
 
 AGENT = "wigwag start -f file:flags.yaml"
+WATT = """wigwag watt --watches '[{"source": "directory", "path": "settings"}]' """
 USUAL = Page(AGENT, usual)
 SPECIAL = {
     "README.md": Page("wigwag start", readme, installed),
@@ -187,6 +190,7 @@ SPECIAL = {
     "docs/guides/proxy.md": Page("wigwag proxy start --file-root .", proxy),
     "docs/guides/snapshots.md": Page(AGENT, snapshots, two_snapshots),
     "docs/guides/tenancy.md": Page(AGENT, tenancy),
+    "docs/guides/watt.md": Page(WATT),
 }
 """What pages need that is not usual."""
 

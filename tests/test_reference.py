@@ -49,7 +49,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Agen
 
 @pytest.mark.parametrize(("port", "page"), SERVED, ids=[f"{port.face}{page.path}" for port, page in SERVED])
 def test_a_path_that_is_listed_is_served(port: Port, page: Page, servers: dict[str, AgentProcess]) -> None:
-    path = page.path.replace("{key}", "background-colour") + QUERIES.get(page.path, "")
+    path = page.path.replace("{key}", "background-colour").replace("{id}", "1") + QUERIES.get(page.path, "")
     with closing(HTTPConnection(servers[port.face].address(port.name), timeout=TIMEOUT)) as connection:
         connection.request(page.methods, path, b"{}" if page.methods == "POST" else None)
         assert connection.getresponse().status in (200, 202)

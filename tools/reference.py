@@ -36,6 +36,10 @@ from wigwag.observe import Registry
 from wigwag.options import declared, default_text, long_name
 from wigwag.proxy.options import ProxyOptions
 from wigwag.proxy.run import Proxy
+from wigwag.watt.options import WattOptions
+from wigwag.watt.report import WattReport
+from wigwag.watt.run import WattServer
+from wigwag.watt.watt import Watt
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
@@ -82,9 +86,9 @@ CLI = """\
 Every command of `wigwag`, with its options. `wigwag help COMMAND` prints the same.
 
 A value is taken from the first place that has one: command line, environment, config file, default. `start` and
-`check-config` read all four; `proxy` reads no environment variables, as flagd-proxy does not; the other commands read
-the command line only. The config key of an option is its long name without the leading dashes, such as `stale-after`.
-The variable is in the tables.
+`check-config` read all four; `proxy` and `watt` read no environment variables, as the originals do not; the other
+commands read the command line only. The config key of an option is its long name without the leading dashes, such as
+`stale-after`. The variable is in the tables.
 
 - **Durations** are written as in Go: `250ms`, `30s`, `1h30m`.
 - **Switches** are `--strict`, `--no-strict` or `--strict=false`; in variables and config files `true`, `false`, `1`,
@@ -103,8 +107,9 @@ The variable is in the tables.
 | 130 | interrupted |
 | 141 | the reader of the output went away |
 
-Exit code 1 means: `start` and `proxy` cannot start; `check-config` found that the agent could not start, or that a
-source fails; `eval` failed to evaluate; `lint` found errors; `diff` found differences.
+Exit code 1 means: `start`, `proxy` or `watt` cannot start; a hook of `watt` failed whose failure is fatal;
+`check-config` found that the agent could not start, or that a source fails; `eval` failed to evaluate; `lint` found
+errors; `diff` found differences.
 """
 
 
@@ -173,9 +178,10 @@ def _service_options() -> str:
 METRICS = """\
 # Metrics
 
-The agent and the proxy serve their metrics at `/metrics` on the management port, in Prometheus text format. The agent
-can also push them over OTLP under the OpenTelemetry name; see [telemetry](../guides/telemetry.md). What to alert on is
-in [operations](../guides/operations.md#metrics).
+The agent and the proxy serve their metrics at `/metrics` on the management port, watt on its only port, in Prometheus
+text format. The agent can also push them over OTLP under the OpenTelemetry name; see
+[telemetry](../guides/telemetry.md). What to alert on is in [operations](../guides/operations.md#metrics) and in
+[watt](../guides/watt.md#when-something-is-wrong).
 
 Names that begin with `feature_flag_flagd`, `http_server` and `rpc_server` are flagd's; `sync_active_streams` is
 flagd-proxy's. Each instrument holds 2,000 label sets; what exceeds them is counted under `otel_metric_overflow`.
@@ -196,6 +202,8 @@ def metrics() -> str:
             _instruments(agent),
             "## Proxy\n",
             _instruments(proxy),
+            "## Watt\n",
+            _instruments(_watt_registry()),
             "## The flags page of dflag\n",
             "Served at `/metrics` of the [flags page](../guides/dflag.md#the-flags-page).\n",
             table(("metric", "type", "meaning"), ((f"`{name}`", kinds[name], helps[name]) for name in sorted(kinds))),
@@ -215,6 +223,14 @@ def _agent_registry(folder: str) -> Registry:
             metrics_exporter="otel",
         )
     ).metrics.registry
+
+
+def _watt_registry() -> Registry:
+    """Return the registry of a watt that is made, and never started."""
+    options = WattOptions(watches=[{"source": "directory", "path": "."}])
+    server = WattServer(options)
+    WattReport(Watt(options), lambda: 0.0).register(server.registry)
+    return server.registry
 
 
 def _instruments(registry: Registry) -> str:
@@ -415,6 +431,7 @@ PORTS = (
                 "/snapshots/latest",
                 "the newest; `format=`, `wait=`, `index=`, projections; an event stream by `Accept`",
             ),
+            Page("GET", "/snapshots/{id}", "a snapshot by its number; `format=`, projections"),
             Page("POST", "/resync", "call all hooks again"),
             Page("GET", "/debug/watches", "each watch, hook and output: state, age, errors"),
             *_PROBES,
@@ -428,6 +445,7 @@ What is served on which port. Every port speaks HTTP/1.1 and HTTP/2, also withou
 Connect, a method is `POST /SERVICE/METHOD`; over gRPC it is the same path.
 
 Debug pages are for requests [from this machine](../guides/operations.md#debug-pages) unless `--debug-endpoints` is set.
+The port of watt listens on loopback; elsewhere, it wants [a token](../guides/watt.md#http).
 An unknown path is 404; on the evaluation and sync ports, its body has the code `unimplemented`.
 """
 

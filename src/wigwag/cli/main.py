@@ -16,7 +16,7 @@ from wigwag.cli.config import read_config
 from wigwag.cli.terminal import abandon_output, complain, prepare_streams, remark
 from wigwag.errors import UsageError, WigwagError
 from wigwag.options import add_options, collect, declared, long_name, plain_booleans, unknown_keys
-from wigwag.suggest import closest
+from wigwag.suggest import closest, suggest
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
@@ -136,7 +136,8 @@ def _options(command: Any, parsed: argparse.Namespace) -> Any:
         named = os.environ.get(f"{prefix}CONFIG", "") if prefix else ""
         config = read_config(parsed.config or named)
         for key in unknown_keys(command.Options, config):
-            remark(f"wigwag: the config file has {key!r}, which is not an option")
+            hint = suggest(key, [long_name(each.name) for each in declared(command.Options)])
+            remark(f"wigwag: the config file has {key!r}, which is not an option{'; ' * bool(hint)}{hint}")
     return collect(command.Options, parsed, os.environ, prefix, config)
 
 

@@ -14,13 +14,13 @@ outputs:
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, structs
 
 from wigwag.errors import UsageError
-from wigwag.golang import seconds
+from wigwag.options import duration_or_seconds
 from wigwag.pipeline.spec import Wanted
 from wigwag.watt.hooks.hook import Hook, parse_hook
 from wigwag.watt.outputs.writer import Output
@@ -43,7 +43,8 @@ class HookFields(Struct, forbid_unknown_fields=True, rename="kebab"):
     python: str = ""
     """MODULE:FUNCTION."""
     name: str = ""
-    timeout: str = ""
+    timeout: float | str = ""
+    """Seconds, or a Go duration."""
     on_failure: Literal["retry", "skip", "fatal"] = "retry"
     projection: dict[str, Any] = {}
     """The part of snapshots that the hook is for: it gets no other, and is not called for changes of others."""
@@ -64,7 +65,7 @@ def initial_watches(options: WattOptions, environment: Mapping[str, str]) -> tup
     wanted: list[Wanted[Spec]] = [Wanted(spec, grace=grace) for spec in kinds]
     wanted += read_watches(options.watches, environment, "watches")
     if not wanted:
-        raise UsageError("no initial sources configured; name a kind with -s, or `watches` in a config file")
+        raise UsageError("no initial sources configured; name a kind with -s, or other sources with --watches")
     return tuple(wanted)
 
 
@@ -89,8 +90,10 @@ def read_outputs(value: Any) -> tuple[Output, ...]:
 
 
 def explained(error: Exception, record: type[Struct]) -> str:
-    """Return what is wrong; for an unknown member, with the one that was probably meant."""
-    return explain(error, [field.encode_name for field in structs.fields(record)])
+    """Return what is wrong; for an unknown member or value, with what was probably meant."""
+    fields = structs.fields(record)
+    choices = {field.encode_name: get_args(field.type) for field in fields if get_origin(field.type) is Literal}
+    return explain(error, [field.encode_name for field in fields], choices)
 
 
 def _hook(value: Any, timeout: float) -> Hook:
@@ -103,7 +106,7 @@ def _hook(value: Any, timeout: float) -> Hook:
     if len(targets) != 1:
         raise UsageError("a hook has one of command, url and python")
     try:
-        limit = seconds(given.timeout) if given.timeout else timeout
+        limit = timeout if given.timeout == "" else duration_or_seconds(given.timeout)
     except ValueError as error:
         raise UsageError(f"timeout: {error}") from None
     hook = parse_hook(targets[0], timeout=limit, on_failure=given.on_failure, name=given.name)

@@ -111,12 +111,11 @@ def options_of(settings: Mapping[str, Any]) -> WattOptions:
     from argparse import Namespace
 
     from wigwag.errors import UsageError
-    from wigwag.options import collect, long_name, unknown_keys
+    from wigwag.options import collect, declared, long_name, unknown_keys
     from wigwag.suggest import suggest
 
     config = {long_name(name): value for name, value in settings.items()}
     for name in unknown_keys(WattOptions, config):
-        raise UsageError(
-            f"{name!r} is not an option of watt; {suggest(name, list(config)) or 'see `wigwag watt --help`'}"
-        )
+        known = [long_name(each.name) for each in declared(WattOptions)]
+        raise UsageError(f"{name!r} is not an option of watt; {suggest(name, known) or 'see `wigwag watt --help`'}")
     return collect(WattOptions, Namespace(), config=config)

@@ -17,7 +17,7 @@ from wigwag.serve.management.statuses import status_fields, status_gauges
 from wigwag.watt.hooks.hook import HookStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from wigwag.observe import Registry
     from wigwag.pipeline.status import Status
@@ -28,6 +28,8 @@ MOST_SHOWN = 500
 """Watches that metrics tell apart."""
 MOST_LOGGED = 100
 """Lines about watches in ten seconds."""
+MOST_NAMED = 5
+"""Watches that a line names."""
 log = logging.getLogger("wigwag.watt")
 
 
@@ -62,7 +64,7 @@ class WattReport:
             Gauge("wigwag_watt_snapshot_id", "The number of the newest snapshot.", self._newest),
             Gauge("wigwag_watt_history_bytes", "What older snapshots cost.", lambda: [((), history.cost)]),
             Gauge("wigwag_watt_watches", "Watches, by state.", self._states, ("state",)),
-            *status_gauges("wigwag_watt_watch", "watch", ("watch",), self._shown, self._now),
+            *status_gauges("wigwag_watt_watch", "source", ("watch",), self._shown, self._now),
             Gauge("wigwag_watt_hook_up", "Whether the last call of a hook worked.", self._up, ("hook", "type")),
             Gauge("wigwag_watt_hook_runs", "Calls of a hook.", self._runs, ("hook", "type")),
             Gauge("wigwag_watt_hook_failures", "Calls of a hook that failed.", self._failures, ("hook", "type")),
@@ -73,16 +75,18 @@ class WattReport:
         limited = LogLimiter(log, MOST_LOGGED)
 
         def write(level: int, spec: Spec, text: str) -> None:
-            limited.log(level, self._now(), "watch %s: %s", spec, text)
+            waiting = level > logging.INFO and self._watt.history.latest is None
+            limited.log(level, self._now(), "watch %s: %s%s", spec, text, "; there is no snapshot yet" * waiting)
 
         await log_statuses(self._watt.pipeline, write)
 
     async def log_snapshots(self) -> None:
         """Log each snapshot."""
         async for snapshot in self._watt.history.snapshots:
-            state = "complete" if snapshot.complete else f"without {', '.join(snapshot.unresolved[:5])}"
+            state = "complete" if snapshot.complete else f"without {_listed(snapshot.unresolved)}"
             level = logging.INFO if snapshot.complete else logging.WARNING
-            log.log(level, "snapshot %d: %d changes, %s", snapshot.id, len(snapshot.deltas), state)
+            changes = f"{len(snapshot.deltas)} change{'s' * (len(snapshot.deltas) != 1)}"
+            log.log(level, "snapshot %d: %s, %s", snapshot.id, changes, state)
 
     def _described(self, status: Status[Spec]) -> dict[str, Any]:
         fields = status_fields(status, self._now())
@@ -127,3 +131,13 @@ class WattReport:
     def _states(self) -> Iterator[tuple[tuple[str, ...], float]]:
         counts = Tally(status.state for status in self._watt.pipeline.statuses())
         return (((state,), float(counts[state])) for state in ("starting", "live", "failing"))
+
+
+def _listed(watches: Sequence[str]) -> str:
+    """Return the watches that have not answered; of many, the first few.
+
+    >>> _listed("abcdefg")
+    'a, b, c, d, e and 2 more'
+    """
+    more = len(watches) - MOST_NAMED
+    return ", ".join(watches[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

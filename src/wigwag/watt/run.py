@@ -10,9 +10,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from wigwag.errors import UsageError
+from wigwag.errors import UsageError, WigwagError
 from wigwag.observe import Registry
 from wigwag.options import port_number
+from wigwag.pipeline.spec import describe
 from wigwag.serve.access.guard import TokenGuard
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
@@ -35,7 +36,8 @@ CONNECTIONS, RESERVED_FILES = 1000, 2000
 """Open files: of clients, and of watches, hooks and outputs."""
 BODY_BYTES = 64 * 1024
 PORT_NAME = "snapshots"
-ANY_ADDRESS = ("", "0.0.0.0", "[::]")  # noqa: S104 - what a port that listens everywhere says
+_LOCAL = {"": LOOPBACK, "0.0.0.0": LOOPBACK, "[::]": "[::1]"}  # noqa: S104
+"""How to reach a port of this machine that listens on every address."""
 log = logging.getLogger("wigwag.watt")
 
 
@@ -56,6 +58,8 @@ class WattServer:
                 f"snapshots hold all that watt may read, and {self._host or 'every address'} is not loopback; "
                 "give --token-file, or listen on 127.0.0.1"
             )
+        if options.token_file:
+            _check_tokens(options.token_file)
         self.registry = Registry(vitals())
         capacity = divide(open_files(), 1, CONNECTIONS, RESERVED_FILES)
         self.lifecycle = Lifecycle("wigwag watt", log, capacity, self.registry)
@@ -88,8 +92,17 @@ class WattServer:
     def _url(self, snapshot: WattSnapshot) -> str:
         """Return where hooks on this machine fetch a snapshot."""
         [address, *_] = self.lifecycle.addresses[PORT_NAME]
-        host, _, port = address.rpartition(":")
-        return f"http://{LOOPBACK if host in ANY_ADDRESS else host}:{port}/snapshots/{snapshot.id}"
+        return f"http://{reachable(address)}/snapshots/{snapshot.id}"
+
+
+def reachable(address: str) -> str:
+    """Return the address by which programs of this machine reach a port that listens on an address.
+
+    >>> reachable("0.0.0.0:7000"), reachable("[::]:7000"), reachable("10.0.0.1:7000")
+    ('127.0.0.1:7000', '[::1]:7000', '10.0.0.1:7000')
+    """
+    host, _, port = address.rpartition(":")
+    return f"{_LOCAL.get(host, host)}:{port}"
 
 
 def listen_address(options: WattOptions) -> tuple[str, int]:
@@ -111,6 +124,14 @@ def listen_address(options: WattOptions) -> tuple[str, int]:
     if not host and options.listen_network == "tcp4":
         host = "0.0.0.0"  # noqa: S104 - asked for, and only with a token
     return host.strip("[]"), number
+
+
+def _check_tokens(path: str) -> None:
+    """Read the token file once, so that a wrong path is an error at the start and not of each request."""
+    try:
+        token_file(path)()
+    except (OSError, WigwagError) as error:
+        raise UsageError(f"--token-file: {describe(error)}") from None
 
 
 def _local(host: str) -> bool:

@@ -134,7 +134,9 @@ class WatchHooks(Generic[D, R]):
         now = self._clock.now()
         each.error, each.retry_at = error, each.retry.next(now)
         kept = "nothing is derived from it yet" if each.digest is None else "its last good result stays in force"
-        if each.status.error != error.reason:
+        if each.hook.on_failure == "fatal":
+            log.warning("%s; the process ends, because on-failure is fatal", error)
+        elif each.status.error != error.reason:
             log.warning("%s; %s; it is called again in %.1f s", error, kept, each.retry_at - now)
         each.status = each.status.failed(now, error.reason)
         if each.hook.on_failure == "fatal":

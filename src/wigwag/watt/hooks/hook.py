@@ -109,6 +109,7 @@ def _command_name(text: str) -> str:
     words = text.split()
     while len(words) > 1 and _ASSIGNMENT.match(words[0]):
         del words[0]
+    words[0] = words[0].rstrip(";")
     program = PurePath(words[0]).name if not _ASSIGNMENT.match(words[0]) else "sh"
     return " ".join([program, *(word for word in words[1:2] if _SCRIPT.fullmatch(word))])
 

@@ -167,8 +167,10 @@ class NotifyHooks(Generic[N]):
         try:
             await self._caller.call(each.hook, invocation(snapshot, self._url(snapshot, each.hook), initial=initial))
         except HookError as error:
+            again = each.hook.on_failure == "retry" and each.status.error == error.reason
+            level = logging.DEBUG if again else logging.WARNING
+            log.log(level, "%s; snapshot %d, %s", error, snapshot.id, _EFFECTS[each.hook.on_failure])
             each.status = each.status.failed(clock.now(), error.reason)
-            log.warning("%s; snapshot %d, %s", error, snapshot.id, _EFFECTS[each.hook.on_failure])
             return error
         except BaseException:
             each.status = each.status.interrupted()
@@ -181,7 +183,7 @@ class NotifyHooks(Generic[N]):
 _EFFECTS = {
     "retry": "and those after it wait: the newest is sent after a pause",
     "skip": "which it does not get again: the others go on",
-    "fatal": "so the process ends, because on_failure is fatal",
+    "fatal": "so the process ends, because on-failure is fatal",
 }
 
 

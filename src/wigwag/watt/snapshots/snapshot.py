@@ -150,6 +150,11 @@ class WattSnapshot:
         found = (json.decode(entries[key].body) for key in sorted(entries) if key[1] == service)
         return [endpoint for each in found for endpoint in each["Endpoints"]]
 
+    def files(self, directory: str) -> dict[str, Any]:
+        """Return the contents of the files of a directory by name; `directory` is written as for the watch."""
+        part = self.tables.get(TableName("Files", directory))
+        return {} if part is None else {name: json.decode(each.body) for (_, name), each in part.entries.items()}
+
     def numbered(self, number: int, created: float, before: WattSnapshot | None) -> WattSnapshot:
         """Return the snapshot as the next one after another."""
         return replace(self, id=number, created=created, deltas=tuple(deltas(before, self)))

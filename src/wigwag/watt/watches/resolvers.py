@@ -28,7 +28,7 @@ from wigwag.pipeline.spec import Wanted
 from wigwag.sources.consul.endpoints import EndpointsWatch
 from wigwag.watt.snapshots.snapshot import changed_keys
 from wigwag.watt.watches.specs import ConsulSpec
-from wigwag.watt.watches.watchset import GRACE, consul_access, expand
+from wigwag.watt.watches.watchset import GRACE, consul_access, expand, variables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -41,6 +41,7 @@ ANNOTATION = "getambassador.io/consul-resolver"
 GROUPS = ("wigwag.dev", "getambassador.io")
 _ADDRESSES = re.compile(r"\w*(_IP|_HOST|_ADDR|_ADDRESS|_PORT)")
 """The variables that an address may name."""
+_ENDINGS = "_IP, _HOST, _ADDR, _ADDRESS or _PORT"
 _SECRETS = (
     "CONSUL_HTTP_TOKEN",
     "CONSUL_HTTP_TOKEN_FILE",
@@ -199,7 +200,12 @@ class Resolvers:
         allowed = {name: value for name, value in self._environment.items() if _ADDRESSES.fullmatch(name)}
         address = expand(spec.address, allowed)
         settings: dict[str, Any] = {name: getattr(spec, name) for name in ("datacenter", "namespace", "partition")}
-        access = consul_access(address, self._environment, **settings)
+        try:
+            access = consul_access(address, self._environment, **settings)
+        except UsageError as error:
+            refused = [name for name in variables(spec.address) if not _ADDRESSES.fullmatch(name)]
+            why = f"it names {refused[0]}; a variable must end in {_ENDINGS}" if refused else str(error)
+            raise UsageError(f"the address {spec.address!r} cannot be used: {why}") from None
         if access.address == consul_access("", self._environment).address:
             return access
         without = {name: value for name, value in self._environment.items() if name not in _SECRETS}

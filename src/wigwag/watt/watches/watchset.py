@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from wigwag.errors import UsageError
-from wigwag.golang import seconds
+from wigwag.options import duration_or_seconds
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.consul.access import ConsulAccess, locate
 from wigwag.sources.consul.endpoints import EndpointsWatch
@@ -35,6 +35,7 @@ GRACE = 30.0
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
 _PLACE = re.compile(r" - at `(.*)`$")
 _UNKNOWN = re.compile(r"unknown field `(.*?)`")
+_INVALID = re.compile(r"Invalid (?:enum )?value '(.*?)'")
 _Text = Annotated[str, Meta(max_length=4096)]
 
 
@@ -61,8 +62,8 @@ class WatchFields(Struct, forbid_unknown_fields=True, rename="kebab", tag_field=
 
     required: bool = True
     """Whether the first snapshot waits for it."""
-    grace: _Text = ""
-    """How long the first snapshot waits, as a Go duration."""
+    grace: float | _Text = ""
+    """How long the first snapshot waits: seconds, or a Go duration."""
 
 
 class KubernetesFields(WatchFields, tag="kubernetes", kw_only=True):
@@ -133,6 +134,7 @@ class WatchSet(Struct, forbid_unknown_fields=True, rename="kebab"):
 
 _RECORDS = (V1Kubernetes, V1Consul, WatchSet, *get_args(AnyFields))
 _NAMES = sorted({field.encode_name for record in _RECORDS for field in structs.fields(record)})
+_CHOICES = {"source": [str(record.__struct_config__.tag) for record in get_args(AnyFields)]}
 
 
 def read_watch_set(text: bytes, environment: Mapping[str, str]) -> tuple[Wanted[Spec], ...]:
@@ -149,7 +151,7 @@ def read_watch_set(text: bytes, environment: Mapping[str, str]) -> tuple[Wanted[
         specs += [[_v1_kubernetes(each)] for each in watch_set.kubernetes_watches or ()]
         specs += [[_v1_consul(each, environment)] for each in watch_set.consul_watches or ()]
     except (msgspec.MsgspecError, UsageError, RecursionError, UnicodeDecodeError) as error:
-        raise UsageError(f"the watch set cannot be used: {explain(error)}") from None
+        raise UsageError(f"not a watch set: {explain(error)}") from None
     return _limited(specs)
 
 
@@ -163,15 +165,21 @@ def read_watches(value: Any, environment: Mapping[str, str], option: str) -> tup
         raise UsageError(f"{option}: {explain(error)}") from None
 
 
-def explain(error: BaseException, known: Collection[str] = _NAMES) -> str:
-    """Return what is wrong with a record; for an unknown field, with the known one that was probably meant.
+def explain(
+    error: BaseException, known: Collection[str] = _NAMES, choices: Mapping[str, Collection[str]] = _CHOICES
+) -> str:
+    """Return what is wrong with a record; for an unknown field or value, with what was probably meant.
 
     >>> try: read_watch_set(b'{"kubernetes-watches": [{"knd": "service"}]}', {})
     ... except UsageError as error: print(error)
-    the watch set cannot be used: $.kubernetes-watches[0]: unknown field `knd`; did you mean `kind`?
+    not a watch set: $.kubernetes-watches[0]: unknown field `knd`; did you mean `kind`?
     """
     place = _PLACE.search(str(error))
     text = str(error) if place is None else f"{place[1]}: {str(error)[: place.start()]}"
+    invalid = _INVALID.search(text)
+    if invalid is not None and place is not None and (values := choices.get(place[1].rpartition(".")[2])):
+        hint = suggest(invalid[1], values) or f"one of {', '.join(values)}"
+        return f"{text}; {hint}"
     unknown = _UNKNOWN.search(text)
     if unknown is None:
         return text
@@ -188,6 +196,15 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _VARIABLE.sub(lambda match: environment.get(match[1] or match[2], ""), text)
 
 
+def variables(text: str) -> list[str]:
+    """Return the names of the variables in a text.
+
+    >>> variables("${HOST}:$PORT")
+    ['HOST', 'PORT']
+    """
+    return [match[1] or match[2] for match in _VARIABLE.finditer(text)]
+
+
 def consul_access(address: str, environment: Mapping[str, str], **settings: Any) -> ConsulAccess:
     """Return how to reach Consul at an address (HOST:PORT, with or without `http://`); empty: the environment's."""
     scheme, separator, host = address.rpartition("://")
@@ -198,7 +215,7 @@ def consul_access(address: str, environment: Mapping[str, str], **settings: Any)
 
 def _wanted(fields: AnyFields, environment: Mapping[str, str], grace: float | None) -> list[Wanted[Spec]]:
     try:
-        limit = seconds(fields.grace) if fields.grace else grace
+        limit = grace if fields.grace == "" else duration_or_seconds(fields.grace)
     except ValueError as error:
         raise UsageError(f"grace: {error}") from None
     return [Wanted(spec, fields.required, limit) for spec in _specs(fields, environment)]
