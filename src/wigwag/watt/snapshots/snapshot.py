@@ -31,6 +31,8 @@ Section: TypeAlias = Literal["Kubernetes", "Consul", "Files", "Documents"]
 DeltaType: TypeAlias = Literal["add", "update", "delete"]
 _BITS = 128
 _MASK = (1 << _BITS) - 1
+_SHALLOW, _MARGIN = 200, 200
+"""Brackets of JSON that cannot be deep, and levels that are kept free."""
 
 
 class Entry(Struct, frozen=True, eq=False, gc=False):
@@ -61,6 +63,20 @@ def entry(name: object, body: bytes, significant: bytes | None = None) -> Entry:
     content.update(b"\0")
     content.update(body if significant is None else significant)
     return Entry(body, int.from_bytes(content.digest()))
+
+
+def check_depth(body: bytes) -> None:
+    """Raise `RecursionError` for JSON that is nested so deeply that a document around it could not be written.
+
+    Who writes documents may be deeper in calls, which count: a margin is kept.
+
+    >>> check_depth(b"[" * 500 + b"]" * 500)
+    >>> check_depth(b"[" * 900 + b"]" * 900)
+    Traceback (most recent call last):
+    RecursionError: maximum recursion depth exceeded while deserializing an object
+    """
+    if body.count(b"[") + body.count(b"{") > _SHALLOW:
+        json.format(b"[" * _MARGIN + body + b"]" * _MARGIN)
 
 
 @dataclass(frozen=True, slots=True, order=True)
