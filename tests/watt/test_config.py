@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 
 from wigwag.errors import UsageError
+from wigwag.sources.consul import hub
+from wigwag.watt import options
 from wigwag.watt.config import initial_watches, read_hooks, read_outputs
 from wigwag.watt.hooks.hook import Hook, ShellCommand
 from wigwag.watt.options import WattOptions, options_of
 from wigwag.watt.run import WattServer, listen_address
+from wigwag.watt.snapshots import formats, history
 from wigwag.watt.snapshots.projection import Projection
 from wigwag.wire.client.url import parse_url
 
@@ -26,6 +29,10 @@ class TestOptions:
     def test_keyword_arguments_are_options(self) -> None:
         options = options_of({"source": ["a", "b,c"], "interval": "1s", "consul_resolvers": False, "notify": note})
         assert options == WattOptions(source=("a", "b", "c"), interval=1.0, consul_resolvers=False, notify=(note,))
+
+    def test_the_command_line_is_light_and_repeats_what_it_does_not_import(self) -> None:
+        assert (options.FORMATS, options.SLOTS) == (formats.FORMATS, hub.SLOTS)
+        assert (WattOptions().history, WattOptions().history_bytes) == (history.COUNT, history.BUDGET)
 
     @pytest.mark.parametrize(
         ("settings", "message"),

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from tests.pipeline.fakes import settle
 from tests.sources.disk import Mount
+from tests.sources.faulty import answer, serving
 from tests.watt.processes import run_on, until
 from tests.wire.served import LOOPS
 from wigwag.errors import UsageError
@@ -28,6 +30,10 @@ FAST: dict[str, Any] = {"interval": 0}
 
 def directory(path: Path) -> dict[str, str]:
     return {"source": "directory", "path": str(path)}
+
+
+def uri(text: str) -> dict[str, str]:
+    return {"source": "uri", "uri": text}
 
 
 def files(snapshot: WattSnapshot, path: Path) -> dict[str, str]:
@@ -142,12 +148,19 @@ class TestIteration:
         (tmp_path / "a.json").write_text('{"a": [1]}')
 
         async def main() -> None:
-            uri = f"file:{tmp_path}/a.json"
-            async with Watt(watches=[{"source": "uri", "uri": uri}]) as watt:
+            async with Watt(watches=[uri(f"file:{tmp_path}/a.json")]) as watt:
                 snapshot = await anext(aiter(watt))
             ((table, part),) = snapshot.tables.items()
-            assert (table.section, table.name) == ("Documents", uri.removeprefix("file:"))
+            assert (table.section, table.name) == ("Documents", f"{tmp_path}/a.json")
             assert [entry.body for entry in part.entries.values()] == [b'{"a":[1]}']
+
+        run(main)
+
+    def test_a_document_of_a_server(self, run: Callable[[Main], None]) -> None:
+        async def main() -> None:
+            async with serving(answer(b'{"a": 1}')) as server, Watt(watches=[uri(server.url)]) as watt:
+                snapshot = await anext(aiter(watt))
+            assert [entry.body for part in snapshot.tables.values() for entry in part.entries.values()] == [b'{"a":1}']
 
         run(main)
 
@@ -196,6 +209,47 @@ class TestHooks:
             with pytest.raises(HookError, match="the hook false: exit status 1"):
                 async with Watt(watches=[directory(folder)], notify=[{"command": "false", "on-failure": "fatal"}]):
                     await asyncio.Event().wait()
+
+        run(main)
+
+    def test_a_resync_calls_all_of_them_again(self, run: Callable[[Main], None], folder: Path) -> None:
+        calls: list[str] = []
+
+        async def derive(_: WattSnapshot) -> dict[str, Any]:
+            calls.append("watch")
+            return {}
+
+        async def notify(_: WattSnapshot) -> None:
+            calls.append("notify")
+
+        async def main() -> None:
+            async with Watt(watches=[directory(folder)], watch=derive, notify=notify, **FAST) as watt:
+                await until(lambda: calls == ["watch", "notify"])
+                watt.resync()
+                await until(lambda: sorted(calls) == ["notify", "notify", "watch", "watch"])
+                assert watt.history.ids() == [1]
+
+        run(main)
+
+    def test_notify_hooks_wait_until_snapshots_are_served(self, run: Callable[[Main], None], folder: Path) -> None:
+        """Their URL would lead nowhere: a directory is read sooner than a host name is looked up."""
+        calls: list[int] = []
+
+        async def notify(snapshot: WattSnapshot) -> None:
+            calls.append(snapshot.id)
+
+        async def main() -> None:
+            watt, served = Watt(watches=[directory(folder)], notify=notify), asyncio.Event()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(each) for each in watt.background(served)]
+                await anext(aiter(watt))
+                await settle()
+                assert calls == []
+                served.set()
+                await until(lambda: calls == [1])
+                for task in tasks:
+                    task.cancel()
+            watt.close()
 
         run(main)
 

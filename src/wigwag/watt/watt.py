@@ -99,10 +99,10 @@ class Watt:
         self.outputs = [OutputWriter(each, self.history.snapshots, policy) for each in read_outputs(options.outputs)]
         self._stack = AsyncExitStack()
 
-    def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Return all that has to run, each until it is cancelled."""
+    def background(self, served: asyncio.Event | None = None) -> list[Coroutine[Any, Any, None]]:
+        """Return all that has to run, each until it is cancelled. Notify hooks wait until snapshots are `served`."""
         outputs = [output.run() for output in self.outputs]
-        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.fatal(), self.notify_hooks.run(), *outputs]
+        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.fatal(), self._notify(served), *outputs]
 
     def close(self) -> None:
         """Release what `background` has used."""
@@ -116,6 +116,7 @@ class Watt:
 
     def resync(self) -> None:
         """Call all hooks again, though nothing has changed."""
+        self.watch_hooks.resync()
         self.pipeline.derive_again()
         self.notify_hooks.resync()
 
@@ -148,6 +149,11 @@ class Watt:
         """Iterate over the newest snapshot, as soon as there is one, and those after it; a slow reader skips some."""
         async for snapshot in self.history.snapshots:
             yield snapshot
+
+    async def _notify(self, served: asyncio.Event | None) -> None:
+        if served is not None:
+            await served.wait()
+        await self.notify_hooks.run()
 
     def _add(self) -> None:
         self.history.add(self.pipeline.published.value)

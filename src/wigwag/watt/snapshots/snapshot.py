@@ -119,6 +119,10 @@ class WatchPart:
             size += (0 if new is None else len(new.body)) - (0 if gone is None else len(gone.body))
         return cls(table, entries, spelled, total & _MASK, size)
 
+    def is_called(self, name: str) -> bool:
+        """Tell whether this is a name of the table: the canonical one, or as one of its watches has it."""
+        return name in (self.table.name, self.spelled, *(part.spelled for part in self.parts))
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -157,7 +161,7 @@ class WattSnapshot:
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
         """Return the Kubernetes objects of a kind, sorted; `kind` is written as for the watch, or canonically."""
-        parts = (part for table, part in self.tables.items() if kind in (table.name, part.spelled))
+        parts = (part for table, part in self.tables.items() if table.section == "Kubernetes" and part.is_called(kind))
         return [json.decode(part.entries[key].body) for part in parts for key in sorted(part.entries)]
 
     def endpoints(self, service: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ its real content, so a change of it shows, though its values do not.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,7 +29,7 @@ _INSIGNIFICANT = ("resourceVersion", "generation")
 _encode = msgspec.json.Encoder().encode
 
 
-@cache
+@lru_cache(maxsize=1_000)  # equal watches share a decoder, and by it what it decodes
 def decoder(kind: Kind, ignore: tuple[str, ...] = (), *, secrets: bool = False) -> Decode[Entry]:
     """Return the decoder of a kind; `ignore` are paths to leave out, and without `secrets` their values are."""
     paths = [path.split(".") for path in ignore]
