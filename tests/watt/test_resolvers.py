@@ -178,7 +178,10 @@ class TestProblems:
         (resolver(services="web"), "Expected `array`, got `str`"),
         (resolver(services=[{"tag": "x"}]), "missing required field `name`"),
         (resolver(services=[{"name": "a", "filter": "\n"}]), "the filter of a must be printable"),
-        (resolver(address=5), "Expected `str`, got `int`"),
+        (resolver(address=5), "$.spec.address: Expected `str`, got `int`"),
+        (resolver(address="a" * 513), "$.spec.address: Expected `str` of length <= 512"),
+        (config_map(consulAddress="a" * 513), "$.address: Expected `str` of length <= 512"),
+        (config_map(service="a" * 100_000), "$.services[0].name: Expected `str` of length <= 253"),
         (resolver(services=[{"name": str(number)} for number in range(MOST_SERVICES + 1)]), "it names 1001 services"),
     )
 

@@ -20,10 +20,10 @@ import logging
 import re
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Wanted
@@ -31,7 +31,7 @@ from wigwag.sources.consul.endpoints import EndpointsWatch
 from wigwag.sources.consul.instances import check_service
 from wigwag.watt.snapshots.snapshot import changed_keys
 from wigwag.watt.watches.specs import ConsulSpec
-from wigwag.watt.watches.watchset import GRACE, MOST_WATCHES, consul_access, expand
+from wigwag.watt.watches.watchset import GRACE, MOST_WATCHES, consul_access, expand, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,27 +56,30 @@ _SECRETS = (
 _SERVICE = re.compile(r"(?:\w+://)?([\w.-]+)(?::\d+)?/?")
 _HINTS = (ANNOTATION.encode(), b'"ConsulResolver"', b'"resolver"')
 _ALL = "all resolvers"
+_Text: TypeAlias = Annotated[str, Meta(max_length=128)]
+_Name: TypeAlias = Annotated[str, Meta(max_length=253)]
+_Address: TypeAlias = Annotated[str, Meta(max_length=512)]
 log = logging.getLogger("wigwag.watt")
 
 
 class ServiceReference(Struct, frozen=True):
-    """A service that a resolver names."""
+    """A service that a resolver names. The limits of texts are those of the schema."""
 
-    name: str
-    tag: str = ""
-    filter: str = ""
+    name: _Name
+    tag: _Name = ""
+    filter: Annotated[str, Meta(max_length=1024)] = ""
 
 
 class ResolverSpec(Struct, frozen=True):
     """The `spec` of a ConsulResolver, or of an object that refers to one."""
 
-    address: str = ""
-    datacenter: str = ""
-    namespace: str = ""
-    partition: str = ""
+    address: _Address = ""
+    datacenter: _Text = ""
+    namespace: _Text = ""
+    partition: _Text = ""
     services: tuple[ServiceReference, ...] = ()
-    resolver: str = ""
-    service: str = ""
+    resolver: _Name = ""
+    service: _Address = ""
 
 
 class ResolverMetadata(Struct, frozen=True):
@@ -176,7 +179,7 @@ class Resolvers:
             return self._meaning(_object(body))
         except (msgspec.MsgspecError, UsageError, RecursionError) as error:
             if any(hint in body for hint in _HINTS[:2]):
-                self._report(title, str(error), "its services are")
+                self._report(title, explain(error, ()), "its services are")
             return None
 
     def _report(self, title: str, problem: str, affected: str) -> None:
@@ -189,9 +192,10 @@ class Resolvers:
             if ANNOTATION not in metadata.annotations:
                 return None
             names = f"{given.data.get('service', '')} {given.data.get('services', '')}".replace(",", " ").split()
-            services = tuple(ServiceReference(name) for name in dict.fromkeys(names))
-            address, datacenter = given.data.get("consulAddress", ""), given.data.get("datacenter", "")
-            return self._resolver("", metadata.namespace, ResolverSpec(address, datacenter, services=services))
+            where = {"address": given.data.get("consulAddress", ""), "datacenter": given.data.get("datacenter", "")}
+            services = [{"name": name} for name in dict.fromkeys(names)]
+            spec = msgspec.convert({**where, "services": services}, ResolverSpec)
+            return self._resolver("", metadata.namespace, spec)
         if spec is not None and given.kind == "ConsulResolver" and group in GROUPS:
             return self._resolver(metadata.name, metadata.namespace, spec)
         if spec is not None and spec.resolver and (match := _SERVICE.fullmatch(spec.service)):
