@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import re
-from functools import partial
+from functools import cache, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
@@ -32,6 +32,9 @@ from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, DocumentSpec, K
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+    Access: TypeAlias = Callable[..., ConsulAccess]
+    """Reads an address and settings of Consul."""
 
 T = TypeVar("T")
 MOST_WATCHES = 10_000
@@ -150,11 +153,11 @@ def read_watch_set(text: bytes, environment: Mapping[str, str]) -> tuple[Wanted[
     consul 10.0.0.1:8500|*|a 30.0
     """
     try:
-        given = msgspec.json.decode(text, type=WatchSet)
+        given, access = msgspec.json.decode(text, type=WatchSet), _accesses(environment)
         return _limited(
-            _placed("$.watches", given.watches, partial(_wanted, environment=environment, grace=GRACE)),
+            _placed("$.watches", given.watches, partial(_wanted, access=access, grace=GRACE)),
             _placed("$.kubernetes-watches", given.kubernetes_watches, _v1_kubernetes),
-            _placed("$.consul-watches", given.consul_watches, partial(_v1_consul, environment=environment)),
+            _placed("$.consul-watches", given.consul_watches, partial(_v1_consul, access=access)),
         )
     except (msgspec.MsgspecError, UsageError, RecursionError, UnicodeError) as error:
         raise UsageError(f"the watch set cannot be used: {explain(error)}") from None
@@ -164,7 +167,7 @@ def read_watches(value: Any, environment: Mapping[str, str], option: str) -> tup
     """Read the watches of a config file, or of JSON text; `option` names where they come from."""
     try:
         watches = read_records(value, AnyFields)
-        return _limited(_placed("$", watches, partial(_wanted, environment=environment, grace=None)))
+        return _limited(_placed("$", watches, partial(_wanted, access=_accesses(environment), grace=None)))
     except (msgspec.MsgspecError, UsageError, RecursionError, UnicodeError) as error:
         raise UsageError(f"{option}: {explain(error)}") from None
 
@@ -224,37 +227,41 @@ def _placed(
             raise UsageError(f"{place}[{position}]: {error}") from None
 
 
-def _wanted(fields: AnyFields, environment: Mapping[str, str], grace: float | None) -> Iterator[Wanted[Spec]]:
+def _accesses(environment: Mapping[str, str]) -> Access:
+    """Return what reads an address, with variables in it. Most watches of a set are of one agent: it is read once."""
+    return cache(lambda address, **settings: consul_access(expand(address, environment), environment, **settings))
+
+
+def _wanted(fields: AnyFields, access: Access, grace: float | None) -> Iterator[Wanted[Spec]]:
     try:
         limit = grace if fields.grace == "" else duration_or_seconds(fields.grace)
     except ValueError as error:
         raise UsageError(f"grace: {error}") from None
-    return (Wanted(spec, fields.required, limit) for spec in _specs(fields, environment))
+    return (Wanted(spec, fields.required, limit) for spec in _specs(fields, access))
 
 
-def _specs(fields: AnyFields, environment: Mapping[str, str]) -> Iterator[Spec]:
+def _specs(fields: AnyFields, access: Access) -> Iterator[Spec]:
     if isinstance(fields, KubernetesFields):
         for namespace in fields.namespaces or [fields.namespace]:
             yield KubernetesSpec(
                 fields.kind, namespace, fields.fields, fields.labels, fields.metadata_only, tuple(fields.ignore)
             )
     elif isinstance(fields, ConsulFields):
-        watch = EndpointsWatch(_access(fields, environment), fields.service, fields.tag, fields.filter, fields.passing)
+        watch = EndpointsWatch(_access(fields, access), fields.service, fields.tag, fields.filter, fields.passing)
         yield ConsulSpec(watch, fields.id)
     elif isinstance(fields, KeysFields):
-        yield KeysSpec(ConsulWatch(_access(fields, environment), fields.key))
+        yield KeysSpec(ConsulWatch(_access(fields, access), fields.key))
     elif isinstance(fields, DirectoryFields):
         yield DirectorySpec(fields.path)
     else:
         source = read_source(fields.uri)
-        prepare([source], log.warning, environment)
+        prepare([source], log.warning)
         yield DocumentSpec(source)
 
 
-def _access(fields: AccessFields, environment: Mapping[str, str]) -> ConsulAccess:
-    return consul_access(
-        expand(fields.address, environment),
-        environment,
+def _access(fields: AccessFields, access: Access) -> ConsulAccess:
+    return access(
+        fields.address,
         datacenter=fields.datacenter,
         namespace=fields.namespace,
         partition=fields.partition,
@@ -272,9 +279,9 @@ def _v1_kubernetes(given: V1Kubernetes) -> Iterator[Wanted[Spec]]:
     yield Wanted(spec, grace=GRACE)
 
 
-def _v1_consul(given: V1Consul, environment: Mapping[str, str]) -> Iterator[Wanted[Spec]]:
-    access = consul_access(expand(given.consul_address, environment), environment, datacenter=given.datacenter)
-    yield Wanted(ConsulSpec(EndpointsWatch(access, given.service_name), given.id), grace=GRACE)
+def _v1_consul(given: V1Consul, access: Access) -> Iterator[Wanted[Spec]]:
+    watch = EndpointsWatch(access(given.consul_address, datacenter=given.datacenter), given.service_name)
+    yield Wanted(ConsulSpec(watch, given.id), grace=GRACE)
 
 
 def _limited(*wanted: Iterator[Wanted[Spec]]) -> tuple[Wanted[Spec], ...]:
