@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.watt.snapshots import compact, services, snapshot
 from wigwag.sources.consul.access import ConsulAccess
@@ -295,3 +297,25 @@ class TestSecurity:
     def test_no_secret_is_shown(self, resolvers: Resolvers) -> None:
         wanted = resolvers(objects(resolver(services=[{"name": "web"}]), resolver("b", address="a:hush@b")))
         assert "hush" not in repr(wanted) + "".join(str(want.spec) for want in wanted)
+
+
+NAMES = st.sampled_from(
+    ["metadata", "annotations", ANNOTATION, "spec", "data", "services", "service", "resolver", "name", "address", "tag",
+     "consulAddress", "datacenter", "filter", "namespace", "apiVersion", "kind"]
+)  # fmt: skip
+TEXTS = (
+    st.sampled_from(["ConfigMap", "ConsulResolver", "wigwag.dev/v1", "dc1", "..", "a b", "$A_IP", "http://["])
+    | st.text()
+)
+PLAIN = st.none() | st.booleans() | st.integers() | TEXTS
+VALUES = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4))
+
+
+@given(st.dictionaries(NAMES, VALUES, max_size=5), st.sampled_from([config_map, resolver, mapping]))
+def test_whatever_an_object_says_it_takes_nobody_down(members: dict[str, Any], make: Callable[..., Any]) -> None:
+    own, table = Resolvers(OWN | {"A_IP": "?"}), TableName("Kubernetes", "anythings")
+    anything = entry("x", compact(make("other", services=[]) | members | {"note": ANNOTATION}))
+    others = objects(resolver(services=[{"name": "ok"}]), mapping(resolver="dc1", service="also-ok"))
+    part = WatchPart.of(table, {("x", "x"): anything})
+    found = own(snapshot(part, *others.tables.values()))
+    assert {"consul consul:8500|*|ok", "consul consul:8500|*|also-ok"} <= {str(want.spec) for want in found}

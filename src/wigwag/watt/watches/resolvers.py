@@ -224,7 +224,7 @@ class Resolvers:
         named: dict[str, dict[str, ConsulResolver]] = {}
         for resolver in everything:
             if isinstance(resolver, ConsulResolver):
-                named.setdefault(resolver.name, {})[resolver.namespace] = resolver
+                named.setdefault(resolver.name, {}).setdefault(resolver.namespace, resolver)
                 yield from resolver.specs
         for reference in everything:
             if isinstance(reference, ResolverReference) and (by_namespace := named.get(reference.resolver)):
