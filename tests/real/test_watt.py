@@ -13,6 +13,7 @@ from tests.real.access import Access
 from tests.real.cluster import Namespace
 from tests.real.consul import Consul
 from tests.real.processes import until
+from tests.real.rest import RestError
 from tests.watt.process import Notified, WattProcess
 
 Kubeconfig = Callable[[Access], Path]
@@ -135,3 +136,89 @@ def test_only_services_that_somebody_refers_to_are_watched(
         watt.until(lambda latest: addresses(latest) == {api: ["10.0.0.2"]}, "one service")
         assert len([each for each in watt.watches() if each.startswith("consul")]) == 1
         assert web not in json.dumps(watt.debug())
+
+
+class TestTheSchema:
+    """What the API server says to a ConsulResolver, before watt sees it."""
+
+    def test_an_object_with_every_field_is_accepted(self, namespace: Namespace) -> None:
+        service = {"name": "web", "tag": "v1", "filter": 'Service.Meta.version == "2"'}
+        spec = {
+            "address": "https://${CONSUL_HOST}:8501", "datacenter": "dc1", "namespace": "n", "partition": "p",
+            "services": [service],
+        }  # fmt: skip
+        for name, each in {"all": spec, "none": {"address": ""}}.items():
+            head = {"apiVersion": "wigwag.dev/v1alpha1", "kind": "ConsulResolver", "metadata": {"name": name}}
+            assert namespace.apply({**head, "spec": each})["spec"] == each
+
+    @pytest.mark.parametrize(
+        "spec",
+        [
+            None,
+            {"address": 5},
+            {"address": "a" * 513},
+            {"address": "evil/?token-file=/etc/passwd"},
+            {"address": "/run/consul.sock"},
+            {"address": "unix:///run/consul.sock"},
+            {"address": "a b"},
+            {"datacenter": "d" * 129},
+            {"services": "web"},
+            {"services": ["web"]},
+            {"services": [{}]},
+            {"services": [{"name": ""}]},
+            {"services": [{"name": "a/b"}]},
+            {"services": [{"name": "a", "tag": 5}]},
+            {"services": [{"name": f"s{number}"} for number in range(1001)]},
+            {"sevices": []},
+        ],
+        ids=lambda spec: str(spec)[:40],
+    )
+    def test_what_watt_could_not_use_is_refused(self, namespace: Namespace, spec: dict[str, Any] | None) -> None:
+        manifest: dict[str, Any] = {
+            "apiVersion": "wigwag.dev/v1alpha1", "kind": "ConsulResolver", "metadata": {"name": "bad"}
+        }  # fmt: skip
+        with pytest.raises(RestError, match=r": (400|422|500) "):
+            namespace.apply(manifest if spec is None else {**manifest, "spec": spec})
+        assert not namespace.cluster.exists(namespace.path("wigwag.dev/v1alpha1", "ConsulResolver", "bad"))
+
+
+def test_metadata_alone_and_secrets_without_values(namespace: Namespace, kubeconfig: Kubeconfig) -> None:
+    kubeconfig(namespace.cluster.access)
+
+    def apply(name: str, label: str) -> None:
+        metadata = {"name": name, "labels": {"step": label}}
+        namespace.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "hidden"}})
+
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}}
+    namespace.apply({**secret, "stringData": {"password": "hush"}})
+    apply("first", "1")
+    watches = [
+        {"source": "kubernetes", "kind": "cm", "namespace": namespace.name, "metadata-only": True},
+        {"source": "kubernetes", "kind": "secrets", "namespace": namespace.name},
+    ]
+    with WattProcess("--watches", json.dumps(watches)) as watt:
+        first = watt.until(bool, "the first snapshot")
+        apply("second", "1")
+        watt.until(lambda latest: len(latest["Kubernetes"]["cm"]) == len(first["Kubernetes"]["cm"]) + 1, "an event")
+        maps = watt.snapshot()["Kubernetes"]["cm"]
+        assert {(each["apiVersion"], each["kind"], "data" in each) for each in maps} == {("v1", "ConfigMap", False)}
+        number = int(watt.snapshot("latest", "?format=v2")["id"])
+        namespace.apply({**secret, "stringData": {"password": "hush, too"}})
+        until(lambda: watt.snapshot("latest", "?format=v2")["id"] > number, "a snapshot because of the secret")
+        (found,) = watt.snapshot()["Kubernetes"]["secrets"]
+        assert found["data"] == {"password": ""}
+
+
+def test_keys_of_consul(consul: Consul, prefix: str) -> None:
+    def put(name: str, value: str) -> None:
+        consul.rest.call("PUT", f"/v1/kv/{prefix}/{name}", value)
+
+    address = consul.address.removeprefix("http://")
+    watches = [{"source": "consul-kv", "address": address, "key": f"{prefix}/"}]
+    with WattProcess("--watches", json.dumps(watches)) as watt:
+        first = watt.until(bool, "the first snapshot")
+        assert first["Consul"]["KV"] == {}, "no key is an answer"
+        put("a", "1")
+        watt.until(lambda latest: latest["Consul"]["KV"] == {f"{prefix}/a": '"1"'}, "a key")
+        consul.rest.call("DELETE", f"/v1/kv/{prefix}/a")
+        watt.until(lambda latest: latest["Consul"]["KV"] == {}, "no key")

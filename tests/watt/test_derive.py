@@ -194,3 +194,18 @@ def test_a_cancelled_call_counts_as_neither_and_leaves_no_process() -> None:
 
     with marker("derive") as environment:
         run_on("uvloop", main)
+
+
+def test_a_resync_calls_hooks_again_and_ends_a_pause_but_a_failure_keeps_the_last_result() -> None:
+    async def main() -> None:
+        one, two = Scripted(["a"], ["b"], ValueError("gone")), Scripted(["c"], ValueError("once"), ["d"])
+        derived = Derived(*hooks(one, two))
+        assert await derived("x") == ("a", "c")
+        derived.hooks.resync()
+        assert await derived("x") == ("b", "c")
+        assert await derived("x") == ("b", "c"), "the second hook pauses"
+        derived.hooks.resync()
+        assert await derived("x") == ("b", "d"), "the first hook fails now, and its result stays"
+        assert (one.calls, two.calls) == (["x"] * 3, ["x"] * 3)
+
+    run(main)

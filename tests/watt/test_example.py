@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from tests.documents import contents
 from tests.real.processes import until
 from tests.watt.process import WattProcess
 from wigwag.cli.config import read_config
+from wigwag.options import collect, unknown_keys
 from wigwag.watt.config import initial_watches, read_hooks, read_outputs
-from wigwag.watt.options import options_of
+from wigwag.watt.options import WattOptions
 from wigwag.watt.watches.watchset import read_watch_set
 
 ROOT = Path(__file__).parent.parent.parent
@@ -26,7 +28,8 @@ MANIFESTS = EXAMPLE / "kubernetes"
 
 def checked(config: dict[str, Any]) -> list[str]:
     """Read a whole configuration as watt does; return the watches it starts with."""
-    options = options_of(config)
+    assert not unknown_keys(WattOptions, config)
+    options = collect(WattOptions, Namespace(), config=config)
     read_hooks(options.watch, "watch", 30.0)
     read_hooks(options.notify, "notify", 60.0)
     read_outputs(options.outputs)

@@ -26,7 +26,7 @@ from wigwag.watt.watches.watchset import read_watch_set, read_watches
         ({"source": "directry", "path": "d"}, "$[0].source: Invalid value 'directry'; did you mean `directory`?"),
         ({"source": "x"}, "$[0].source: Invalid value 'x'; one of kubernetes, consul, consul-kv, directory, uri"),
         ({"source": "directory", "pth": "d"}, "$[0]: unknown field `pth`; did you mean `path`?"),
-        ({"source": "directory", "path": "d", "grace": "soon"}, "grace: 'soon' is not a duration"),
+        ({"source": "directory", "path": "d", "grace": "soon"}, "$[0]: grace: 'soon' is not a duration"),
     ],
 )
 def test_a_watch_that_cannot_be_used(watch: dict[str, Any], message: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.watt import snapshots as made
 from wigwag.pipeline.aggregate import Values
 from wigwag.watt.snapshots.snapshot import Assembler, Delta, TableName, WatchPart, WattSnapshot, entry
 
@@ -82,3 +83,12 @@ def test_digest_size_and_deltas_are_those_of_the_content_however_it_came_about(s
         assert (now.digest, now.size) == (fresh.digest, sum(map(len, content.values())))
         changed = {name for name in before.keys() | content.keys() if before.get(name) != content.get(name)}
         assert {delta.key[1] for delta in now.deltas} == changed
+
+
+def test_objects_are_found_by_every_name_of_their_kind_and_nothing_else_is() -> None:
+    parts = made.services(("shop", "a"), spelled="svc"), made.services(("shop", "b"), spelled="Service")
+    found = made.snapshot(*parts, made.consul({("dc1", "web"): "10.0.0.1"}))
+    for name in ("services", "svc", "Service"):
+        assert [each["metadata"]["name"] for each in found.objects(name)] == ["a", "b"]
+    assert found.objects("Endpoints") == found.objects("pods") == []
+    assert [each["Address"] for each in found.endpoints("web")] == ["10.0.0.1"]

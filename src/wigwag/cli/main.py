@@ -137,7 +137,10 @@ def _options(command: Any, parsed: argparse.Namespace) -> Any:
         config = read_config(parsed.config or named)
         for key in unknown_keys(command.Options, config):
             hint = suggest(key, [long_name(each.name) for each in declared(command.Options)])
-            remark(f"wigwag: the config file has {key!r}, which is not an option{'; ' * bool(hint)}{hint}")
+            message = f"the config file has {key!r}, which is not an option{'; ' * bool(hint)}{hint}"
+            if getattr(command, "STRICT_CONFIG", False):
+                raise UsageError(message)
+            remark(f"wigwag: {message}")
     return collect(command.Options, parsed, os.environ, prefix, config)
 
 

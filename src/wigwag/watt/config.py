@@ -13,6 +13,8 @@ outputs:
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
@@ -23,10 +25,11 @@ from wigwag.errors import UsageError
 from wigwag.options import duration_or_seconds
 from wigwag.pipeline.spec import Wanted
 from wigwag.watt.hooks.hook import Hook, parse_hook
+from wigwag.watt.outputs.directory import is_file_name
 from wigwag.watt.outputs.writer import Output
 from wigwag.watt.snapshots.projection import Projection
 from wigwag.watt.watches.specs import KubernetesSpec
-from wigwag.watt.watches.watchset import explain, read_watches
+from wigwag.watt.watches.watchset import explain, read_records, read_watches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,7 +46,7 @@ class HookFields(Struct, forbid_unknown_fields=True, rename="kebab"):
     python: str = ""
     """MODULE:FUNCTION."""
     name: str = ""
-    timeout: float | str = ""
+    timeout: str | float = ""
     """Seconds, or a Go duration."""
     on_failure: Literal["retry", "skip", "fatal"] = "retry"
     projection: dict[str, Any] = {}
@@ -61,7 +64,10 @@ class OutputFields(Struct, forbid_unknown_fields=True, rename="kebab"):
 def initial_watches(options: WattOptions, environment: Mapping[str, str]) -> tuple[Wanted[Spec], ...]:
     """Return what is watched from the start; `UsageError` if that is nothing."""
     grace = options.grace or None
-    kinds = [KubernetesSpec(kind, options.namespace, options.fields, options.labels) for kind in options.source]
+    try:
+        kinds = [KubernetesSpec(kind, options.namespace, options.fields, options.labels) for kind in options.source]
+    except UsageError as error:
+        raise UsageError(f"source: {error}") from None
     wanted: list[Wanted[Spec]] = [Wanted(spec, grace=grace) for spec in kinds]
     wanted += read_watches(options.watches, environment, "watches")
     if not wanted:
@@ -76,20 +82,23 @@ def read_hooks(values: Iterable[Any], option: str, timeout: float) -> tuple[Hook
         try:
             hooks.append(_hook(value, timeout))
         except (UsageError, msgspec.ValidationError) as error:
-            raise UsageError(f"{option}[{position}]: {explained(error, HookFields)}") from None
+            raise UsageError(f"{option}[{position}]: {_problem(error, HookFields)}") from None
     return tuple(hooks)
 
 
 def read_outputs(value: Any) -> tuple[Output, ...]:
     """Read the directories to write to."""
     try:
-        elements = msgspec.json.decode(value) if isinstance(value, str) and value else value or []
-        return tuple(map(_output, msgspec.convert(elements, list[OutputFields])))
-    except (UsageError, msgspec.MsgspecError) as error:
-        raise UsageError(f"outputs: {explained(error, OutputFields)}") from None
+        outputs = tuple(_output(each) for each in read_records(value, OutputFields))
+    except (UsageError, msgspec.MsgspecError, RecursionError, UnicodeError) as error:
+        raise UsageError(f"outputs: {_problem(error, OutputFields)}") from None
+    for path, count in Counter(os.path.realpath(output.path) for output in outputs).items():
+        if count > 1:
+            raise UsageError(f"outputs: {count} of them are the directory {path}; give each a directory of its own")
+    return outputs
 
 
-def explained(error: Exception, record: type[Struct]) -> str:
+def _problem(error: Exception, record: type[Struct]) -> str:
     """Return what is wrong; for an unknown member or value, with what was probably meant."""
     fields = structs.fields(record)
     choices = {field.encode_name: get_args(field.type) for field in fields if get_origin(field.type) is Literal}
@@ -116,5 +125,10 @@ def _hook(value: Any, timeout: float) -> Hook:
 def _output(given: OutputFields) -> Output:
     if not given.directory or not given.files:
         raise UsageError("an output has a directory, and at least one file")
+    for name in given.files:
+        if not is_file_name(name):
+            raise UsageError(
+                f"{name[:60]!r} cannot be the name of a file; leave out slashes, and dots at the beginning"
+            )
     files = {name: (Projection.from_config(each, name), given.format) for name, each in given.files.items()}
     return Output(given.directory, files)

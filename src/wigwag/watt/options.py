@@ -4,22 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from wigwag.options import as_it_is, duration_or_seconds, natural, option, port_option, positive
+from wigwag.errors import UsageError
+from wigwag.options import (
+    as_it_is,
+    collect,
+    declared,
+    duration_or_seconds,
+    natural,
+    option,
+    port_option,
+    positive,
+)
+from wigwag.suggest import suggest
+
+if TYPE_CHECKING:
+    from wigwag.watt.snapshots.formats import Format
 
 PORT = 7000
 SLOTS = 96
 """Less than half of what a Consul agent allows a client: it may count a connection that we have given up."""
 FORMATS = ("watt1", "v2")
+_OF_THE_COMMAND = (
+    "port", "listen_address", "listen_network", "token_file", "log_format", "debug", "version", "config"
+)  # fmt: skip
 
 
 def hooks(value: Any) -> tuple[Any, ...]:
     """Read hooks: repeated commands, or a list of commands and records in a config file. Commands are not split.
 
-    >>> hooks(["sync.sh --all, please"]), hooks("sync.sh"), hooks({"command": "sync.sh"})
-    (('sync.sh --all, please',), ('sync.sh',), ({'command': 'sync.sh'},))
+    >>> hooks(["sync.sh --all, please"]), hooks("sync.sh"), hooks({"command": "sync.sh"}), hooks(None)
+    (('sync.sh --all, please',), ('sync.sh',), ({'command': 'sync.sh'},), ())
     """
+    if value is None:  # a key of a config file without a value
+        return ()
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
@@ -91,7 +110,7 @@ class WattOptions:
     token_file: str = option(
         "", "a file with the bearer token that clients must send; required unless only loopback listens", metavar="PATH"
     )
-    format: str = option("watt1", "the format of snapshots that clients and hooks get", choices=FORMATS)
+    format: Format = option("watt1", "the format of snapshots that clients and hooks get", choices=FORMATS)
     history: int = option(10, "how many snapshots to keep", metavar="N", convert=positive)
     history_bytes: int = option(64 << 20, "how many bytes older snapshots may take", metavar="BYTES", convert=natural)
     log_format: str = option(
@@ -103,19 +122,17 @@ class WattOptions:
 
 
 def options_of(settings: Mapping[str, Any]) -> WattOptions:
-    """Make the options from keyword arguments, as from a config file.
+    """Make the options from keyword arguments.
 
     >>> options_of({"source": ["service"], "interval": "1s"}).interval
     1.0
     """
     from argparse import Namespace
 
-    from wigwag.errors import UsageError
-    from wigwag.options import collect, declared, long_name, unknown_keys
-    from wigwag.suggest import suggest
-
-    config = {long_name(name): value for name, value in settings.items()}
-    for name in unknown_keys(WattOptions, config):
-        known = [long_name(each.name) for each in declared(WattOptions)]
-        raise UsageError(f"{name!r} is not an option of watt; {suggest(name, known) or 'see `wigwag watt --help`'}")
-    return collect(WattOptions, Namespace(), config=config)
+    known = [each.name for each in declared(WattOptions) if each.name not in _OF_THE_COMMAND]
+    for name in settings:
+        if name in _OF_THE_COMMAND:
+            raise UsageError(f"{name!r} is for the command only: as an object, watt has no port, log and config file")
+        if name not in known:
+            raise UsageError(f"{name!r} is not an option of watt; {suggest(name, known) or 'see `wigwag watt --help`'}")
+    return collect(WattOptions, Namespace(**settings))

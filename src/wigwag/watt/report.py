@@ -125,7 +125,9 @@ class WattReport:
         yield (), 0.0 if latest is None else float(latest.id)
 
     def _shown(self) -> Iterator[tuple[tuple[str, ...], Status[Spec]]]:
-        known = {(str(status.spec),): status for status in reversed(self._watt.pipeline.statuses())}
+        known: dict[tuple[str, ...], Status[Spec]] = {}
+        for status in self._watt.pipeline.statuses():
+            known.setdefault((str(status.spec),), status)
         return islice(known.items(), MOST_SHOWN)
 
     def _states(self) -> Iterator[tuple[tuple[str, ...], float]]:

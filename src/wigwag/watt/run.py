@@ -70,9 +70,9 @@ class WattServer:
         watt.url = self._url
         report = WattReport(watt, asyncio.get_running_loop().time)
         report.register(self.registry)
-        settings = ApiSettings(self._options.format)  # type: ignore[arg-type]
+        settings = ApiSettings(self._options.format)
         api = SnapshotApi(watt.history, report.sources, report.page, watt.resync, settings)
-        background = [*watt.background(), report.log_watches(), report.log_snapshots()]
+        background = [*watt.background(self.lifecycle.started), report.log_watches(), report.log_snapshots()]
         try:
             await self.lifecycle.run(lambda: [self._snapshots_port(api)], background, stop, watt.end)
         finally:
@@ -121,6 +121,8 @@ def listen_address(options: WattOptions) -> tuple[str, int]:
         raise UsageError(f"--listen-address: {error}; write HOST:PORT") from None
     if not colon:
         raise UsageError(f"--listen-address: {options.listen_address!r} has no port; write HOST:PORT")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise UsageError(f"--listen-address: {options.listen_address!r} may mean two things; write [ADDRESS]:PORT")
     if not host and options.listen_network == "tcp4":
         host = "0.0.0.0"  # noqa: S104 - asked for, and only with a token
     return host.strip("[]"), number

@@ -10,8 +10,9 @@ As a library:
         async for snapshot in watt:
             ...
 
-The keyword arguments are the options of `wigwag watt`, and hooks may be Python functions. A hook whose failure is fatal
-ends the block with its `HookError`, in a group.
+The keyword arguments are the options of `wigwag watt`, without those of the command, and hooks may be Python functions.
+A hook whose failure is fatal ends the block with its `HookError`. What the block itself raises is raised as it is, when
+all has ended.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 from wigwag.kube.hub import Hub
 from wigwag.pipeline.limit import Interval, unlimited
 from wigwag.pipeline.run import Pipeline
+from wigwag.pipeline.spec import cause
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.consul.hub import ConsulHub
 from wigwag.sources.disk.notify import Notifier
@@ -44,6 +46,7 @@ from wigwag.watt.watches.watchset import read_watch_set
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from types import TracebackType
 
     from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.spec import Wanted, Watcher
@@ -74,7 +77,7 @@ class Watt:
         self._hub = Hub()
         consul = ConsulHub(options.consul_connections)
         watcher = watcher or Watchers(self._hub, consul, Notifier(), secrets=options.secrets)
-        self._caller = HookCaller(HookDeps(policy.clock, policy.random))
+        self._caller = HookCaller(HookDeps(policy.clock, policy.random, environment=environment))
         self.resolvers = Resolvers(environment) if options.consul_resolvers else None
         self.watch_hooks: WatchHooks[WattSnapshot, Wanted[Spec]] = WatchHooks(
             read_hooks(options.watch, "watch", WATCH_TIMEOUT), self._encode, self._parse, self._caller, _digest
@@ -96,10 +99,10 @@ class Watt:
         self.outputs = [OutputWriter(each, self.history.snapshots, policy) for each in read_outputs(options.outputs)]
         self._stack = AsyncExitStack()
 
-    def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Return all that has to run, each until it is cancelled."""
+    def background(self, served: asyncio.Event | None = None) -> list[Coroutine[Any, Any, None]]:
+        """Return all that has to run, each until it is cancelled. Notify hooks wait until snapshots are `served`."""
         outputs = [output.run() for output in self.outputs]
-        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.fatal(), self.notify_hooks.run(), *outputs]
+        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.fatal(), self._notify(served), *outputs]
 
     def close(self) -> None:
         """Release what `background` has used."""
@@ -113,6 +116,7 @@ class Watt:
 
     def resync(self) -> None:
         """Call all hooks again, though nothing has changed."""
+        self.watch_hooks.resync()
         self.pipeline.derive_again()
         self.notify_hooks.resync()
 
@@ -123,25 +127,39 @@ class Watt:
         return self.history.latest is not None and self.notify_hooks.ready and not degraded
 
     async def __aenter__(self) -> Self:
+        if self.history.snapshots.error is not None:
+            raise RuntimeError("this Watt has ended; make another one")
         self._stack.callback(self.close)
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         for each in self.background():
             self._stack.callback(group.create_task(each).cancel)
         return self
 
-    async def __aexit__(self, *failure: object) -> None:
-        await self._stack.__aexit__(*failure)  # type: ignore[arg-type]
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.end()
+        cancelled = isinstance(error, asyncio.CancelledError)  # perhaps by the group, because one of its tasks failed
+        try:
+            await self._stack.__aexit__(*((kind, error, trace) if cancelled else (None, None, None)))
+        except BaseExceptionGroup as group:
+            raise cause(group) from None
 
     async def __aiter__(self) -> AsyncIterator[WattSnapshot]:
         """Iterate over the newest snapshot, as soon as there is one, and those after it; a slow reader skips some."""
         async for snapshot in self.history.snapshots:
             yield snapshot
 
+    async def _notify(self, served: asyncio.Event | None) -> None:
+        if served is not None:
+            await served.wait()
+        await self.notify_hooks.run()
+
     def _add(self) -> None:
         self.history.add(self.pipeline.published.value)
 
     def _encode(self, snapshot: WattSnapshot, hook: Hook) -> bytes:
-        return b"".join(document(snapshot, self.options.format, hook.projection))  # type: ignore[arg-type]
+        return b"".join(document(snapshot, self.options.format, hook.projection))
 
     def _parse(self, output: bytes) -> tuple[Wanted[Spec], ...]:
         return read_watch_set(output, self._environment)

@@ -89,6 +89,13 @@ def test_what_cannot_be_meant_is_told(address: str, said: str) -> None:
         locate(address, {})
 
 
+def test_a_password_does_not_belong_into_the_address_of_the_environment() -> None:
+    """The address is shown; a password has a variable of its own."""
+    with pytest.raises(UsageError, match="write them into CONSUL_HTTP_AUTH") as caught:
+        locate("consul:///x", {"CONSUL_HTTP_ADDR": "http://me:s3cret@c:1"})
+    assert "s3cret" not in str(caught.value)
+
+
 def test_what_has_no_effect_on_tls_is_told() -> None:
     variables = {"CONSUL_HTTP_SSL_VERIFY": "false", "CONSUL_CAPATH": "/x", "CONSUL_TLS_SERVER_NAME": "y"}
     assert list(unused(locate(SHOP, variables).access, variables)) == []

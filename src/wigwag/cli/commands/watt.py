@@ -19,7 +19,8 @@ Watch Kubernetes objects, Consul services, directories and URIs. Keep one snapsh
 
 Nothing is published, and no hook is called, before everything that is watched has answered once.
 """
-CONFIG = True
+CONFIG = STRICT_CONFIG = True
+"""A misspelt `notify` would be no hook at all, so an unknown key is an error."""
 
 
 def run(options: WattOptions) -> int:

@@ -35,9 +35,10 @@ def status_gauges(
 
 def status_fields(status: Status[Any], now: float) -> dict[str, Any]:
     """Return how a watch is doing as plain JSON."""
+    age = status.age(now)
     return {
         "state": status.state,
-        "ageSeconds": status.age(now),
+        "ageSeconds": None if age is None else round(age, 3),
         "updates": status.values,
         "restarts": status.restarts,
         "error": status.error if status.state == "failing" else None,

@@ -249,6 +249,8 @@ def _host(given: str, environment: Mapping[str, str]) -> tuple[str, bool]:
 def _with_port(host: str, tls: bool) -> str:
     if host.startswith("/"):
         return host
+    if "@" in host:  # that of a URI is taken off before
+        raise UsageError("CONSUL_HTTP_ADDR has a name and a password; write them into CONSUL_HTTP_AUTH")
     parts = urlsplit(f"//{host}")
     try:
         port = parts.port

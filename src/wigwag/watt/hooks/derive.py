@@ -60,6 +60,8 @@ class _WatchHook(Generic[R]):
     results: tuple[R, ...] = ()
     error: HookError | None = None
     retry_at: float | None = None
+    again: bool = False
+    """Whether to call it though its input is the same."""
 
 
 class WatchHooks(Generic[D, R]):
@@ -83,6 +85,11 @@ class WatchHooks(Generic[D, R]):
     def retry_at(self) -> float | None:
         """When a failing hook is due again; None: no hook is failing."""
         return min((each.retry_at for each in self._hooks if each.retry_at is not None), default=None)
+
+    def resync(self) -> None:
+        """Call all hooks again at the next snapshot, though they may have had it. This also ends a pause."""
+        for each in self._hooks:
+            each.again = True
 
     def statuses(self) -> tuple[HookStatus, ...]:
         """Return how each hook is doing."""
@@ -108,10 +115,12 @@ class WatchHooks(Generic[D, R]):
         raise next(each.error for each in self._hooks if each.error and each.hook.on_failure == "fatal")
 
     def _due(self, each: _WatchHook[R], digest: str) -> bool:
+        if each.again:
+            return True
         return self._clock.now() >= each.retry_at if each.retry_at is not None else each.digest != digest
 
     async def _run(self, each: _WatchHook[R], invocation: Invocation, digest: str) -> None:
-        each.status = each.status.started(self._clock.now())
+        each.again, each.status = False, each.status.started(self._clock.now())
         try:
             results = self._parsed(each.hook, await self._caller.call(each.hook, invocation))
         except HookError as error:

@@ -54,6 +54,15 @@ class DirectoryOptions:
     """All files together."""
 
 
+def is_file_name(name: str) -> bool:
+    """Tell whether a file of an output directory can have this name; `..` at the beginning is for generations.
+
+    >>> is_file_name("services.json"), is_file_name("a/b"), is_file_name("..data")
+    (True, False, False)
+    """
+    return bool(_NAME.fullmatch(name)) and len(os.fsencode(name)) <= 255
+
+
 class OutputFolder:
     """The steps of a write, each of them one change on disk. No decisions."""
 
@@ -133,7 +142,7 @@ class OutputDirectory:
 
     def _check(self, files: Mapping[str, bytes]) -> None:
         for name in files:
-            if not _NAME.fullmatch(name) or len(os.fsencode(name)) > 255:
+            if not is_file_name(name):
                 raise OutputError(self._path, f"{name[:60]!r} cannot be the name of a file")
         size = sum(map(len, files.values()))
         if len(files) > self._options.most_files or size > self._options.most_bytes:

@@ -37,8 +37,9 @@ class Output:
     files: Mapping[str, tuple[Projection, Format]]
 
     def digests(self, snapshot: WattSnapshot) -> list[str]:
-        """Return the digest of each file."""
-        return [projected_digest(snapshot, part) for part, _ in self.files.values()]
+        """Return the digest of each file. A v2 document also says what is missing."""
+        missing = {"watt1": "", "v2": " ".join(snapshot.unresolved)}
+        return [projected_digest(snapshot, part) + missing[form] for part, form in self.files.values()]
 
 
 class OutputWriter:

@@ -31,6 +31,8 @@ Section: TypeAlias = Literal["Kubernetes", "Consul", "Files", "Documents"]
 DeltaType: TypeAlias = Literal["add", "update", "delete"]
 _BITS = 128
 _MASK = (1 << _BITS) - 1
+_SHALLOW, _MARGIN = 200, 200
+"""Brackets of JSON that cannot be deep, and levels that are kept free."""
 
 
 class Entry(Struct, frozen=True, eq=False, gc=False):
@@ -61,6 +63,20 @@ def entry(name: object, body: bytes, significant: bytes | None = None) -> Entry:
     content.update(b"\0")
     content.update(body if significant is None else significant)
     return Entry(body, int.from_bytes(content.digest()))
+
+
+def check_depth(body: bytes) -> None:
+    """Raise `RecursionError` for JSON that is nested so deeply that a document around it could not be written.
+
+    Who writes documents may be deeper in calls, which count: a margin is kept.
+
+    >>> check_depth(b"[" * 500 + b"]" * 500)
+    >>> check_depth(b"[" * 900 + b"]" * 900)
+    Traceback (most recent call last):
+    RecursionError: maximum recursion depth exceeded while deserializing an object
+    """
+    if body.count(b"[") + body.count(b"{") > _SHALLOW:
+        json.format(b"[" * _MARGIN + body + b"]" * _MARGIN)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -103,6 +119,10 @@ class WatchPart:
             size += (0 if new is None else len(new.body)) - (0 if gone is None else len(gone.body))
         return cls(table, entries, spelled, total & _MASK, size)
 
+    def is_called(self, name: str) -> bool:
+        """Tell whether this is a name of the table: the canonical one, or as one of its watches has it."""
+        return name in (self.table.name, self.spelled, *(part.spelled for part in self.parts))
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -141,7 +161,7 @@ class WattSnapshot:
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
         """Return the Kubernetes objects of a kind, sorted; `kind` is written as for the watch, or canonically."""
-        parts = (part for table, part in self.tables.items() if kind in (table.name, part.spelled))
+        parts = (part for table, part in self.tables.items() if table.section == "Kubernetes" and part.is_called(kind))
         return [json.decode(part.entries[key].body) for part in parts for key in sorted(part.entries)]
 
     def endpoints(self, service: str) -> list[dict[str, Any]]:

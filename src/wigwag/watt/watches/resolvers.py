@@ -10,7 +10,8 @@ arrives; a change of one object costs that object, not a pass over all of them.
 
 Whoever may write such an object chooses where we connect. So an address may name only variables of the environment that
 hold addresses, and our Consul token goes only to the address that our own environment names. An object that cannot be
-used is reported with its name, and the others are not affected.
+used is reported with its name, and the others are not affected. What one object may name is limited, and so is what all
+of them together do.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from wigwag.errors import UsageError
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.consul.endpoints import EndpointsWatch
+from wigwag.sources.consul.instances import check_service
 from wigwag.watt.snapshots.snapshot import changed_keys
 from wigwag.watt.watches.specs import ConsulSpec
-from wigwag.watt.watches.watchset import GRACE, consul_access, expand, variables
+from wigwag.watt.watches.watchset import GRACE, MOST_WATCHES, consul_access, expand, explain, variables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from wigwag.sources.consul.access import ConsulAccess
     from wigwag.watt.snapshots.snapshot import Key, TableName, WatchPart, WattSnapshot
@@ -39,6 +42,8 @@ if TYPE_CHECKING:
 
 ANNOTATION = "getambassador.io/consul-resolver"
 GROUPS = ("wigwag.dev", "getambassador.io")
+MOST_SERVICES = 1_000
+"""Services that one object may name; the schema of ours has the same limit."""
 _ADDRESSES = re.compile(r"\w*(_IP|_HOST|_ADDR|_ADDRESS|_PORT)")
 """The variables that an address may name."""
 _ENDINGS = "_IP, _HOST, _ADDR, _ADDRESS or _PORT"
@@ -51,27 +56,31 @@ _SECRETS = (
 )
 _SERVICE = re.compile(r"(?:\w+://)?([\w.-]+)(?::\d+)?/?")
 _HINTS = (ANNOTATION.encode(), b'"ConsulResolver"', b'"resolver"')
+_ALL = "all resolvers"
+_Text: TypeAlias = Annotated[str, Meta(max_length=128)]
+_Name: TypeAlias = Annotated[str, Meta(max_length=253)]
+_Address: TypeAlias = Annotated[str, Meta(max_length=512)]
 log = logging.getLogger("wigwag.watt")
 
 
 class ServiceReference(Struct, frozen=True):
-    """A service that a resolver names."""
+    """A service that a resolver names. The limits of texts are those of the schema."""
 
-    name: str
-    tag: str = ""
-    filter: str = ""
+    name: _Name
+    tag: _Name = ""
+    filter: Annotated[str, Meta(max_length=1024)] = ""
 
 
 class ResolverSpec(Struct, frozen=True):
     """The `spec` of a ConsulResolver, or of an object that refers to one."""
 
-    address: str = ""
-    datacenter: str = ""
-    namespace: str = ""
-    partition: str = ""
+    address: _Address = ""
+    datacenter: _Text = ""
+    namespace: _Text = ""
+    partition: _Text = ""
     services: tuple[ServiceReference, ...] = ()
-    resolver: str = ""
-    service: str = ""
+    resolver: _Name = ""
+    service: _Address = ""
 
 
 class ResolverMetadata(Struct, frozen=True):
@@ -97,23 +106,13 @@ _object = msgspec.json.Decoder(ResolverObject).decode
 
 @dataclass(frozen=True, slots=True)
 class ConsulResolver:
-    """Where a resolver leads, and the services that it names itself."""
+    """Where a resolver leads, and the watches of the services that it names itself."""
 
     name: str
+    """Empty: nothing can refer to it."""
     namespace: str
     access: ConsulAccess
-    services: tuple[ServiceReference, ...] = ()
-
-    def specs(self) -> Iterator[Spec]:
-        """Yield the watches of the services that it names itself."""
-        for service in self.services:
-            yield self.spec(service)
-
-    def spec(self, service: ServiceReference) -> Spec:
-        """Return the watch of a service."""
-        return ConsulSpec(
-            EndpointsWatch(self.access, service.name, service.tag, service.filter), self.access.datacenter
-        )
+    specs: tuple[Spec, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +121,7 @@ class ResolverReference:
 
     resolver: str
     namespace: str
-    service: ServiceReference
+    service: str
 
 
 class Resolvers:
@@ -143,11 +142,18 @@ class Resolvers:
         changed = [self._forget(name) for name in gone]
         changed += [self._read(name, part) for name, part in tables.items() if self._seen.get(name) is not part]
         if any(changed):
-            self._wanted = tuple(Wanted(spec, grace=GRACE) for spec in dict.fromkeys(self._specs()))
+            self._wanted = tuple(Wanted(spec, grace=GRACE) for spec in self._limited(dict.fromkeys(self._specs())))
         return self._wanted
 
+    def _limited(self, specs: dict[Spec, None]) -> Iterator[Spec]:
+        self.problems.pop(_ALL, None)
+        if len(specs) > MOST_WATCHES:
+            self._report(_ALL, f"{len(specs)} services are more than the limit of {MOST_WATCHES}", "the last ones are")
+        return islice(specs, MOST_WATCHES)
+
     def _forget(self, name: TableName) -> bool:
-        del self._seen[name]
+        for key in self._seen.pop(name).entries:
+            self.problems.pop(_title(name, key), None)
         return bool(self._known.pop(name, None))
 
     def _read(self, name: TableName, part: WatchPart) -> bool:
@@ -157,7 +163,7 @@ class Resolvers:
         changed = False
         for key in changed_keys({} if before is None else before.entries, part.entries):
             entry = part.entries.get(key)
-            title = f"{name.name} {'/'.join(filter(None, key))}"
+            title = _title(name, key)
             self.problems.pop(title, None)
             found = None if entry is None else self._understood(entry.body, title)
             if found != known.get(key):
@@ -171,30 +177,38 @@ class Resolvers:
         if not any(hint in body for hint in _HINTS):
             return None
         try:
-            found = self._meaning(_object(body))
-            for _ in found.specs() if isinstance(found, ConsulResolver) else ():
-                pass  # raises, if one cannot be watched
+            return self._meaning(_object(body))
         except (msgspec.MsgspecError, UsageError, RecursionError) as error:
             if any(hint in body for hint in _HINTS[:2]):
-                self.problems[title] = str(error)
-                log.warning("%s is not a usable resolver: %s; its services are not watched", title, error)
+                self._report(title, explain(error, ()), "its services are")
             return None
-        return found
+
+    def _report(self, title: str, problem: str, affected: str) -> None:
+        self.problems[title] = problem
+        log.warning("%s: %s; %s not watched", title, problem, affected)
 
     def _meaning(self, given: ResolverObject) -> ConsulResolver | ResolverReference | None:
         metadata, spec, group = given.metadata, given.spec, given.api_version.partition("/")[0]
         if given.kind == "ConfigMap":
             if ANNOTATION not in metadata.annotations:
                 return None
-            names = re.split(r"[\s,]+", f"{given.data.get('service', '')} {given.data.get('services', '')}")
-            services = tuple(ServiceReference(name) for name in dict.fromkeys(names) if name)
-            where = ResolverSpec(given.data.get("consulAddress", ""), given.data.get("datacenter", ""))
-            return ConsulResolver("", metadata.namespace, self._access(where), services)
+            names = f"{given.data.get('service', '')} {given.data.get('services', '')}".replace(",", " ").split()
+            where = {"address": given.data.get("consulAddress", ""), "datacenter": given.data.get("datacenter", "")}
+            services = [{"name": name} for name in dict.fromkeys(names)]
+            spec = msgspec.convert({**where, "services": services}, ResolverSpec)
+            return self._resolver("", metadata.namespace, spec)
         if spec is not None and given.kind == "ConsulResolver" and group in GROUPS:
-            return ConsulResolver(metadata.name, metadata.namespace, self._access(spec), spec.services)
+            return self._resolver(metadata.name, metadata.namespace, spec)
         if spec is not None and spec.resolver and (match := _SERVICE.fullmatch(spec.service)):
-            return ResolverReference(spec.resolver, metadata.namespace, ServiceReference(match[1]))
+            check_service(match[1])
+            return ResolverReference(spec.resolver, metadata.namespace, match[1])
         return None
+
+    def _resolver(self, name: str, namespace: str, spec: ResolverSpec) -> ConsulResolver:
+        if len(spec.services) > MOST_SERVICES:
+            raise UsageError(f"it names {len(spec.services)} services, and the limit is {MOST_SERVICES}; divide it")
+        access = self._access(spec)
+        return ConsulResolver(name, namespace, access, tuple(_spec(access, each) for each in spec.services))
 
     def _access(self, spec: ResolverSpec) -> ConsulAccess:
         allowed = {name: value for name, value in self._environment.items() if _ADDRESSES.fullmatch(name)}
@@ -204,26 +218,31 @@ class Resolvers:
             access = consul_access(address, self._environment, **settings)
         except UsageError as error:
             refused = [name for name in variables(spec.address) if not _ADDRESSES.fullmatch(name)]
-            why = f"it names {refused[0]}; a variable must end in {_ENDINGS}" if refused else str(error)
-            raise UsageError(f"the address {spec.address!r} cannot be used: {why}") from None
-        if access.address == consul_access("", self._environment).address:
+            if not refused:
+                raise
+            why = f"it names {refused[0]}; a variable must end in {_ENDINGS}"
+            raise UsageError(f"the address {spec.address!r} cannot be used: {why}") from error
+        if access.server == consul_access("", self._environment).server:  # with TLS if the environment says so
             return access
         without = {name: value for name, value in self._environment.items() if name not in _SECRETS}
         return consul_access(address, without, **settings)
 
     def _specs(self) -> Iterator[Spec]:
         everything = [each for table in self._known.values() for each in table.values()]
-        resolvers = [each for each in everything if isinstance(each, ConsulResolver)]
-        for resolver in resolvers:
-            yield from resolver.specs()
+        named: dict[str, dict[str, ConsulResolver]] = {}
+        for resolver in everything:
+            if isinstance(resolver, ConsulResolver):
+                named.setdefault(resolver.name, {}).setdefault(resolver.namespace, resolver)
+                yield from resolver.specs
         for reference in everything:
-            if isinstance(reference, ResolverReference) and (chosen := _chosen(reference, resolvers)):
-                yield chosen.spec(reference.service)
+            if isinstance(reference, ResolverReference) and (by_namespace := named.get(reference.resolver)):
+                chosen = by_namespace.get(reference.namespace) or by_namespace[min(by_namespace)]
+                yield _spec(chosen.access, ServiceReference(reference.service))
 
 
-def _chosen(reference: ResolverReference, resolvers: Iterable[ConsulResolver]) -> ConsulResolver | None:
-    """Return the resolver that a reference names: that of its own namespace before others."""
-    named = [resolver for resolver in resolvers if resolver.name == reference.resolver]
-    return min(
-        named, key=lambda resolver: (resolver.namespace != reference.namespace, resolver.namespace), default=None
-    )
+def _spec(access: ConsulAccess, service: ServiceReference) -> Spec:
+    return ConsulSpec(EndpointsWatch(access, service.name, service.tag, service.filter), access.datacenter)
+
+
+def _title(table: TableName, key: Key) -> str:
+    return f"{table.name} {'/'.join(filter(None, key))}"

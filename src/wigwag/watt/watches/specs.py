@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from wigwag.errors import UsageError
-from wigwag.sources.consul.access import ConsulAccess
+from wigwag.kube.named import NamedWatch
 from wigwag.sources.consul.endpoints import EndpointsWatch
+from wigwag.sources.consul.keys import ConsulWatch
 from wigwag.sources.source import Source
 
 
@@ -33,15 +34,22 @@ class KubernetesSpec:
     """Fields to leave out, such as `status`: a change of them is no change."""
 
     def __post_init__(self) -> None:
-        if not self.kind or not self.kind.isprintable() or "/" in self.kind or " " in self.kind:
-            raise UsageError(
-                f"{self.kind!r} is not a kind; write it as for `kubectl get`: service, ingresses.v1.networking.k8s.io"
-            )
+        _ = self.watch  # which checks it
+        if bad := [path for path in self.ignore if not all(path.split("."))]:
+            raise UsageError(f"{bad[0]!r} is not a field to ignore; write it as status, or metadata.labels")
+
+    @property
+    def watch(self) -> NamedWatch:
+        """The objects, as the API server is asked for them."""
+        return NamedWatch(
+            self.kind, self.namespace, labels=self.labels, fields=self.fields, metadata_only=self.metadata_only
+        )
 
     def __str__(self) -> str:
-        """The id that watt gave to a watch."""
-        parts = (self.kind, self.namespace, self.fields, self.labels)
-        return "kubernetes " + "|".join(part or "*" for part in parts)
+        """The id that watt gave to a watch, and what else tells it apart."""
+        parts = [part or "*" for part in (self.kind, self.namespace, self.fields, self.labels)]
+        further = ["metadata"] * self.metadata_only + [f"ignore={','.join(self.ignore)}"] * bool(self.ignore)
+        return "kubernetes " + "|".join([*parts, *further])
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +72,18 @@ class ConsulSpec:
 class KeysSpec:
     """Keys of Consul's KV store: one, or with a slash at the end all below it."""
 
-    access: ConsulAccess
-    key: str
+    watch: ConsulWatch
+
+    @property
+    def store(self) -> str:
+        """Which KV store: the agent, the datacenter, and what else tells stores apart."""
+        access = self.watch.access
+        further = {"ns": access.namespace, "partition": access.partition}
+        parts = [f"{name}={text}" for name, text in further.items() if text]
+        return "|".join([access.address, access.datacenter or "*", *parts])
 
     def __str__(self) -> str:
-        return f"consul-kv {self.access.address}|{self.access.datacenter or '*'}|{self.key}"
+        return f"consul-kv {self.store}|{self.watch.key}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +91,10 @@ class DirectorySpec:
     """The files of a directory; of a mounted ConfigMap, those of one generation."""
 
     path: str
+
+    def __post_init__(self) -> None:
+        if not self.path or "\0" in self.path:
+            raise UsageError(f"{self.path!r} is not the path of a directory")
 
     def __str__(self) -> str:
         return f"directory {self.path}"

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from wigwag.kube.named import NamedWatch, watch_named
+from wigwag.kube.named import watch_named
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.endpoints import watch_endpoints
-from wigwag.sources.consul.keys import ConsulWatch, watch_values
+from wigwag.sources.consul.keys import watch_values
 from wigwag.sources.consul.query import ConsulDeps
 from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
 from wigwag.sources.disk.follow import FollowDeps
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import documents
-from wigwag.watt.snapshots.snapshot import ENDPOINTS, TableName, WatchPart, entry
+from wigwag.watt.snapshots.snapshot import ENDPOINTS, TableName, WatchPart, check_depth, entry
 from wigwag.watt.watches.objects import decoder
 from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, KeysSpec, KubernetesSpec
 
@@ -55,19 +55,16 @@ class Watchers:
         if isinstance(spec, ConsulSpec):
             return _parts(watch_endpoints(spec.watch, self._consul), partial(endpoints_part, spec))
         if isinstance(spec, KeysSpec):
-            return _parts(watch_values(ConsulWatch(spec.access, spec.key), self._consul), partial(keys_part, spec))
+            return _parts(watch_values(spec.watch, self._consul), partial(keys_part, spec))
         if isinstance(spec, DirectorySpec):
             return _parts(watch_directory(DirectoryWatch(spec.path), self._files), partial(files_part, spec))
         found = documents(spec.source, self._hub, self._notifier)
         return _parts(found, partial(document_part, spec))
 
     async def _objects(self, spec: KubernetesSpec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
-        watch = NamedWatch(
-            spec.kind, spec.namespace, labels=spec.labels, fields=spec.fields, metadata_only=spec.metadata_only
-        )
         decode = partial(decoder, ignore=spec.ignore, secrets=self._secrets)
         last: WatchPart | None = None
-        async with closing(watch_named(self._hub, watch, decode)) as items:
+        async with closing(watch_named(self._hub, spec.watch, decode)) as items:
             async for item in items:
                 if isinstance(item, Unavailable | Unchanged):
                     yield item
@@ -122,7 +119,7 @@ def _endpoint(given: ServiceEndpoint) -> dict[str, Any]:
 
 def keys_part(spec: KeysSpec, values: Mapping[str, bytes]) -> WatchPart:
     """Return the values of keys."""
-    return _texts(TableName("Consul", "KV"), str(spec).rpartition("|")[0].removeprefix("consul-kv "), values.items())
+    return _texts(TableName("Consul", "KV"), spec.store, values.items())
 
 
 def files_part(spec: DirectorySpec, files: Mapping[str, bytes]) -> WatchPart:
@@ -131,11 +128,12 @@ def files_part(spec: DirectorySpec, files: Mapping[str, bytes]) -> WatchPart:
 
 
 def document_part(spec: DocumentSpec, document: AnyDocument) -> WatchPart:
-    """Return a document: as it is if it is JSON, and otherwise as text."""
+    """Return a document: as it is if it is JSON, and otherwise as text. JSON that is nested too deeply is text, too."""
     name = spec.source.name
     try:
-        body = msgspec.json.format(document.content, indent=-1)
-    except msgspec.MsgspecError:
+        body = msgspec.json.format(document.content.decode(), indent=-1).encode()
+        check_depth(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         body = _text(document.content)
     return _single(TableName("Documents", name), ("", name), body)
 

@@ -11,8 +11,11 @@ hook that writes the variable and one that writes its value would name two watch
 
 from __future__ import annotations
 
+import logging
 import re
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, get_args
+from functools import cache, partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -22,21 +25,27 @@ from wigwag.options import duration_or_seconds
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.consul.access import ConsulAccess, locate
 from wigwag.sources.consul.endpoints import EndpointsWatch
-from wigwag.sources.kinds import read_source
+from wigwag.sources.consul.keys import ConsulWatch
+from wigwag.sources.kinds import prepare, read_source
 from wigwag.suggest import suggest
 from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, DocumentSpec, KeysSpec, KubernetesSpec, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+    Access: TypeAlias = Callable[..., ConsulAccess]
+    """Reads an address and settings of Consul."""
+
+T = TypeVar("T")
 MOST_WATCHES = 10_000
 GRACE = 30.0
 """How long the first snapshot waits for a derived watch, in seconds. An initial one is waited for without end."""
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-_PLACE = re.compile(r" - at `(.*)`$")
-_UNKNOWN = re.compile(r"unknown field `(.*?)`")
 _INVALID = re.compile(r"Invalid (?:enum )?value '(.*?)'")
+_HOST = re.compile(r"[^\s/?#\\]*")
+"""A host and port, or none; also with a name and a password before it."""
 _Text = Annotated[str, Meta(max_length=4096)]
+log = logging.getLogger("wigwag.watt")
 
 
 class V1Kubernetes(Struct, forbid_unknown_fields=True, rename="kebab"):
@@ -62,8 +71,8 @@ class WatchFields(Struct, forbid_unknown_fields=True, rename="kebab", tag_field=
 
     required: bool = True
     """Whether the first snapshot waits for it."""
-    grace: float | _Text = ""
-    """How long the first snapshot waits: seconds, or a Go duration."""
+    grace: _Text | float = ""
+    """How long the first snapshot waits: seconds, or a Go duration; empty: the default."""
 
 
 class KubernetesFields(WatchFields, tag="kubernetes", kw_only=True):
@@ -146,23 +155,29 @@ def read_watch_set(text: bytes, environment: Mapping[str, str]) -> tuple[Wanted[
     consul 10.0.0.1:8500|*|a 30.0
     """
     try:
-        watch_set = msgspec.json.decode(text, type=WatchSet)
-        specs = [_wanted(fields, environment, GRACE) for fields in watch_set.watches or ()]
-        specs += [[_v1_kubernetes(each)] for each in watch_set.kubernetes_watches or ()]
-        specs += [[_v1_consul(each, environment)] for each in watch_set.consul_watches or ()]
-    except (msgspec.MsgspecError, UsageError, RecursionError, UnicodeDecodeError) as error:
+        given, access = msgspec.json.decode(text, type=WatchSet), _accesses(environment)
+        return _limited(
+            _placed("$.watches", given.watches, partial(_wanted, access=access, grace=GRACE)),
+            _placed("$.kubernetes-watches", given.kubernetes_watches, _v1_kubernetes),
+            _placed("$.consul-watches", given.consul_watches, partial(_v1_consul, access=access)),
+        )
+    except (msgspec.MsgspecError, UsageError, RecursionError, UnicodeError) as error:
         raise UsageError(f"not a watch set: {explain(error)}") from None
-    return _limited(specs)
 
 
 def read_watches(value: Any, environment: Mapping[str, str], option: str) -> tuple[Wanted[Spec], ...]:
     """Read the watches of a config file, or of JSON text; `option` names where they come from."""
     try:
-        elements = msgspec.json.decode(value) if isinstance(value, str | bytes) and value else value or []
-        watches = msgspec.convert(elements, list[AnyFields])
-        return _limited([_wanted(fields, environment, None) for fields in watches])
-    except (msgspec.MsgspecError, UsageError, RecursionError) as error:
+        watches = read_records(value, AnyFields)
+        return _limited(_placed("$", watches, partial(_wanted, access=_accesses(environment), grace=None)))
+    except (msgspec.MsgspecError, UsageError, RecursionError, UnicodeError) as error:
         raise UsageError(f"{option}: {explain(error)}") from None
+
+
+def read_records(value: Any, record: Any) -> list[Any]:
+    """Return the records of a list, which is JSON text or comes from a config file."""
+    elements = msgspec.json.decode(value) if isinstance(value, str | bytes) and value else value or []
+    return msgspec.convert(elements, list[record])
 
 
 def explain(
@@ -174,16 +189,16 @@ def explain(
     ... except UsageError as error: print(error)
     not a watch set: $.kubernetes-watches[0]: unknown field `knd`; did you mean `kind`?
     """
-    place = _PLACE.search(str(error))
-    text = str(error) if place is None else f"{place[1]}: {str(error)[: place.start()]}"
+    reason, placed, place = str(error).rpartition(" - at `")
+    text = f"{place.removesuffix('`')}: {reason}" if placed else str(error)
     invalid = _INVALID.search(text)
-    if invalid is not None and place is not None and (values := choices.get(place[1].rpartition(".")[2])):
+    if invalid is not None and (values := choices.get(place.removesuffix("`").rpartition(".")[2])):
         hint = suggest(invalid[1], values) or f"one of {', '.join(values)}"
         return f"{text}; {hint}"
-    unknown = _UNKNOWN.search(text)
-    if unknown is None:
+    _, unknown, name = text.partition("Object contains unknown field `")
+    if not unknown:
         return text
-    remark = suggest(unknown[1], known) or "check its spelling"
+    remark = suggest(name.partition("`")[0], known) or "check its spelling"
     return f"{text.replace('Object contains ', '')}; {remark}"
 
 
@@ -206,42 +221,64 @@ def variables(text: str) -> list[str]:
 
 
 def consul_access(address: str, environment: Mapping[str, str], **settings: Any) -> ConsulAccess:
-    """Return how to reach Consul at an address (HOST:PORT, with or without `http://`); empty: the environment's."""
-    scheme, separator, host = address.rpartition("://")
-    if separator and scheme not in ("http", "https"):
-        raise UsageError(f"{address!r} is not an address of Consul; write HOST:PORT")
-    return locate(f"consul{'s' * (scheme == 'https')}://{host.rstrip('/')}/", environment, **settings).access
+    """Return how to reach Consul at an address (HOST:PORT, with or without `http://`); empty: the environment's.
+
+    An address may come from whoever may write an object. It must not have the options of a `consul://` URI: they name
+    files whose content is sent to that address. Variables are replaced in it already, so it is not shown.
+    """
+    scheme, separator, rest = address.rpartition("://")
+    host = rest.rstrip("/")
+    if (separator and scheme not in ("http", "https")) or not _HOST.fullmatch(host):
+        raise UsageError("the address of Consul is malformed; write HOST:PORT, with or without http:// or https://")
+    return locate(f"consul{'s' * (scheme == 'https')}://{host}/", environment, **settings).access
 
 
-def _wanted(fields: AnyFields, environment: Mapping[str, str], grace: float | None) -> list[Wanted[Spec]]:
+def _placed(
+    place: str, elements: Iterable[T] | None, read: Callable[[T], Iterable[Wanted[Spec]]]
+) -> Iterator[Wanted[Spec]]:
+    """Yield what elements stand for; an error says which of them is wrong."""
+    for position, element in enumerate(elements or ()):
+        try:
+            yield from read(element)
+        except UsageError as error:
+            raise UsageError(f"{place}[{position}]: {error}") from None
+
+
+def _accesses(environment: Mapping[str, str]) -> Access:
+    """Return what reads an address, with variables in it. Most watches of a set are of one agent: it is read once."""
+    return cache(lambda address, **settings: consul_access(expand(address, environment), environment, **settings))
+
+
+def _wanted(fields: AnyFields, access: Access, grace: float | None) -> Iterator[Wanted[Spec]]:
     try:
         limit = grace if fields.grace == "" else duration_or_seconds(fields.grace)
     except ValueError as error:
         raise UsageError(f"grace: {error}") from None
-    return [Wanted(spec, fields.required, limit) for spec in _specs(fields, environment)]
+    return (Wanted(spec, fields.required, limit) for spec in _specs(fields, access))
 
 
-def _specs(fields: AnyFields, environment: Mapping[str, str]) -> Iterator[Spec]:
+def _specs(fields: AnyFields, access: Access) -> Iterator[Spec]:
     if isinstance(fields, KubernetesFields):
         for namespace in fields.namespaces or [fields.namespace]:
             yield KubernetesSpec(
                 fields.kind, namespace, fields.fields, fields.labels, fields.metadata_only, tuple(fields.ignore)
             )
     elif isinstance(fields, ConsulFields):
-        watch = EndpointsWatch(_access(fields, environment), fields.service, fields.tag, fields.filter, fields.passing)
+        watch = EndpointsWatch(_access(fields, access), fields.service, fields.tag, fields.filter, fields.passing)
         yield ConsulSpec(watch, fields.id)
     elif isinstance(fields, KeysFields):
-        yield KeysSpec(_access(fields, environment), fields.key)
+        yield KeysSpec(ConsulWatch(_access(fields, access), fields.key))
     elif isinstance(fields, DirectoryFields):
         yield DirectorySpec(fields.path)
     else:
-        yield DocumentSpec(read_source(fields.uri))
+        source = read_source(fields.uri)
+        prepare([source], log.warning)
+        yield DocumentSpec(source)
 
 
-def _access(fields: AccessFields, environment: Mapping[str, str]) -> ConsulAccess:
-    return consul_access(
-        expand(fields.address, environment),
-        environment,
+def _access(fields: AccessFields, access: Access) -> ConsulAccess:
+    return access(
+        fields.address,
         datacenter=fields.datacenter,
         namespace=fields.namespace,
         partition=fields.partition,
@@ -254,18 +291,19 @@ def _access(fields: AccessFields, environment: Mapping[str, str]) -> ConsulAcces
     )
 
 
-def _v1_kubernetes(given: V1Kubernetes) -> Wanted[Spec]:
+def _v1_kubernetes(given: V1Kubernetes) -> Iterator[Wanted[Spec]]:
     spec = KubernetesSpec(given.kind, given.namespace, given.field_selector, given.label_selector)
-    return Wanted(spec, grace=GRACE)
+    yield Wanted(spec, grace=GRACE)
 
 
-def _v1_consul(given: V1Consul, environment: Mapping[str, str]) -> Wanted[Spec]:
-    access = consul_access(expand(given.consul_address, environment), environment, datacenter=given.datacenter)
-    return Wanted(ConsulSpec(EndpointsWatch(access, given.service_name), given.id), grace=GRACE)
+def _v1_consul(given: V1Consul, access: Access) -> Iterator[Wanted[Spec]]:
+    watch = EndpointsWatch(access(given.consul_address, datacenter=given.datacenter), given.service_name)
+    yield Wanted(ConsulSpec(watch, given.id), grace=GRACE)
 
 
-def _limited(specs: list[list[Wanted[Spec]]]) -> tuple[Wanted[Spec], ...]:
-    wanted = tuple(want for wants in specs for want in wants)
-    if len(wanted) > MOST_WATCHES:
-        raise UsageError(f"{len(wanted)} watches are more than the limit of {MOST_WATCHES}; name fewer")
-    return wanted
+def _limited(*wanted: Iterator[Wanted[Spec]]) -> tuple[Wanted[Spec], ...]:
+    """Read no more than the limit: a list of namespaces is short for a watch of each."""
+    found = tuple(islice(chain(*wanted), MOST_WATCHES + 1))
+    if len(found) > MOST_WATCHES:
+        raise UsageError(f"there are more than {MOST_WATCHES} watches, which is the limit; name fewer")
+    return found
