@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, running
+from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.limit import Burst, Interval, unlimited
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
@@ -167,5 +170,62 @@ def test_the_first_snapshot_is_not_limited_but_counts() -> None:
             assert len(bench.published) == 1
             await bench.clock.advance(1.0)
             assert len(bench.published) == 2
+
+    run(main)
+
+
+def test_a_late_watch_that_answers_at_once_is_published_at_once() -> None:
+    async def main() -> None:
+        bench = Bench(services, limit=lambda: Interval(1.0))
+        async with running(bench.pipeline):
+            await bench.push("k8s", [])
+            await bench.clock.advance(10.0)
+            await bench.push("k8s", ["bar"])
+            await bench.push("bar", 1)
+            assert len(bench.published) == 2, "it is the snapshot that the permission was for"
+            await bench.push("bar", 2)
+            assert len(bench.published) == 2
+            await bench.clock.advance(1.0)
+            assert len(bench.published) == 3
+
+    run(main)
+
+
+def test_values_that_change_nothing_are_limited_too() -> None:
+    async def main() -> None:
+        bench = Bench(services, limit=lambda: Interval(1.0))
+        async with running(bench.pipeline):
+            await bench.push("k8s", [])
+            await bench.clock.advance(10.0)
+            asked = bench.asked
+            for _ in range(10):
+                await bench.push("k8s", [])
+            assert bench.asked - asked == 1
+            await bench.clock.advance(1.0)
+            assert (bench.asked - asked, len(bench.published)) == (2, 1)
+
+    run(main)
+
+
+def test_snapshots_keep_their_distance_though_derive_takes_long() -> None:
+    """The limiter counts from the snapshot, not from its permission: a slow `derive` lies between the two."""
+
+    async def main() -> None:
+        pauses = iter([0.0, 0.8, 0.0, 5.0, 0.0])
+
+        async def slow(snapshot: Any) -> list[Wanted[Any]]:
+            await sleep_until(bench.clock, bench.clock.now() + next(pauses))
+            return []
+
+        bench = Bench(slow, limit=lambda: Interval(1.0))
+        times: list[float] = []
+        bench.pipeline.published.subscribe(lambda: times.append(bench.clock.now() - 1000.0))
+        async with running(bench.pipeline):
+            await bench.push("k8s", 0)
+            for number in range(1, 5):
+                await bench.clock.advance(1.0)
+                await bench.push("k8s", number)
+            await bench.clock.advance(20.0)
+        assert times == pytest.approx([0.0, 1.8, 2.8, 8.8, 9.8])
 
     run(main)

@@ -118,9 +118,10 @@ class Watt:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a snapshot, and no hook is failing."""
+        """Whether there is a snapshot, and every hook works: none is failing, and what they want to watch settles."""
         degraded = any(status.state == "degraded" for status in self.watch_hooks.statuses())
-        return self.history.latest is not None and self.notify_hooks.ready and not degraded
+        settled = self.pipeline.report().unsettled is None
+        return self.history.latest is not None and self.notify_hooks.ready and settled and not degraded
 
     async def __aenter__(self) -> Self:
         self._stack.callback(self.close)
