@@ -39,7 +39,7 @@ class World:
         assert self.fake.running() == []
         assert self.clock.pending() == []
 
-    async def objects(self, kind: str, *names: str, **fields: Any) -> None:
+    async def objects(self, kind: str, /, *names: str, **fields: Any) -> None:
         """Have the watch of a kind answer with objects of these names; `fields` are in each of them."""
         await self.fake.push(KubernetesSpec(kind), part(kind, *names, **fields))
 
