@@ -27,13 +27,17 @@ class WatchHook:
 
     def __init__(self, *answers: str) -> None:
         self.answer: Any = kinds(*answers)
-        self.calls = 0
+        self.calls = self.running = self.most = 0
 
     async def __call__(self, snapshot: WattSnapshot) -> Any:
-        self.calls += 1
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        self.calls, self.running = self.calls + 1, self.running + 1
+        self.most = max(self.most, self.running)
+        try:
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return await asyncio.Event().wait() if self.answer == "hang" else self.answer
+        finally:
+            self.running -= 1
 
 
 class NotifyHook:
@@ -77,8 +81,78 @@ def test_a_watch_hook_that_fails_once_tears_nothing_down_and_is_repaired_by_itse
             hook.answer = kinds("pods", "nodes")
             await world.clock.advance(20.0)
             assert KubernetesSpec("nodes") in world.wanted(), "it was called again though nothing has changed"
-            assert (world.watt.ready, world.watt.watch_hooks.retry_at) == (True, None)
+            assert world.watt.ready
             assert hook.calls - calls <= 3, "with a pause"
+
+    run(main)
+
+
+def test_a_watch_hook_that_hangs_holds_up_snapshots_once() -> None:
+    """Its timeout has to pass before its last good result counts; after that, it is called beside the others."""
+
+    async def main() -> None:
+        hook = WatchHook("pods")
+        async with World(source=["services"], watch=[hooked(hook)]).running() as world:
+            await world.objects("services", "a")
+            await world.objects("pods", "p")
+            hook.answer = "hang"
+            await world.objects("services", "b")
+            await world.clock.advance(29.0)
+            assert world.names("services") == ["a"]
+            await world.clock.advance(2.0)
+            assert (world.names("services"), world.names("pods")) == (["b"], ["p"])
+            for number in range(20):
+                await world.objects("services", f"s{number}")
+                await world.clock.advance(INTERVAL)
+                assert world.names("services") == [f"s{number}"]
+            assert hook.most == 1, "it is not called while it is running"
+            hook.answer = kinds("nodes")
+            await world.clock.advance(60.0)
+            assert KubernetesSpec("nodes") in world.wanted()
+            assert world.watt.ready
+
+    run(main)
+
+
+def test_a_watch_hook_that_has_never_worked_keeps_the_gate_closed_until_it_does() -> None:
+    async def main() -> None:
+        hook = WatchHook()
+        hook.answer = OSError("not yet")
+        async with World(source=["services"], watch=[hooked(hook)]).running() as world:
+            await world.objects("services", "a")
+            await world.clock.advance(60.0)
+            assert (world.ids(), world.watt.ready) == ([], False)
+            assert "not yet" in WattReport(world.watt, world.clock.now).page()["error"]
+            assert hook.calls < 12
+            hook.answer = kinds("pods")
+            await world.clock.advance(30.0)
+            await world.objects("pods")
+            assert (world.ids(), world.watt.ready) == ([1], True)
+
+    run(main)
+
+
+def test_a_resync_calls_all_hooks_again_and_ends_pauses() -> None:
+    async def main() -> None:
+        hook, notify = WatchHook("pods"), NotifyHook()
+        settings = {"source": ["services"], "watch": [hooked(hook)], "notify": [hooked(notify)]}
+        async with World(**settings).running() as world:
+            await world.objects("services", "a")
+            await world.objects("pods")
+            calls = hook.calls
+            hook.answer = kinds()
+            world.watt.resync()
+            await world.clock.advance(INTERVAL)
+            assert (hook.calls, notify.ids) == (calls + 1, [1, 1, 2])
+            hook.answer = OSError("down")
+            await world.objects("services", "b")
+            await world.clock.advance(60.0)
+            hook.answer, calls = kinds("nodes"), hook.calls
+            world.watt.resync()
+            await settle()
+            assert hook.calls == calls + 1, "at once"
+            await world.clock.advance(INTERVAL)
+            assert KubernetesSpec("nodes") in world.wanted()
 
     run(main)
 

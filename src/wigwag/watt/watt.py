@@ -45,7 +45,6 @@ from wigwag.watt.watches.watchset import read_watch_set
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
-    from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.spec import Wanted, Watcher
     from wigwag.watt.hooks.hook import Hook
     from wigwag.watt.options import WattOptions
@@ -69,16 +68,11 @@ class Watt:
         options = options or options_of(settings)
         self.options, self._environment = options, environment
         policy = policy or policy_of(options)
-        self._clock = policy.clock
-        self._timer: Timer | None = None
         self._hub = Hub()
         consul = ConsulHub(options.consul_connections)
         watcher = watcher or Watchers(self._hub, consul, Notifier(), secrets=options.secrets)
         self._caller = HookCaller(HookDeps(policy.clock, policy.random))
         self.resolvers = Resolvers(environment) if options.consul_resolvers else None
-        self.watch_hooks: WatchHooks[WattSnapshot, Wanted[Spec]] = WatchHooks(
-            read_hooks(options.watch, "watch", WATCH_TIMEOUT), self._encode, self._parse, self._caller, _digest
-        )
         self.pipeline: Pipeline[Spec, WatchPart, WattSnapshot] = Pipeline(
             initial_watches(options, environment),
             watcher,
@@ -86,6 +80,14 @@ class Watt:
             self._derive,
             key=lambda snapshot: snapshot.digest,
             policy=policy,
+        )
+        self.watch_hooks: WatchHooks[WattSnapshot, Wanted[Spec]] = WatchHooks(
+            read_hooks(options.watch, "watch", WATCH_TIMEOUT),
+            self._encode,
+            self._parse,
+            self._caller,
+            self.pipeline.derive_again,
+            _digest,
         )
         self.history = WattHistory(options.history, options.history_bytes)
         self.pipeline.published.subscribe(self._add)
@@ -99,12 +101,10 @@ class Watt:
     def background(self) -> list[Coroutine[Any, Any, None]]:
         """Return all that has to run, each until it is cancelled."""
         outputs = [output.run() for output in self.outputs]
-        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.fatal(), self.notify_hooks.run(), *outputs]
+        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.run(), self.notify_hooks.run(), *outputs]
 
     def close(self) -> None:
         """Release what `background` has used."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._caller.close()
 
     def end(self) -> None:
@@ -113,6 +113,7 @@ class Watt:
 
     def resync(self) -> None:
         """Call all hooks again, though nothing has changed."""
+        self.watch_hooks.resync()
         self.pipeline.derive_again()
         self.notify_hooks.resync()
 
@@ -149,16 +150,7 @@ class Watt:
 
     async def _derive(self, snapshot: WattSnapshot) -> tuple[Wanted[Spec], ...]:
         resolved = self.resolvers(snapshot) if self.resolvers is not None else ()
-        try:
-            return (*resolved, *await self.watch_hooks(snapshot))
-        finally:
-            self._look_again(self.watch_hooks.retry_at)
-
-    def _look_again(self, when: float | None) -> None:
-        """Derive again at this time: a failing watch hook is due then."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if when is None else self._clock.call_at(when, self.pipeline.derive_again)
+        return (*resolved, *await self.watch_hooks(snapshot))
 
     def _hook_url(self, snapshot: WattSnapshot, hook: Hook) -> str:
         url, query = self.url(snapshot), hook.projection.query()
