@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 import pytest
@@ -20,8 +21,9 @@ from tests.real.cluster import Cluster, Namespace
 from tests.real.consul import Consul, ConsulServer
 from tests.real.controlplane import ControlPlane
 from tests.real.processes import claim_port, until
+from tests.real.tap import Tap
 from tests.real.test_watt import addresses, config_map, register
-from tests.watt.process import Notified, WattProcess
+from tests.watt.process import PORT, Notified, WattProcess
 
 Kubeconfig = Callable[[Access], Path]
 VERBS = ["get", "list", "watch"]
@@ -83,7 +85,7 @@ def metric(watt: WattProcess, name: str) -> float:
 
 @pytest.mark.parametrize(
     "bad",
-    ["exit 1", "echo garbage", """echo '{"kubernetes-watchez": []}'""", "kill -9 $$", "trap '' TERM; sleep 60 & wait"],
+    ["exit 1", "echo garbage", """echo '{"kubernetes-watchez": []}'""", "kill -9 $$", "sleep 60 & wait"],
     ids=["exit 1", "garbage", "unknown field", "killed", "hangs"],
 )
 def test_a_watch_hook_that_fails_once(bad: str, namespace: Namespace, kubeconfig: Kubeconfig, tmp_path: Path) -> None:
@@ -134,6 +136,20 @@ def test_a_notify_hook_that_hangs_is_killed_with_its_children_and_gets_the_newes
         [status] = watt.debug()["notify-hooks"]
         assert (status["failures"], status["state"]) == (1, "ok")
         assert watt.stop() == 0
+
+
+def test_a_watch_hook_whose_failure_is_fatal_ends_the_process(
+    namespace: Namespace, kubeconfig: Kubeconfig, tmp_path: Path
+) -> None:
+    kubeconfig(namespace.cluster.access)
+    hook = WatchSet(tmp_path)
+    options = config(tmp_path, watch=[{"command": hook.command, "on-failure": "fatal", "name": "derive"}])
+    with WattProcess("-s", "services", "-n", namespace.name, options) as watt:
+        watt.until(bool, "the first snapshot")
+        hook.script("echo cannot derive >&2; exit 3")
+        namespace.apply(service("web"))
+        assert watt.process.wait(20) == 1
+        watt.wait_for_log(lambda line: "derive" in line["msg"] and "exit status 3" in line["msg"])
 
 
 @pytest.mark.parametrize("policy", ["retry", "skip", "fatal"])
@@ -196,21 +212,22 @@ def test_consul_away_and_back(
     consul, hook = lasting_consul.consul, Notified(tmp_path)
     kubeconfig(namespace.cluster.access)
     register(consul, "web", "10.0.0.1")
-    namespace.apply(config_map("dc", consul, "web", "none"))
+    expected = {"web": ["10.0.0.1"]} | {f"none{number}": [] for number in range(250)}
+    namespace.apply(config_map("dc", consul, *expected))
     with WattProcess("-s", "configmaps", "-n", namespace.name, "--notify", hook.command) as watt:
-        watt.until(lambda latest: addresses(latest) == {"web": ["10.0.0.1"], "none": []}, "the endpoints")
+        watt.until(lambda latest: addresses(latest) == expected, "the endpoints")
         until(hook.ids, "the notification")
         before = hook.ids()
         lasting_consul.server.kill()
         until(lambda: state(watt, "|web")["stale"], "the watch to fail")
+        until(lambda: sum(each["stale"] for each in watt.watches().values()) == len(expected), "all of them to fail")
         document = watt.snapshot(query="?format=v2")
-        assert [each["stale"] for name, each in document["sources"].items() if "consul" in name] == [True, True]
-        assert addresses(watt.snapshot()) == {"web": ["10.0.0.1"], "none": []}, "kept"
+        assert sum(each["stale"] for name, each in document["sources"].items() if "consul" in name) == len(expected)
+        assert addresses(watt.snapshot()) == expected, "kept"
         namespace.apply(plain("other"))
         watt.until(lambda latest: "other" in names(latest, "configmaps"), "Kubernetes goes on")
         lasting_consul.server.start()
-        until(lambda: state(watt, "|web")["state"] == "live", "Consul to be back", timeout=10)
-        assert not state(watt, "|web")["stale"]
+        until(lambda: not any(each["stale"] for each in watt.watches().values()), "Consul to be back")
         until(lambda: len(hook.ids()) == len(before) + 1, "the ConfigMap")
         register(consul, "web", "10.0.0.2")
         watt.until(lambda latest: len(addresses(latest)["web"]) == 2, "endpoints are followed again")
@@ -267,6 +284,20 @@ def test_the_api_server_away_frozen_and_back(
         assert watt.stop() == 0
 
 
+def test_an_api_server_that_is_away_at_the_start_is_waited_for(
+    namespace: Namespace, kubeconfig: Kubeconfig, tapped: Callable[[Access], Tap], tmp_path: Path
+) -> None:
+    tap, notify = tapped(namespace.cluster.access), Notified(tmp_path)
+    kubeconfig(tap.access)
+    tap.refuse()
+    with WattProcess("-s", "services", "-n", namespace.name, "--notify", notify.command) as watt:
+        until(lambda: state(watt, "services")["error"], "the reason")
+        assert [watt.get(path)[0] for path in ("/snapshots/latest", "/readyz", "/healthz")] == [404, 412, 200]
+        tap.listen()
+        watt.until(bool, "the first snapshot")
+        until(lambda: notify.ids() == [1], "the first notification")
+
+
 def killed_and_back(plane: ControlPlane, namespace: Namespace, watt: WattProcess, notify: Notified) -> None:
     plane.apiserver.kill()
     until(lambda: state(watt, "services")["stale"], "the watch to fail")
@@ -304,8 +335,10 @@ def kind(cluster: Cluster, namespace: Namespace) -> Iterator[str]:
     cluster.rest.ask("DELETE", f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}.example.com")
 
 
-@pytest.mark.parametrize("trouble", ["missing", "forbidden"])
-@pytest.mark.parametrize("policy", ["required", "grace", "optional"])
+@pytest.mark.parametrize(
+    ("trouble", "policy"),
+    [("missing", "required"), ("missing", "grace"), ("forbidden", "required"), ("forbidden", "optional")],
+)
 def test_a_kind_that_is_missing_or_forbidden_at_the_start(
     trouble: str, policy: str, namespace: Namespace, kind: str, kubeconfig: Kubeconfig, tmp_path: Path
 ) -> None:
@@ -409,15 +442,20 @@ def test_sigterm_drains(when: str, namespace: Namespace, kubeconfig: Kubeconfig,
     hook = f"touch {began}; sleep 1; touch {ended}; :"
     hooks = {"notify hook": ["--notify", hook], "watch hook": ["-w", hook]}.get(when, [])
     kinds = ["-s", "services", *(["-s", "nosuchkind"] if when == "bootstrap" else [])]
-    with WattProcess(*kinds, "-n", namespace.name, *hooks) as watt:
+    with WattProcess(*kinds, "-n", namespace.name, *hooks) as watt, socket() as waiting:
         if hooks:
             until(began.exists, "the hook")
         elif when == "running":
             watt.until(bool, "the first snapshot")
+            waiting.connect(("127.0.0.1", watt.port(PORT)))
+            waiting.sendall(b"GET /snapshots/latest?wait=60s&index=1 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda: metric(watt, "wigwag_watt_snapshot_id") == 1, "the long poll")  # what came before it is read
         else:
             until(lambda: any(each["error"] for each in watt.watches().values()), "trouble")
         assert watt.stop(signal.SIGTERM) == 0
         assert ended.exists() == (when == "notify hook")
+        if when == "running":
+            assert waiting.recv(100).startswith(b"HTTP/1.1 200"), "a long poll ends with what there is"
 
 
 def test_hundreds_of_services_added_and_dropped_by_a_config_map_leave_nothing(
