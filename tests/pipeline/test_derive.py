@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -142,6 +143,57 @@ def test_changes_of_the_initial_watches_are_never_slowed_down() -> None:
                 await bench.push("k8s", [f"service-{number}"])
                 assert bench.fake.running() == sorted(["k8s", f"service-{number}"])
             assert bench.pipeline.report().unsettled is None
+
+    run(main)
+
+
+def test_one_that_flips_is_unsettled_until_it_has_agreed_for_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    """Every other time it wants what is watched anyway: that is no end of the trouble, and not another message."""
+
+    async def main() -> None:
+        wants = cycle([["x"], []])
+
+        async def flip(snapshot: Any) -> list[Wanted[Any]]:
+            return [Wanted("y"), *(Wanted(name) for name in next(wants))]
+
+        bench = Bench(flip)
+        async with running(bench.pipeline):
+            await bench.push("k8s", 0)
+            await bench.push("y", 0)
+            for number in range(1, 20):
+                await bench.push("x", number)
+                await bench.push("y", number)
+            assert bench.published[-1][0]["y"] == 19, "the rest goes on"
+            for number in range(20, 30):
+                await bench.push("y", number)
+                assert bench.pipeline.report().unsettled
+            assert len(caplog.messages) == 1
+            wants = cycle([["x"]])
+            await bench.clock.advance(60.0)
+            assert bench.pipeline.report().unsettled is None
+
+    run(main)
+    assert "stay as they are for 30 s; check the watch hook" in caplog.text
+
+
+def test_another_order_is_no_change() -> None:
+    """Programs that iterate over a hash table return their watches in another order each time."""
+
+    async def main() -> None:
+        orders = iter([["x", "y"], ["y", "x"]] * 20)
+
+        async def shuffled(snapshot: Any) -> list[Wanted[Any]]:
+            return [Wanted(name) for name in next(orders)]
+
+        bench = Bench(shuffled)
+        async with running(bench.pipeline):
+            await bench.push("k8s", 0)
+            for number in range(15):
+                await bench.push("x", number)
+                await bench.push("y", number)
+            assert bench.asked > 20
+            assert bench.pipeline.report().unsettled is None
+            assert (len(bench.fake.started), bench.fake.stopped) == (3, [])
 
     run(main)
 

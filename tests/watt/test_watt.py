@@ -401,6 +401,9 @@ class Chaos(World):
         try:
             async for item in stream:
                 yield item if isinstance(item, Unavailable) else part(spec.kind, "it", start=start, **item)
+        except (asyncio.CancelledError, GeneratorExit):  # it is no longer wanted
+            self.dropped[spec.kind] = start
+            raise
         finally:
             await stream.aclose()  # type: ignore[attr-defined]
 
@@ -419,7 +422,6 @@ class Chaos(World):
         if garbage := await self.behave("watch"):
             return garbage
         self.good = wants
-        self.dropped |= {name: self.starts[name] for name in DERIVED if name not in wants}
         return kinds(*sorted(wants))
 
     async def notified(self, snapshot: WattSnapshot) -> None:

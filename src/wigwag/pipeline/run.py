@@ -192,8 +192,8 @@ class Pipeline(Generic[S, V, P]):
         self._derived_from = None
         derived = tuple(await self._derive(snapshot))
         self._derived_from = self._of_initial(values)
-        if derived == self._derived:
-            self._unsettled = ""
+        if derived == self._derived or set(derived) == set(self._derived):  # hash tables have no order
+            self._agreed()
             return values, snapshot
         if not self._may_change(caused):
             return values, snapshot
@@ -219,13 +219,20 @@ class Pipeline(Generic[S, V, P]):
         if not pause:
             self._unsettled = ""
             return True
-        if not self._unsettled:
-            self._unsettled = "the derived watches keep changing though no initial watch has; they stay as they are"
-            log.warning("%s for %.0f s; check the watch hook", self._unsettled, pause)
         if pause > 0:
             self._settles_at = self._now() + pause
+        if not self._unsettled:
+            self._unsettled = "the derived watches keep changing though no initial watch has; they stay as they are"
+            log.warning("%s for %.0f s; check the watch hook", self._unsettled, self._settles_at - self._now())
         self._wake_at(self._settles_at)
         return False
+
+    def _agreed(self) -> None:
+        """Note that what is wanted is watched. One that flips agrees every other time, so that counts only later."""
+        if self._unsettled and self._now() < self._settles_at:
+            self._wake_at(self._settles_at)
+        else:
+            self._unsettled = ""
 
     def _adopt(self) -> None:
         assert self._watches is not None

@@ -68,7 +68,7 @@ class WattServer:
         report.register(self.registry)
         settings = ApiSettings(self._options.format)  # type: ignore[arg-type]
         api = SnapshotApi(watt.history, report.sources, report.page, watt.resync, settings)
-        background = [*watt.background(), report.log_watches(), report.log_snapshots()]
+        background = [*watt.background(self.lifecycle.started), report.log_watches(), report.log_snapshots()]
         try:
             await self.lifecycle.run(lambda: [self._snapshots_port(api)], background, stop, watt.end)
         finally:

@@ -98,10 +98,13 @@ class Watt:
         self.outputs = [OutputWriter(each, self.history.snapshots, policy) for each in read_outputs(options.outputs)]
         self._stack = AsyncExitStack()
 
-    def background(self) -> list[Coroutine[Any, Any, None]]:
-        """Return all that has to run, each until it is cancelled."""
+    def background(self, serving: asyncio.Event | None = None) -> list[Coroutine[Any, Any, None]]:
+        """Return all that has to run, each until it is cancelled.
+
+        Notify hooks are called once `serving` is set: they fetch snapshots from the port that opens meanwhile.
+        """
         outputs = [output.run() for output in self.outputs]
-        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.run(), self.notify_hooks.run(), *outputs]
+        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.run(), self._notify(serving), *outputs]
 
     def close(self) -> None:
         """Release what `background` has used."""
@@ -138,6 +141,11 @@ class Watt:
         """Iterate over the newest snapshot, as soon as there is one, and those after it; a slow reader skips some."""
         async for snapshot in self.history.snapshots:
             yield snapshot
+
+    async def _notify(self, serving: asyncio.Event | None) -> None:
+        if serving is not None:
+            await serving.wait()
+        await self.notify_hooks.run()
 
     def _add(self) -> None:
         self.history.add(self.pipeline.published.value)
