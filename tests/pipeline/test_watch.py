@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -163,6 +165,25 @@ def test_what_is_wanted_stays_and_what_is_not_is_cancelled() -> None:
         assert bench.fake.running() == []
 
     run(main)
+
+
+def test_a_watch_that_is_cancelled_is_freed_without_the_garbage_collector() -> None:
+    """The collector does not see what a connection costs, and runs rarely: thousands of watches would stay."""
+
+    async def main() -> None:
+        bench = Bench()
+        async with bench.watching("a"):
+            await bench.fake.push("a", 1)
+            watch = weakref.ref(bench.watches._running["a"][0])
+            bench.watches.want([])
+            await settle()
+            assert watch() is None
+
+    gc.disable()
+    try:
+        run(main)
+    finally:
+        gc.enable()
 
 
 def test_a_spec_that_goes_and_comes_back_at_once_has_one_watcher_and_a_new_status() -> None:

@@ -92,6 +92,9 @@ class Pipeline(Generic[S, V, P]):
         self._derived_from: dict[S, V] | None = None
         """The values of the initial watches when `derive` was asked."""
         self._complete, self._retry = False, Retry(self._policy.backoff, self._policy.random)
+        self._permitted_at: float | None = None
+        """When the limiter allowed the next snapshot; None: it was not asked yet."""
+        self._limit_lag = 0.0
         self._error: str | None = None
         self._alarm: Timer | None = None
         self._alarm_at = 0.0
@@ -144,7 +147,7 @@ class Pipeline(Generic[S, V, P]):
         values, initial = self._aggregate.take(), {want.spec for want in self._initial}
         if self._held(values, initial) or (not self._initial_changed(values) and self._held(values)):
             return
-        if self._complete:
+        if self._complete and (self._permitted_at is None or self._initial_changed(values)):
             await self._permission()
         try:
             values, snapshot = await self._snapshot()
@@ -158,18 +161,26 @@ class Pipeline(Generic[S, V, P]):
         self._retry.succeeded()
         self._error = None
         if self._held(values):
-            return
+            return  # and keep the permission for the snapshot that has it all
         if not self._complete:
             self._complete = True
-            self._limit(self._now())  # the first snapshot counts
+            await self._permission()  # at once, because it is the first time; but the first snapshot counts
         if new:
-            self.published.publish(snapshot)
+            self._publish(snapshot)
+        self._permitted_at = None
 
     async def _permission(self) -> None:
         """Wait until the limiter allows the next snapshot. Changes that come meanwhile are part of it."""
         clock = self._policy.clock
-        while (pause := self._limit(clock.now())) > 0:
+        while (pause := self._limit(clock.now() - self._limit_lag)) > 0:
             await sleep_until(clock, clock.now() + pause)
+        self._permitted_at = clock.now()
+
+    def _publish(self, snapshot: P) -> None:
+        """Publish a snapshot. For the limiter no time has passed since its permission, so it counts from here on."""
+        if self._permitted_at is not None:
+            self._limit_lag += self._now() - self._permitted_at
+        self.published.publish(snapshot)
 
     async def _snapshot(self) -> tuple[Values[S, V], P]:
         """Return the current values and their snapshot, without those that `derive` no longer wants."""
@@ -181,8 +192,8 @@ class Pipeline(Generic[S, V, P]):
         self._derived_from = None
         derived = tuple(await self._derive(snapshot))
         self._derived_from = self._of_initial(values)
-        if derived == self._derived:
-            self._unsettled = ""
+        if derived == self._derived or set(derived) == set(self._derived):  # hash tables have no order
+            self._agreed()
             return values, snapshot
         if not self._may_change(caused):
             return values, snapshot
@@ -208,13 +219,20 @@ class Pipeline(Generic[S, V, P]):
         if not pause:
             self._unsettled = ""
             return True
-        if not self._unsettled:
-            self._unsettled = "the derived watches keep changing though no initial watch has; they stay as they are"
-            log.warning("%s for %.0f s; check the watch hook", self._unsettled, pause)
         if pause > 0:
             self._settles_at = self._now() + pause
+        if not self._unsettled:
+            self._unsettled = "the derived watches keep changing though no initial watch has; they stay as they are"
+            log.warning("%s for %.0f s; check the watch hook", self._unsettled, self._settles_at - self._now())
         self._wake_at(self._settles_at)
         return False
+
+    def _agreed(self) -> None:
+        """Note that what is wanted is watched. One that flips agrees every other time, so that counts only later."""
+        if self._unsettled and self._now() < self._settles_at:
+            self._wake_at(self._settles_at)
+        else:
+            self._unsettled = ""
 
     def _adopt(self) -> None:
         assert self._watches is not None
@@ -236,7 +254,7 @@ class Pipeline(Generic[S, V, P]):
         """Keep the last snapshot, log why, and retry later if that can help: `assemble` is pure, `derive` is not."""
         if error != self._error:
             log.warning("no new snapshot: %s", error)
-        self._error = error
+        self._error, self._permitted_at = error, None
         if self._derive is not None:
             self._wake_at(self._retry.next(self._now()))
 

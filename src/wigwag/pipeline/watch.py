@@ -70,9 +70,13 @@ async def first(items: AsyncIterator[V | Unavailable | Unchanged]) -> V | Unavai
 
 def stop_if_cancelled() -> None:
     """Raise `CancelledError` if this task was cancelled, even if something has swallowed the cancellation."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
+    if _cancelled():  # the frame that raises must not refer to the task, which keeps the error: that is a cycle
         raise asyncio.CancelledError
+
+
+def _cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Watch(Generic[S, V]):

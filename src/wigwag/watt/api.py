@@ -4,7 +4,7 @@
 /snapshots/N, /snapshots/latest  a snapshot; `format=watt1|v2`, projections (`kind=`, `namespace=`, `section=`, …)
 /snapshots/latest?wait=30s&index=N          long poll: as soon as the latest is not N, at the latest after 30 s
 /snapshots/latest, text/event-stream        an event for each snapshot, with what has changed
-/debug/watches, POST /resync     each watch; call all hooks again, though nothing has changed
+/debug/watches, POST /resync     how each watch and hook is doing; call all hooks again
 /healthz, /readyz, /metrics      as on every management port
 
 Errors are plain text, as the original's. `X-Snapshot-Id` says which snapshot an answer is about. ETags are weak: they

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from types import TracebackType
 
-    from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.spec import Wanted, Watcher
     from wigwag.watt.hooks.hook import Hook
     from wigwag.watt.options import WattOptions
@@ -72,16 +71,11 @@ class Watt:
         options = options or options_of(settings)
         self.options, self._environment = options, environment
         policy = policy or policy_of(options)
-        self._clock = policy.clock
-        self._timer: Timer | None = None
         self._hub = Hub()
         consul = ConsulHub(options.consul_connections)
         watcher = watcher or Watchers(self._hub, consul, Notifier(), secrets=options.secrets)
         self._caller = HookCaller(HookDeps(policy.clock, policy.random, environment=environment))
         self.resolvers = Resolvers(environment) if options.consul_resolvers else None
-        self.watch_hooks: WatchHooks[WattSnapshot, Wanted[Spec]] = WatchHooks(
-            read_hooks(options.watch, "watch", WATCH_TIMEOUT), self._encode, self._parse, self._caller, _digest
-        )
         self.pipeline: Pipeline[Spec, WatchPart, WattSnapshot] = Pipeline(
             initial_watches(options, environment),
             watcher,
@@ -89,6 +83,14 @@ class Watt:
             self._derive,
             key=lambda snapshot: snapshot.digest,
             policy=policy,
+        )
+        self.watch_hooks: WatchHooks[WattSnapshot, Wanted[Spec]] = WatchHooks(
+            read_hooks(options.watch, "watch", WATCH_TIMEOUT),
+            self._encode,
+            self._parse,
+            self._caller,
+            self.pipeline.derive_again,
+            _digest,
         )
         self.history = WattHistory(options.history, options.history_bytes)
         self.pipeline.published.subscribe(self._add)
@@ -99,15 +101,16 @@ class Watt:
         self.outputs = [OutputWriter(each, self.history.snapshots, policy) for each in read_outputs(options.outputs)]
         self._stack = AsyncExitStack()
 
-    def background(self, served: asyncio.Event | None = None) -> list[Coroutine[Any, Any, None]]:
-        """Return all that has to run, each until it is cancelled. Notify hooks wait until snapshots are `served`."""
+    def background(self, serving: asyncio.Event | None = None) -> list[Coroutine[Any, Any, None]]:
+        """Return all that has to run, each until it is cancelled.
+
+        Notify hooks are called once `serving` is set: they fetch snapshots from the port that opens meanwhile.
+        """
         outputs = [output.run() for output in self.outputs]
-        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.fatal(), self._notify(served), *outputs]
+        return [self._hub.run(), self.pipeline.run(), self.watch_hooks.run(), self._notify(serving), *outputs]
 
     def close(self) -> None:
         """Release what `background` has used."""
-        if self._timer is not None:
-            self._timer.cancel()
         self._caller.close()
 
     def end(self) -> None:
@@ -122,9 +125,10 @@ class Watt:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a snapshot, and no hook is failing."""
+        """Whether there is a snapshot, and every hook works: none is failing, and what they want to watch settles."""
         degraded = any(status.state == "degraded" for status in self.watch_hooks.statuses())
-        return self.history.latest is not None and self.notify_hooks.ready and not degraded
+        settled = self.pipeline.report().unsettled is None
+        return self.history.latest is not None and self.notify_hooks.ready and settled and not degraded
 
     async def __aenter__(self) -> Self:
         if self.history.snapshots.error is not None:
@@ -150,9 +154,9 @@ class Watt:
         async for snapshot in self.history.snapshots:
             yield snapshot
 
-    async def _notify(self, served: asyncio.Event | None) -> None:
-        if served is not None:
-            await served.wait()
+    async def _notify(self, serving: asyncio.Event | None) -> None:
+        if serving is not None:
+            await serving.wait()
         await self.notify_hooks.run()
 
     def _add(self) -> None:
@@ -166,16 +170,7 @@ class Watt:
 
     async def _derive(self, snapshot: WattSnapshot) -> tuple[Wanted[Spec], ...]:
         resolved = self.resolvers(snapshot) if self.resolvers is not None else ()
-        try:
-            return (*resolved, *await self.watch_hooks(snapshot))
-        finally:
-            self._look_again(self.watch_hooks.retry_at)
-
-    def _look_again(self, when: float | None) -> None:
-        """Derive again at this time: a failing watch hook is due then."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if when is None else self._clock.call_at(when, self.pipeline.derive_again)
+        return (*resolved, *await self.watch_hooks(snapshot))
 
     def _hook_url(self, snapshot: WattSnapshot, hook: Hook) -> str:
         url, query = self.url(snapshot), hook.projection.query()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -491,3 +493,40 @@ def test_a_reader_gets_its_turn_when_nothing_comes_and_loses_nothing(loop: str) 
         client.close()
 
     run(main, loop)
+
+
+@loops
+def test_a_stream_that_is_cancelled_is_freed_without_the_garbage_collector(loop: str) -> None:
+    """What a connection costs is not Python's memory, so the collector would let thousands of them stay."""
+
+    async def main() -> None:
+        client = Client(resolve=names())
+        reached = asyncio.Event()
+        kept: list[weakref.ref[Any]] = []
+
+        async def hang(_asked: Asked, server: Server) -> bool:
+            await server.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+            await asyncio.Event().wait()
+            return False
+
+        async def read(server: Server) -> None:
+            async with client.stream(call(server)) as incoming:
+                kept.append(weakref.ref(incoming))
+                async for _ in incoming.pieces():
+                    reached.set()
+
+        async with serving(hang) as server, asyncio.TaskGroup() as group:
+            task = group.create_task(read(server))
+            await reached.wait()
+            await settle()
+            task.cancel()
+            del task
+            await settle()
+            assert kept[0]() is None
+        client.close()
+
+    gc.disable()
+    try:
+        run(main, loop)
+    finally:
+        gc.enable()

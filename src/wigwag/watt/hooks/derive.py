@@ -2,10 +2,11 @@
 
     snapshot ─▶ each hook, if its input is new ─▶ parse ─▶ results of all hooks, in order
                     └─ fails: its last good result ─▶┘
+                          └─ run: pause, call it again ─▶ changed
 
-A failing hook changes nothing: its last good result stays, so no watch is torn down because a hook crashed. It is
-called again after a pause, not earlier, however many snapshots come: the pipeline awaits this and would stand still
-meanwhile. `retry_at` is when to look again though nothing has changed.
+A failing hook changes nothing: its last good result stays, so no watch is torn down because a hook crashed. The
+pipeline stands still while it awaits this, so it waits for a hook that hangs only once. From then on `run` calls that
+hook, with the newest snapshot, after a pause and beside the pipeline, and says so when it works again (`changed`).
 
 The hard case is a hook that has never worked. Without its result the picture is not complete, so nothing may be
 published: the error goes to the pipeline, which keeps its gate closed and asks again. With `skip`, the hook counts as
@@ -16,12 +17,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from wigwag.errors import WigwagError
 from wigwag.pipeline.backoff import Retry
+from wigwag.pipeline.clock import wait_event
 from wigwag.watt.hooks.call import Invocation
 from wigwag.watt.hooks.hook import HookError, HookStatus
 
@@ -55,13 +57,17 @@ class _WatchHook(Generic[R]):
     hook: Hook
     retry: Retry
     status: HookStatus
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
     digest: str | None = None
     """The input of the last good call; None: there was none."""
     results: tuple[R, ...] = ()
     error: HookError | None = None
     retry_at: float | None = None
+    """When a failing hook is due; None: it is not failing."""
+    pending: tuple[Any, str] | None = None
+    """The snapshot, with its digest, for the next call of a failing hook."""
     again: bool = False
-    """Whether to call it though its input is the same."""
+    """Whether to call it though its input is the same, and without a pause."""
 
 
 class WatchHooks(Generic[D, R]):
@@ -73,23 +79,18 @@ class WatchHooks(Generic[D, R]):
         encode: Callable[[D, Hook], bytes],
         parse: Callable[[bytes], Iterable[R]],
         caller: HookCaller,
+        changed: Callable[[], object],
         digest: Callable[[D, Hook], str] = lambda snapshot, _: snapshot.digest,
     ) -> None:
-        """`encode` returns a snapshot as a hook gets it, `digest` its digest; `parse` reads what hooks return."""
+        """`encode` returns a snapshot as a hook gets it, `digest` its digest; `parse` reads what hooks return.
+
+        `changed` is called when a failing hook works again: its result is another one, though no snapshot is.
+        """
         self._encode, self._parse, self._digest, self._caller, deps = encode, parse, digest, caller, caller.deps
+        self._changed = changed
         self._clock = deps.clock
         self._hooks = [_WatchHook[R](hook, Retry(deps.backoff, deps.random), HookStatus(hook.name)) for hook in hooks]
         self._failed = asyncio.Event()
-
-    @property
-    def retry_at(self) -> float | None:
-        """When a failing hook is due again; None: no hook is failing."""
-        return min((each.retry_at for each in self._hooks if each.retry_at is not None), default=None)
-
-    def resync(self) -> None:
-        """Call all hooks again at the next snapshot, though they may have had it. This also ends a pause."""
-        for each in self._hooks:
-            each.again = True
 
     def statuses(self) -> tuple[HookStatus, ...]:
         """Return how each hook is doing."""
@@ -100,38 +101,61 @@ class WatchHooks(Generic[D, R]):
         payloads: dict[Projection, Callable[[], bytes]] = {}  # hooks for the same part share its serialisation
         async with asyncio.TaskGroup() as group:
             for each in self._hooks:
-                if self._due(each, digest := self._digest(snapshot, each.hook)):
+                digest, failing = self._digest(snapshot, each.hook), each.retry_at is not None
+                if each.digest == digest and not (each.again or failing):
+                    continue
+                each.pending = snapshot, digest
+                if not failing:
                     new = cache(partial(self._encode, snapshot, each.hook))
                     payload = payloads.setdefault(each.hook.projection, new)
                     group.create_task(self._run(each, Invocation(snapshot, payload), digest))
         for each in self._hooks:
             if each.error is not None and each.digest is None and each.hook.on_failure != "skip":
-                raise each.error
+                raise each.error.with_traceback(None)
         return tuple(result for each in self._hooks for result in each.results)
 
-    async def fatal(self) -> None:
-        """Wait until a hook fails whose failure is fatal, and raise its `HookError`: a pipeline would only log it."""
-        await self._failed.wait()
-        raise next(each.error for each in self._hooks if each.error and each.hook.on_failure == "fatal")
+    def resync(self) -> None:
+        """Call all hooks the next time, though their input may be the same; failing ones now."""
+        for each in self._hooks:
+            each.again = True
+            each.wake.set()
 
-    def _due(self, each: _WatchHook[R], digest: str) -> bool:
-        if each.again:
-            return True
-        return self._clock.now() >= each.retry_at if each.retry_at is not None else each.digest != digest
+    async def run(self) -> None:
+        """Call failing hooks again until cancelled; `HookError` if one fails whose failure is fatal."""
+        async with asyncio.TaskGroup() as group:
+            for each in self._hooks:
+                group.create_task(self._retry(each))
+            await self._failed.wait()
+            raise next(each.error for each in self._hooks if each.error and each.hook.on_failure == "fatal")
 
-    async def _run(self, each: _WatchHook[R], invocation: Invocation, digest: str) -> None:
+    async def _retry(self, each: _WatchHook[R]) -> None:
+        """Call a hook again after each failure and a pause. Snapshots that come meanwhile do not shorten that."""
+        while True:
+            while each.retry_at is None:
+                await each.wake.wait()
+                each.wake.clear()
+            while self._clock.now() < each.retry_at and not each.again:
+                await wait_event(self._clock, each.wake, each.retry_at)
+            assert each.pending is not None, "it has failed with one"
+            snapshot, digest = each.pending
+            if await self._run(each, Invocation(snapshot, partial(self._encode, snapshot, each.hook)), digest):
+                self._changed()
+
+    async def _run(self, each: _WatchHook[R], invocation: Invocation, digest: str) -> bool:
+        """Call a hook; return whether it worked."""
         each.again, each.status = False, each.status.started(self._clock.now())
         try:
             results = self._parsed(each.hook, await self._caller.call(each.hook, invocation))
         except HookError as error:
             self._degrade(each, error)
+            return False
         except BaseException:
             each.status = each.status.interrupted()
             raise
-        else:
-            each.digest, each.results, each.error, each.retry_at = digest, results, None, None
-            each.retry.succeeded()
-            each.status = each.status.succeeded(self._clock.now())
+        each.digest, each.results, each.error, each.retry_at, each.pending = digest, results, None, None, None
+        each.retry.succeeded()
+        each.status = each.status.succeeded(self._clock.now())
+        return True
 
     def _parsed(self, hook: Hook, output: bytes) -> tuple[R, ...]:
         try:
@@ -148,5 +172,6 @@ class WatchHooks(Generic[D, R]):
         elif each.status.error != error.reason:
             log.warning("%s; %s; it is called again in %.1f s", error, kept, each.retry_at - now)
         each.status = each.status.failed(now, error.reason)
+        each.wake.set()
         if each.hook.on_failure == "fatal":
             self._failed.set()

@@ -50,6 +50,7 @@ class Http1Connection:
                 raise broken(self.host, error) from error
             finally:
                 self._waiting = None
+                del timeout  # it has the task, which keeps the error of a cancellation, and that this frame: a cycle
 
     def wake(self) -> None:
         """End a `receive` that is waiting, as if its time were over."""
