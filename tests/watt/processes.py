@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,12 +80,17 @@ async def until(condition: Callable[[], object]) -> None:
 
 @contextmanager
 def marker(name: str) -> Iterator[dict[str, str]]:
-    """An environment by which all processes that have it can be found; at the end there is none left."""
+    """An environment by which all processes that have it can be found; at the end there is none left.
+
+    A grandchild that was killed is not ours to wait for, so it gets a moment to die.
+    """
     word = f"{name}-{os.getpid()}"
     try:
         yield {**os.environ, "MARKER": word}
     finally:
-        left = marked(word)
+        end = time.monotonic() + 5.0
+        while (left := marked(word)) and time.monotonic() < end:
+            pass
         for pid in left:
             os.kill(pid, 9)
         assert left == []

@@ -22,6 +22,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
 from wigwag.kube.hub import Hub
+from wigwag.kube.watch.follow import watch_kube
+from wigwag.kube.watch.listwatch import WatchTiming
 from wigwag.pipeline.limit import Interval, unlimited
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.watch import WatchPolicy
@@ -45,6 +47,10 @@ from wigwag.watt.watches.watchset import read_watch_set
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
+    from wigwag.kube.client import Kube
+    from wigwag.kube.watch.decode import Decode
+    from wigwag.kube.watch.reflector import Item
+    from wigwag.kube.watch.spec import KubeWatch
     from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.spec import Wanted, Watcher
     from wigwag.watt.hooks.hook import Hook
@@ -71,7 +77,7 @@ class Watt:
         policy = policy or policy_of(options)
         self._clock = policy.clock
         self._timer: Timer | None = None
-        self._hub = Hub()
+        self._hub = Hub(open_watch=watch_promptly)
         consul = ConsulHub(options.consul_connections)
         watcher = watcher or Watchers(self._hub, consul, Notifier(), secrets=options.secrets)
         self._caller = HookCaller(HookDeps(policy.clock, policy.random))
@@ -162,6 +168,11 @@ class Watt:
     def _hook_url(self, snapshot: WattSnapshot, hook: Hook) -> str:
         url, query = self.url(snapshot), hook.projection.query()
         return f"{url}?{query}" if url and query else url
+
+
+def watch_promptly(kube: Kube, spec: KubeWatch, decode: Decode[Any]) -> AsyncIterator[Item[Any]]:
+    """Watch objects that traffic depends on."""
+    return watch_kube(kube, spec, decode, WatchTiming.prompt())
 
 
 def policy_of(options: WattOptions) -> WatchPolicy:

@@ -8,8 +8,8 @@ it has to leave by `setsid`. The pipes show whether a child is still there, so a
 close.
 
 The hard case is a background child that keeps a pipe open after the command has exited: asyncio's `Process.wait` may
-wait for it for ever (python/cpython#119710). Here the loop's own callback tells the exit, and nobody waits for a pipe
-without a limit. The other one is a cancellation at any moment: the process is spawned under a shield, and it is ended
+wait for it for ever (python/cpython#119710). Here `on_exit` tells the exit, and nobody waits for a pipe without a
+limit. The other one is a cancellation at any moment: the process is spawned under a shield, and it is ended
 and reaped before the cancellation goes on. A second one cuts the grace short.
 """
 
@@ -18,9 +18,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from threading import Thread
 from typing import TYPE_CHECKING, cast
 
 from wigwag.pipeline.clock import LoopClock, wait_event
@@ -121,23 +124,43 @@ def _printable(line: bytes) -> str:
     return "".join(letter if letter.isprintable() or letter == "\t" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
-class _Process(asyncio.SubprocessProtocol):
-    """What the loop tells about one process."""
+class _Pipe(asyncio.Protocol):
+    """Our end of a pipe to or from a process."""
+
+    def __init__(self, process: _Process, fd: int) -> None:
+        self._process, self._fd = process, fd
+
+    def data_received(self, data: bytes) -> None:
+        self._process.received(self._fd, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._process.closed(self._fd)
+
+
+class _Process:
+    """One process, its pipes and what has come from them."""
 
     def __init__(self, write: WriteLine, most: int | None, clock: Clock) -> None:
         """`most`: standard output is the result, up to so many bytes; None: it is logged."""
         self._clock, self._most, self._size = clock, most, 0
         self._lines = {_STDERR: LineLog(write)} | ({} if most is not None else {_STDOUT: LineLog(write)})
         self._pieces: list[bytes] = []
-        self._pipes = {_STDIN, _STDOUT, _STDERR}
+        self._pipes: dict[int, asyncio.BaseTransport] = {}
         self._changed = asyncio.Event()
-        self._transport: asyncio.SubprocessTransport
-        self.exited = self.oversize = self._closed = False
+        self._child: subprocess.Popen[bytes]
+        self.exited = self.oversize = False
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.SubprocessTransport", transport)
+    async def start(self, command: str, environment: Mapping[str, str]) -> None:
+        """Start the process."""
+        loop = asyncio.get_running_loop()
+        self._child = child = spawn(command, environment)
+        self._pipes[_STDIN], _ = await loop.connect_write_pipe(partial(_Pipe, self, _STDIN), child.stdin)
+        self._pipes[_STDOUT], _ = await loop.connect_read_pipe(partial(_Pipe, self, _STDOUT), child.stdout)
+        self._pipes[_STDERR], _ = await loop.connect_read_pipe(partial(_Pipe, self, _STDERR), child.stderr)
+        on_exit(child.pid, self._exited)
 
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
+    def received(self, fd: int, data: bytes) -> None:
+        """Take output."""
         if fd in self._lines:
             self._lines[fd].feed(data)
             return
@@ -148,29 +171,28 @@ class _Process(asyncio.SubprocessProtocol):
             self.oversize = True
             self._changed.set()
 
-    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        self._pipes.discard(fd)
+    def closed(self, fd: int) -> None:
+        """A pipe is closed."""
+        self._pipes.pop(fd, None)
         self._changed.set()
 
-    def process_exited(self) -> None:
+    def _exited(self) -> None:
+        self._child.wait()  # it has exited, so this only reaps it
         self.exited = True
-        self._changed.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._closed = True
         self._changed.set()
 
     @property
     def gone(self) -> bool:
         """Whether the process has exited and nobody holds its pipes."""
-        return self.exited and not self._pipes - {_STDIN}
+        return self.exited and not self._pipes.keys() - {_STDIN}
 
     def feed(self, data: bytes) -> None:
         """Write the standard input, as fast as it is read; a process that closes it early is its own affair."""
         pipe = self._stdin()
-        if data and not pipe.is_closing():
-            pipe.write(data)
-        pipe.close()
+        if pipe is not None:
+            if data and not pipe.is_closing():
+                pipe.write(data)
+            pipe.close()
 
     async def until(self, condition: Callable[[], bool], end: float) -> bool:
         """Wait until something holds, or until a time; return whether it holds."""
@@ -191,13 +213,14 @@ class _Process(asyncio.SubprocessProtocol):
                 lines.end()
 
     async def _reap(self) -> None:
-        """Wait until the process has exited and its transport is closed; raise a cancellation only after that."""
+        """Wait until the process has exited and its pipes are closed; raise a cancellation only after that."""
         cancelled = await self._uncancelled(lambda: self.exited)
         stdin = self._stdin()
-        if _STDIN in self._pipes and stdin.get_write_buffer_size():
+        if stdin is not None and stdin.get_write_buffer_size():
             stdin.abort()  # `close` would wait for somebody who does not read
-        self._transport.close()
-        cancelled = await self._uncancelled(lambda: self._closed) or cancelled
+        for pipe in list(self._pipes.values()):
+            pipe.close()
+        cancelled = await self._uncancelled(lambda: not self._pipes) or cancelled
         if cancelled is not None:
             raise cancelled
 
@@ -213,16 +236,45 @@ class _Process(asyncio.SubprocessProtocol):
 
     def result(self, *, timed_out: bool) -> CommandResult:
         """Return how it ended."""
-        status = self._transport.get_returncode()
         last = next((lines.last for lines in self._lines.values() if lines.last), "")
-        return CommandResult(status or 0, b"".join(self._pieces), timed_out, self.oversize, last)
+        return CommandResult(self._child.returncode, b"".join(self._pieces), timed_out, self.oversize, last)
 
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):  # macOS: what is left of the group are zombies
-            os.killpg(self._transport.get_pid(), number)
+            os.killpg(self._child.pid, number)
 
-    def _stdin(self) -> asyncio.WriteTransport:
-        return cast("asyncio.WriteTransport", self._transport.get_pipe_transport(_STDIN))
+    def _stdin(self) -> asyncio.WriteTransport | None:
+        return cast("asyncio.WriteTransport | None", self._pipes.get(_STDIN))
+
+
+def spawn(command: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a shell by vfork. A loop may fork (uvloop does), which costs more, the more memory we have."""
+    pipe, arguments = subprocess.PIPE, ("sh", "-c", command)
+    return subprocess.Popen(  # noqa: S603 - that is what a hook is
+        arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, start_new_session=True
+    )
+
+
+def on_exit(pid: int, notify: Callable[[], None]) -> None:
+    """Have a function called in the loop when a child has exited. It is not reaped by this."""
+    loop = asyncio.get_running_loop()
+    if hasattr(os, "pidfd_open"):
+        descriptor = os.pidfd_open(pid)
+
+        def exited() -> None:
+            loop.remove_reader(descriptor)
+            os.close(descriptor)
+            notify()
+
+        loop.add_reader(descriptor, exited)
+        return
+
+    def wait() -> None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(notify)
+
+    Thread(target=wait, name=f"waits for process {pid}", daemon=True).start()
 
 
 async def run_command(
@@ -241,7 +293,7 @@ async def run_command(
     """
     clock = clock or LoopClock()
     process = _Process(log_line, limits.output if capture else None, clock)
-    spawning = asyncio.ensure_future(_spawn(process, command, environment))
+    spawning = asyncio.ensure_future(process.start(command, environment))
     timed_out = False
     try:
         await asyncio.shield(spawning)
@@ -258,11 +310,3 @@ async def run_command(
         if spawning.exception() is None:
             await process.end(limits.grace)
     return process.result(timed_out=timed_out)
-
-
-async def _spawn(process: _Process, command: str, environment: Mapping[str, str]) -> None:
-    pipe = asyncio.subprocess.PIPE
-    await asyncio.get_running_loop().subprocess_exec(
-        lambda: process, "sh", "-c", command,
-        stdin=pipe, stdout=pipe, stderr=pipe, env=dict(environment), start_new_session=True,
-    )  # fmt: skip
