@@ -18,6 +18,7 @@ import json
 import os
 import random
 import re
+import shlex
 import statistics
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from urllib.request import urlopen
 
 from bench.process import ServerProcess, free_ports
 from bench.watch import NAMESPACE
-from bench.watt_hooks import Asks, HookCalls, notify_hook
+from bench.watt_hooks import Asks, HookCalls, HookConfig, notify_hook
 from bench.watt_upstreams import ConsulUpstream, KubernetesUpstream, consul, kubernetes, service
 from tests.real.processes import until
 
@@ -105,7 +106,9 @@ class Table:
         print(f"{'':62}{'ours':>12}{'watt 0.7':>12}{'target':>12}")
 
     def head(self, text: str) -> None:
-        print(f"\n{text}")
+        """Print what the next rows are about, and how busy the machine is: times are longer on a busy one."""
+        busy = re.search(r"some avg10=([\d.]+)", Path("/proc/pressure/cpu").read_text())
+        print(f"\n{text}" + (f"; somebody waits for a CPU {busy[1]} % of the time" if busy else ""))
 
     def row(
         self, name: str, ours: float, unit: str, original: float | None = None, target: float | None = None
@@ -124,11 +127,10 @@ def _number(value: float) -> str:
 class WattProcess(ServerProcess):
     """watt, which is ready when its notify hook was called for the first time."""
 
-    def __init__(self, folder: Path, calls: HookCalls, hook: dict[str, object], *options: str) -> None:
-        config, [self.port] = folder / "watt.json", free_ports(1)
-        config.write_text(json.dumps({"notify": [hook]}))
+    def __init__(self, folder: Path, calls: HookCalls, hook: HookConfig, *options: str) -> None:
+        [self.port] = free_ports(1)
         wigwag = f"{sys.executable} -m wigwag watt -s services -s configmaps -n {NAMESPACE} --port {self.port}"
-        super().__init__(" ".join([wigwag, f"--config {config}", *options]), self.port)
+        super().__init__(" ".join([wigwag, _hook_option(folder, hook), *options]), self.port)
         self.calls = calls
 
     def _ready(self) -> bool:
@@ -154,6 +156,15 @@ class WattProcess(ServerProcess):
         before = self.cpu()
         time.sleep(seconds)
         return (self.cpu() - before) / seconds
+
+
+def _hook_option(folder: Path, hook: HookConfig) -> str:
+    """Return the option for a hook: a command is one, what has a projection needs a config file."""
+    if isinstance(command := hook.get("command"), str):
+        return f"--notify {shlex.quote(command)}"
+    config = folder / "watt.json"
+    config.write_text(json.dumps({"notify": [hook]}))
+    return f"--config {config}"
 
 
 @contextmanager
@@ -217,6 +228,7 @@ def one_size(
     table.head(f"{cluster.services:,} Services, {services:,} services of Consul{how}")
     with watt("id", *options) as process:
         table.row("first notify", process.ready_ms, "ms", original and original.first, goal.first)
+        table.row("first notify, CPU until then", process.cpu() * 1000, "ms")
         process.calls.settle(1.5)
         table.row("memory after the start", process.rss(), "MiB", original and original.rss, goal.rss)
         table.row("snapshot", len(process.snapshot()) / 1e6, "MB")

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from bench.watch import Line
 
+HookConfig: TypeAlias = dict[str, Any]
 Asks: TypeAlias = Literal["id", "deltas", "projection", "document"]
 
 
@@ -59,7 +60,7 @@ class HookCalls:
 
 
 @contextmanager
-def notify_hook(asks: Asks, folder: Path, names: list[str]) -> Iterator[tuple[HookCalls, dict[str, Any]]]:
+def notify_hook(asks: Asks, folder: Path, names: list[str]) -> Iterator[tuple[HookCalls, HookConfig]]:
     """Yield the calls of a hook, and its config. `names` are the objects of a projection."""
     calls = HookCalls()
     if asks == "id":

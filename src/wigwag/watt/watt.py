@@ -28,7 +28,6 @@ from wigwag.pipeline.limit import Interval, unlimited
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.consul.hub import ConsulHub
-from wigwag.sources.disk.notify import Notifier
 from wigwag.watt.config import initial_watches, read_hooks, read_outputs
 from wigwag.watt.hooks.call import HookCaller, HookDeps
 from wigwag.watt.hooks.derive import WatchHooks
@@ -79,7 +78,7 @@ class Watt:
         self._timer: Timer | None = None
         self._hub = Hub(open_watch=watch_promptly)
         consul = ConsulHub(options.consul_connections)
-        watcher = watcher or Watchers(self._hub, consul, Notifier(), secrets=options.secrets)
+        watcher = watcher or Watchers(self._hub, consul, secrets=options.secrets)
         self._caller = HookCaller(HookDeps(policy.clock, policy.random))
         self.resolvers = Resolvers(environment) if options.consul_resolvers else None
         self.watch_hooks: WatchHooks[WattSnapshot, Wanted[Spec]] = WatchHooks(

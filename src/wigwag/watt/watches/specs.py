@@ -6,12 +6,14 @@ How long a snapshot waits for a watch is not part of it: that is in `pipeline.sp
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from wigwag.errors import UsageError
 from wigwag.sources.consul.access import ConsulAccess
 from wigwag.sources.consul.endpoints import EndpointsWatch
-from wigwag.sources.source import Source
+
+if TYPE_CHECKING:
+    from wigwag.sources.source import Source
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from wigwag.golang import seconds
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.consul.access import ConsulAccess, locate
 from wigwag.sources.consul.endpoints import EndpointsWatch
-from wigwag.sources.kinds import read_source
 from wigwag.suggest import suggest
 from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, DocumentSpec, KeysSpec, KubernetesSpec, Spec
 
@@ -218,6 +217,8 @@ def _specs(fields: AnyFields, environment: Mapping[str, str]) -> Iterator[Spec]:
     elif isinstance(fields, DirectoryFields):
         yield DirectorySpec(fields.path)
     else:
+        from wigwag.sources.kinds import read_source  # most processes never need the registry of sources
+
         yield DocumentSpec(read_source(fields.uri))
 
 
