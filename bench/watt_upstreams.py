@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -27,8 +28,10 @@ RESOLVER = "consul"
 L = TypeVar("L", bound=Line)
 _IDLE = 20.0
 _WRITERS = 8
-_FILLER = 520
-"""Bytes of an annotation that make a Service about 1 KB."""
+OBJECT_BYTES = 1000
+"""About the size of a Service as compact JSON, without what only the server needs."""
+_OTHER_BYTES = 480
+"""Those of them that are no filler."""
 _POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -37,14 +40,14 @@ _POLICY = {
 }
 
 
-def service(number: int) -> dict[str, Any]:
-    """Return a Service of about 1 KB. It has no cluster IP, because there are not enough of them."""
+def service(number: int, size: int = OBJECT_BYTES) -> dict[str, Any]:
+    """Return a Service of about so many bytes. It has no cluster IP, because there are not enough of them."""
     name = f"service-{number:05}"
     metadata = {
         "name": name,
         "namespace": NAMESPACE,
         "labels": {"app": name, "tier": f"t{number % 7}"},
-        "annotations": {"bench": f"{number:05}" * (_FILLER // 5)},
+        "annotations": {"bench": f"{number:05}" * ((size - _OTHER_BYTES) // 5)},
     }
     spec = {"clusterIP": "None", "selector": {"app": name}, "ports": [{"name": "http", "port": 80 + number % 1000}]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
@@ -73,14 +76,15 @@ class Connections(Generic[L]):
 class KubernetesUpstream:
     """The API server, its Services, and who has asked it."""
 
-    def __init__(self, plane: ControlPlane, audit: Path) -> None:
-        self.plane, self._audit = plane, audit
+    def __init__(self, plane: ControlPlane, audit: Path, size: int) -> None:
+        """`size` is that of a Service, in bytes."""
+        self.plane, self._audit, self._size = plane, audit, size
         self.connections = Connections(Api)
         self.services = 0
 
     def grow(self, services: int) -> None:
         """Create Services until there are so many."""
-        asyncio.run(_create(range(self.services, services)))
+        asyncio.run(_create([service(number, self._size) for number in range(self.services, services)]))
         self.services = services
 
     def resolve(self, consul: ConsulUpstream, services: int) -> None:
@@ -115,16 +119,16 @@ class KubernetesUpstream:
         return len({entry["auditID"] for entry in entries if entry.get("userAgent", "").startswith("wigwag/")})
 
 
-async def _create(numbers: range) -> None:
+async def _create(manifests: list[dict[str, Any]]) -> None:
     client, slots = kube(), asyncio.Semaphore(_WRITERS)
 
-    async def create(number: int) -> None:
+    async def create(manifest: dict[str, Any]) -> None:
         async with slots:
-            await client.create(SERVICE, service(number))
+            await client.create(SERVICE, manifest)
 
     async with asyncio.TaskGroup() as group:
-        for number in numbers:
-            group.create_task(create(number))
+        for manifest in manifests:
+            group.create_task(create(manifest))
     client.close()
 
 
@@ -158,6 +162,18 @@ class ConsulUpstream:
         assert status == b"200", f"the registration was answered with {status!r}"
         return start
 
+    def bare_change(self, number: int, revision: int) -> float:
+        """Change a service; return the seconds until a query that waits for that is answered, on a bare connection."""
+        path, line = f"/v1/health/service/web-{number:04}?passing=true", self.connections.get(-1)
+        line.send("GET", path)
+        index = re.search(rb"(?i)x-consul-index: (\d+)", line.read(answered))
+        assert index, "Consul has told no index"
+        line.send("GET", f"{path}&index={index[1].decode()}&wait=10s")
+        time.sleep(0.05)
+        start = self.change(number, revision)
+        line.read(answered)
+        return time.perf_counter() - start
+
     def restart(self, seconds: float) -> float:
         """Kill the agent, start it so many seconds later, and register everything again: it has forgotten all.
 
@@ -174,13 +190,14 @@ class ConsulUpstream:
 
 
 @contextmanager
-def kubernetes() -> Iterator[KubernetesUpstream]:
+def kubernetes(size: int = OBJECT_BYTES) -> Iterator[KubernetesUpstream]:
+    """Start an API server whose Services have about so many bytes."""
     with tempfile.TemporaryDirectory() as folder:
         policy, audit = Path(folder, "policy.json"), Path(folder, "audit.log")
         policy.write_text(json.dumps(_POLICY))
         audit.touch()
         with control_plane(f"--audit-policy-file={policy}", f"--audit-log-path={audit}") as plane:
-            yield KubernetesUpstream(plane, audit)
+            yield KubernetesUpstream(plane, audit, size)
 
 
 @contextmanager
