@@ -11,7 +11,15 @@ from random import Random
 import pytest
 
 from tests.watt.processes import marked, marker, run_on, until
-from wigwag.watt.hooks.command import LONGEST_LINE, CommandLimits, CommandResult, LineLog, run_command
+from wigwag.watt.hooks.command import (
+    LONGEST_LINE,
+    CommandLimits,
+    CommandResult,
+    LineLog,
+    on_exit_by_thread,
+    run_command,
+    spawn,
+)
 
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 USUAL = CommandLimits()
@@ -206,3 +214,14 @@ def test_every_line_of_a_flood_is_counted_once(loop: str) -> None:
     for _ in range(3):
         lines.feed(b"".join(b"%d\n" % number for number in range(1000)))
     assert (log.count, log.lines, lines.last) == (3000, [str(number) for number in range(10)], "999")
+
+
+def test_without_a_pidfd_a_thread_tells_the_exit(loop: str) -> None:
+    async def main() -> int | None:
+        child, exited = spawn("exit 3", os.environ), asyncio.Event()
+        on_exit_by_thread(child, exited.set)
+        await exited.wait()
+        with child:
+            return child.returncode
+
+    assert run_on(loop, main) == 3

@@ -130,6 +130,9 @@ class _Pipe(asyncio.Protocol):
     def __init__(self, process: _Process, fd: int) -> None:
         self._process, self._fd = process, fd
 
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._process.opened(self._fd, transport)
+
     def data_received(self, data: bytes) -> None:
         self._process.received(self._fd, data)
 
@@ -151,13 +154,22 @@ class _Process:
         self.exited = self.oversize = False
 
     async def start(self, command: str, environment: Mapping[str, str]) -> None:
-        """Start the process."""
+        """Start the process; if it cannot be connected to, it is ended."""
         loop = asyncio.get_running_loop()
         self._child = child = spawn(command, environment)
-        self._pipes[_STDIN], _ = await loop.connect_write_pipe(partial(_Pipe, self, _STDIN), child.stdin)
-        self._pipes[_STDOUT], _ = await loop.connect_read_pipe(partial(_Pipe, self, _STDOUT), child.stdout)
-        self._pipes[_STDERR], _ = await loop.connect_read_pipe(partial(_Pipe, self, _STDERR), child.stderr)
-        on_exit(child.pid, self._exited)
+        try:
+            await loop.connect_write_pipe(partial(_Pipe, self, _STDIN), child.stdin)
+            await loop.connect_read_pipe(partial(_Pipe, self, _STDOUT), child.stdout)
+            await loop.connect_read_pipe(partial(_Pipe, self, _STDERR), child.stderr)
+            on_exit(child, self._exited)
+        except BaseException:
+            self._signal(signal.SIGKILL)
+            with child:  # closes the pipes and reaps it
+                raise
+
+    def opened(self, fd: int, pipe: asyncio.BaseTransport) -> None:
+        """A pipe is connected."""
+        self._pipes[fd] = pipe
 
     def received(self, fd: int, data: bytes) -> None:
         """Take output."""
@@ -255,26 +267,31 @@ def spawn(command: str, environment: Mapping[str, str]) -> subprocess.Popen[byte
     )
 
 
-def on_exit(pid: int, notify: Callable[[], None]) -> None:
-    """Have a function called in the loop when a child has exited. It is not reaped by this."""
-    loop = asyncio.get_running_loop()
-    if hasattr(os, "pidfd_open"):
-        descriptor = os.pidfd_open(pid)
-
-        def exited() -> None:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            notify()
-
-        loop.add_reader(descriptor, exited)
+def on_exit(child: subprocess.Popen[bytes], notify: Callable[[], None]) -> None:
+    """Have a function called in the loop when a child has exited."""
+    if not hasattr(os, "pidfd_open"):
+        on_exit_by_thread(child, notify)
         return
+    loop, descriptor = asyncio.get_running_loop(), os.pidfd_open(child.pid)
+
+    def exited() -> None:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+        notify()
+
+    loop.add_reader(descriptor, exited)
+
+
+def on_exit_by_thread(child: subprocess.Popen[bytes], notify: Callable[[], None]) -> None:
+    """Do the same where there is no pidfd, as on macOS: a thread waits for the child."""
+    loop = asyncio.get_running_loop()
 
     def wait() -> None:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        child.wait()
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(notify)
 
-    Thread(target=wait, name=f"waits for process {pid}", daemon=True).start()
+    Thread(target=wait, name=f"waits for process {child.pid}", daemon=True).start()
 
 
 async def run_command(
