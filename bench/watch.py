@@ -76,10 +76,13 @@ def manifest(name: str, revision: int) -> dict[str, Any]:
 
 
 @contextmanager
-def control_plane() -> Iterator[ControlPlane]:
-    """Start an API server, without controllers that would watch, too; whoever is started from now on asks it."""
+def control_plane(*flags: str) -> Iterator[ControlPlane]:
+    """Start an API server, without controllers that would watch, too; whoever is started from now on asks it.
+
+    `flags` are further ones of the API server.
+    """
     alone = programs.kubernetes()._replace(controllers=None)
-    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), alone) as plane:
+    with tempfile.TemporaryDirectory() as folder, ControlPlane(Path(folder), alone, flags) as plane:
         os.environ["KUBECONFIG"] = str(plane.cluster.access.kubeconfig(Path(folder) / "kubeconfig"))
         plane.cluster.add_namespace(NAMESPACE)
         plane.cluster.apply(manifest(NAME, 0))
@@ -112,6 +115,14 @@ class Line:
                 sys.exit(f"the server hung up after {found[:200]!r}")
             found += piece
         return found
+
+    def count(self) -> int:
+        """Read up to the end, and return how many bytes came."""
+        size, piece = 0, memoryview(bytearray(1 << 20))
+        while found := self._socket.recv_into(piece):
+            size += found
+        self._socket.close()
+        return size
 
     async def hear(self, word: bytes) -> float:
         """Wait until a word comes, and return when that was: not when the loop learns of it."""

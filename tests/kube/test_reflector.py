@@ -14,6 +14,7 @@ from wigwag.kube.errors import ApiStatus
 from wigwag.kube.watch.decode import Bookmark, ListPage, ObjectEvent, ObjectRecord
 from wigwag.kube.watch.listwatch import ReflectorRequest, WatchFault, WatchTiming, refusal
 from wigwag.kube.watch.reflector import Reflector
+from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
 SCHEDULES, BATCHES = 3000, 12
@@ -815,6 +816,33 @@ def test_a_stream_that_tells_only_what_is_known_and_ends_at_once_has_failed() ->
 
 
 # trouble
+
+
+def test_while_no_connection_can_be_made_the_pauses_are_those_of_its_own_back_off() -> None:
+    driven = Driven(chance=1.0, backoff=Backoff(first=1.0, most=30.0), unreachable=Backoff(first=0.25, most=1.0))
+    away, pauses = WatchFault("no connection", unreachable=True), []
+    for _ in range(5):
+        asked = driven.ask()
+        driven.failed(away)
+        pauses.append(driven.reflector.next(driven.now).when - driven.now)
+        assert asked.how == "list"
+    assert pauses == [0.25, 0.5, 1.0, 1.0, 1.0]
+    driven.ask()
+    driven.failed(status(500))
+    assert driven.reflector.next(driven.now).when - driven.now == 1.0, "a refusal is the first one of its kind"
+
+
+def test_who_was_connected_since_begins_with_a_short_pause_again() -> None:
+    driven = Driven(chance=1.0, unreachable=Backoff(first=0.25, most=1.0))
+    away = WatchFault("no connection", unreachable=True)
+    for _ in range(5):
+        driven.ask()
+        driven.failed(away)
+    driven.ask()
+    driven.reflector.listed(page(1), driven.now)
+    driven.ask()
+    driven.failed(away)
+    assert driven.reflector.next(driven.now).when - driven.now == 0.25
 
 
 def test_what_came_before_an_error_is_published_before_it_is_told() -> None:

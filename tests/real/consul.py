@@ -96,14 +96,18 @@ class ConsulServer:
 
     With `acl` everything is denied without a token, and `server.consul` has the one of the administrator.
     With `gossip`, the ports that servers find each other by and its own first, it is one of a `ConsulCluster`.
+    `connections` is how many a client may have; Consul's own limit is 200.
     """
 
-    def __init__(self, folder: Path, program: Path, *, acl: bool = False, gossip: Sequence[int] = ()) -> None:
+    def __init__(
+        self, folder: Path, program: Path, *, acl: bool = False, gossip: Sequence[int] = (), connections: int = 200
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         http, rpc, own = claim_port(), claim_port(), gossip[0] if gossip else claim_port()
         self.consul = Consul(f"http://127.0.0.1:{http}", str(uuid4()) if acl else "")
         ports = {"http": http, "server": rpc, "serf_lan": own}
         config = {**_config(ports, self.consul.token), **(_voter(folder / "data", gossip) if gossip else {})}
+        config["limits"] = {"http_max_conns_per_client": connections}
         path = folder / "consul.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps(config))

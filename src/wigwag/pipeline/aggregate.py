@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic
 from wigwag.pipeline.spec import S, V
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from wigwag.pipeline.spec import Wanted
 
@@ -27,31 +27,41 @@ class Values(dict[S, V]):
     ({'a': 1}, ('b',))
     """
 
-    __slots__ = ("waiting",)
+    __slots__ = ("waiting", "wanted")
 
-    def __init__(self, values: Mapping[S, V], waiting: tuple[S, ...] = ()) -> None:
+    def __init__(self, values: Mapping[S, V], waiting: tuple[S, ...] = (), wanted: object = None) -> None:
         super().__init__(values)
         self.waiting = waiting
+        self.wanted = wanted
+        """What was wanted at that moment, to be compared by identity."""
 
 
 class Aggregate(Generic[S, V]):
-    """The latest values."""
+    """The latest values.
+
+    With a thousand watches, one change must not cost a thousand hashes of specs. So the values are kept in the order of
+    the specs, and what is missing is known; a copy of a dictionary hashes nothing.
+    """
 
     def __init__(self) -> None:
         self._wanted: dict[S, Wanted[S]] = {}
         self._since: dict[S, float] = {}
         self._values: dict[S, V] = {}
+        self._ordered = True
+        """Whether the values are in the order of the specs. Only the first value of a spec can change that."""
+        self._missing: dict[S, None] = {}
         self._dirty = asyncio.Event()
 
     def want(self, wanted: Iterable[Wanted[S]], now: float) -> None:
         """Want exactly these; of equal specs, the first counts."""
-        before = self._answered()
+        before = list(self._in_order())
         self._wanted = {}
         for want in wanted:
             self._wanted.setdefault(want.spec, want)
         self._since = {spec: self._since.get(spec, now) for spec in self._wanted}
-        self._values = {spec: value for spec, value in self._values.items() if spec in self._wanted}
-        if before != self._answered():
+        self._ordered = False
+        self._missing = dict.fromkeys(spec for spec in self._wanted if spec not in self._values)
+        if before != list(self._in_order()):
             self.touch()
 
     def specs(self) -> tuple[S, ...]:
@@ -60,9 +70,13 @@ class Aggregate(Generic[S, V]):
 
     def put(self, spec: S, value: V) -> None:
         """Take a value from a watcher."""
-        if spec in self._wanted and not (spec in self._values and self._values[spec] is value):
-            self._values[spec] = value
-            self.touch()
+        if spec in self._missing:
+            del self._missing[spec]
+            self._ordered = False
+        elif spec not in self._values or self._values[spec] is value:
+            return
+        self._values[spec] = value
+        self.touch()
 
     def touch(self) -> None:
         """Make the control loop look, though perhaps nothing has changed."""
@@ -73,23 +87,39 @@ class Aggregate(Generic[S, V]):
         await self._dirty.wait()
         self._dirty.clear()
 
+    def current(self) -> Mapping[S, V]:
+        """Return the values of now, in any order; they change with the next `put`."""
+        return self._values
+
     def take(self) -> Values[S, V]:
         """Return the values of now. The mapping is the caller's own."""
         self._dirty.clear()
-        return Values({spec: self._values[spec] for spec in self._answered()}, self.waiting())
+        return Values(self._in_order(), self.waiting(), self._wanted)
 
     def waiting(self) -> tuple[S, ...]:
         """Return what is wanted and has not answered yet."""
-        return tuple(spec for spec in self._wanted if spec not in self._values)
+        return tuple(self._missing)
 
-    def held(self, answered: Collection[S], now: float, longest: float | None = None) -> dict[S, float | None]:
-        """Return what a snapshot of these answers has to wait for, and until when: `longest` seconds, if given."""
-        missing = (want for spec, want in self._wanted.items() if want.required and spec not in answered)
-        ends = {want.spec: self._end(want, longest) for want in missing}
+    def keep(self, values: Values[S, V]) -> Values[S, V]:
+        """Return those of earlier values that are still wanted; what is wanted and not among them is waited for."""
+        kept = {spec: values[spec] for spec in self._wanted if spec in values}
+        return Values(kept, tuple(spec for spec in self._wanted if spec not in kept), self._wanted)
+
+    def missing(self, values: Values[S, V]) -> tuple[S, ...]:
+        """Return what is wanted and not among these values."""
+        return values.waiting if values.wanted is self._wanted else self.keep(values).waiting
+
+    def held(self, missing: Iterable[S], now: float, longest: float | None = None) -> dict[S, float | None]:
+        """Return what a snapshot without these has to wait for, and until when: `longest` seconds, if given."""
+        wants = (self._wanted[spec] for spec in missing)
+        ends = {want.spec: self._end(want, longest) for want in wants if want.required}
         return {spec: end for spec, end in ends.items() if end is None or end > now}
 
-    def _answered(self) -> list[S]:
-        return [spec for spec in self._wanted if spec in self._values]
+    def _in_order(self) -> dict[S, V]:
+        if not self._ordered:
+            self._values = {spec: self._values[spec] for spec in self._wanted if spec in self._values}
+            self._ordered = True
+        return self._values
 
     def _end(self, want: Wanted[S], longest: float | None) -> float | None:
         seconds = min((limit for limit in (want.grace, longest) if limit is not None), default=None)

@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.errors import WigwagError
-from wigwag.pipeline.aggregate import Aggregate, Values
+from wigwag.pipeline.aggregate import Aggregate
 from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.clock import sleep_until
@@ -36,8 +36,9 @@ from wigwag.pipeline.status import Report
 from wigwag.pipeline.watch import Watches, WatchPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
+    from wigwag.pipeline.aggregate import Values
     from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.spec import Restored, Wanted, Watcher
     from wigwag.pipeline.status import Status
@@ -144,10 +145,10 @@ class Pipeline(Generic[S, V, P]):
     async def _turn(self) -> None:
         """Assemble a snapshot of the current values, and publish it if the gate is open and it is new."""
         self._clear_alarm()
-        values, initial = self._aggregate.take(), {want.spec for want in self._initial}
-        if self._held(values, initial) or (not self._initial_changed(values) and self._held(values)):
+        current, missing, initial = self._aggregate.current(), self._aggregate.waiting(), set(self._initial_specs())
+        if self._held(missing, initial) or (not self._initial_changed(current) and self._held(missing)):
             return
-        if self._complete and (self._permitted_at is None or self._initial_changed(values)):
+        if self._complete and (self._permitted_at is None or self._initial_changed(current)):
             await self._permission()
         try:
             values, snapshot = await self._snapshot()
@@ -160,7 +161,7 @@ class Pipeline(Generic[S, V, P]):
             return
         self._retry.succeeded()
         self._error = None
-        if self._held(values):
+        if self._held(self._aggregate.missing(values)):
             return  # and keep the permission for the snapshot that has it all
         if not self._complete:
             self._complete = True
@@ -199,8 +200,7 @@ class Pipeline(Generic[S, V, P]):
             return values, snapshot
         self._derived = derived
         self._adopt()
-        wanted, waiting = set(self._aggregate.specs()), self._aggregate.waiting()
-        kept = Values({spec: value for spec, value in values.items() if spec in wanted}, waiting)
+        kept = self._aggregate.keep(values)
         return kept, self._assemble(kept)
 
     def _initial_changed(self, values: Mapping[S, V]) -> bool:
@@ -209,7 +209,7 @@ class Pipeline(Generic[S, V, P]):
         return before is None or before.keys() != now.keys() or any(before[spec] is not now[spec] for spec in now)
 
     def _of_initial(self, values: Mapping[S, V]) -> dict[S, V]:
-        return {want.spec: values[want.spec] for want in self._initial if want.spec in values}
+        return {spec: values[spec] for spec in self._initial_specs() if spec in values}
 
     def _may_change(self, caused: bool) -> bool:
         """Decide whether the derived watches may change; always, if an initial watch has."""
@@ -239,12 +239,15 @@ class Pipeline(Generic[S, V, P]):
         self._aggregate.want((*self._initial, *self._derived), self._now())
         self._watches.want(self._aggregate.specs())
 
-    def _held(self, answered: Collection[S], specs: set[S] | None = None) -> bool:
-        """Return whether to wait for one of these watches, or of all; if a time ends, look again then."""
+    def _initial_specs(self) -> Iterator[S]:
+        return (want.spec for want in self._initial)
+
+    def _held(self, missing: tuple[S, ...], specs: set[S] | None = None) -> bool:
+        """Return whether to wait for a missing watch, of these or of all; if a time ends, look again then."""
         longest = self._policy.late if self._complete else None
         if longest == 0.0:
             return False
-        held = self._aggregate.held(answered, self._now(), longest)
+        held = self._aggregate.held(missing, self._now(), longest)
         ends = [end for spec, end in held.items() if specs is None or spec in specs]
         for end in ends:
             self._wake_at(end)

@@ -28,7 +28,6 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import cause
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.sources.consul.hub import ConsulHub
-from wigwag.sources.disk.notify import Notifier
 from wigwag.watt.config import initial_watches, read_hooks, read_outputs
 from wigwag.watt.hooks.call import HookCaller, HookDeps
 from wigwag.watt.hooks.derive import WatchHooks
@@ -48,6 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from types import TracebackType
 
+    from wigwag.kube.client import Kube
+    from wigwag.kube.watch.decode import Decode
+    from wigwag.kube.watch.reflector import Item
+    from wigwag.kube.watch.spec import KubeWatch
     from wigwag.pipeline.spec import Wanted, Watcher
     from wigwag.watt.hooks.hook import Hook
     from wigwag.watt.options import WattOptions
@@ -71,9 +74,9 @@ class Watt:
         options = options or options_of(settings)
         self.options, self._environment = options, environment
         policy = policy or policy_of(options)
-        self._hub = Hub()
+        self._hub = Hub(open_watch=watch_promptly)
         consul = ConsulHub(options.consul_connections)
-        watcher = watcher or Watchers(self._hub, consul, Notifier(), secrets=options.secrets)
+        watcher = watcher or Watchers(self._hub, consul, secrets=options.secrets)
         self._caller = HookCaller(HookDeps(policy.clock, policy.random, environment=environment))
         self.resolvers = Resolvers(environment) if options.consul_resolvers else None
         self.pipeline: Pipeline[Spec, WatchPart, WattSnapshot] = Pipeline(
@@ -175,6 +178,14 @@ class Watt:
     def _hook_url(self, snapshot: WattSnapshot, hook: Hook) -> str:
         url, query = self.url(snapshot), hook.projection.query()
         return f"{url}?{query}" if url and query else url
+
+
+def watch_promptly(kube: Kube, spec: KubeWatch, decode: Decode[Any]) -> AsyncIterator[Item[Any]]:
+    """Watch objects that traffic depends on."""
+    from wigwag.kube.watch.follow import watch_kube  # not needed by a process that watches no objects
+    from wigwag.kube.watch.listwatch import WatchTiming
+
+    return watch_kube(kube, spec, decode, WatchTiming.prompt())
 
 
 def policy_of(options: WattOptions) -> WatchPolicy:

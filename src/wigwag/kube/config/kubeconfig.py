@@ -17,7 +17,6 @@ import msgspec
 from msgspec import Struct
 
 from wigwag.errors import DocumentError, UsageError
-from wigwag.yaml import Bounds, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -147,6 +146,8 @@ def merged(files: Iterable[tuple[str, bytes]]) -> Kubeconfig:
 
 
 def _read(path: str, text: bytes) -> KubeconfigFile:
+    from wigwag.yaml import Bounds, load  # costs an import that a process in a pod never needs
+
     try:
         value = _without_null(load(text, Bounds(LARGEST, DEEPEST)))
         return msgspec.convert(value or {}, KubeconfigFile)

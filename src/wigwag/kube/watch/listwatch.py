@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 from wigwag.kube.errors import ApiError, ApiStatus
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.spec import Unavailable
-from wigwag.wire.client.errors import OversizeError
+from wigwag.wire.client.errors import OversizeError, UnreachableError
 
 if TYPE_CHECKING:
     from wigwag.kube.kinds import Query
@@ -38,6 +38,8 @@ class WatchTiming:
 
     backoff: Backoff = Backoff(first=0.8, reconnects=4.0)
     """Fewer reconnects than elsewhere: a reconnect may lead to a list of all objects."""
+    unreachable: Backoff = Backoff(first=0.8)
+    """While no connection can be made: an attempt costs the server nothing then."""
     page: int = 500
     """Objects per page of a list."""
     shortest: float = 300.0
@@ -67,6 +69,14 @@ class WatchTiming:
     """After a watch that lasted this long, the next starts at once."""
     audit: float = 1800.0
     """After this long without an event, list again: a restored server may be silent for ever."""
+
+    @classmethod
+    def prompt(cls) -> WatchTiming:
+        """Return the timing for data that traffic depends on: a server that is back is noticed within a second.
+
+        It is for a few processes of a cluster. All agents of a large one would come back in that second, too.
+        """
+        return cls(unreachable=Backoff(first=0.25, most=1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +167,8 @@ class WatchFault:
     """Whether our version is newer than the server's."""
     oversize: bool = False
     """Whether the response exceeded our limit."""
+    unreachable: bool = False
+    """Whether there was no connection."""
     retry_after: float = 0.0
     """Seconds to wait, from the server's Retry-After."""
 
@@ -175,7 +187,8 @@ def fault_of(error: Exception, spec: KubeWatch, verb: str) -> WatchFault:
     """Return the fault for an exception. `verb`: list, watch or get."""
     if isinstance(error, ApiError):
         return refusal(error.status, spec, verb, error.retry_after)
-    return WatchFault(str(error), oversize=isinstance(error, OversizeError))
+    oversize, unreachable = isinstance(error, OversizeError), isinstance(error, UnreachableError)
+    return WatchFault(str(error), oversize=oversize, unreachable=unreachable)
 
 
 def refusal(status: ApiStatus, spec: KubeWatch, verb: str, retry_after: float | None = None) -> WatchFault:

@@ -65,7 +65,7 @@ class Reflector(Generic[T]):
     ) -> None:
         """`capabilities` of the server are shared with its other watches. `title` is for the log."""
         self._capabilities, self._timing, self._random, self._title = capabilities, timing, random, title
-        self._retry = Retry(timing.backoff, random)
+        self._retry, self._redial = Retry(timing.backoff, random), Retry(timing.unreachable, random)
         self._store = ObjectStore[T]()
         self._verifier = Verifier(self._store, timing, random)
         self._uncertain = False
@@ -119,6 +119,7 @@ class Reflector(Generic[T]):
 
     def listed(self, page: ListPage[T], now: float) -> list[Item[T]]:
         """A page of the list has arrived."""
+        self._redial.succeeded()
         listing = self._listing or PartialList()
         listing.add(page)
         if listing.endless:
@@ -131,6 +132,7 @@ class Reflector(Generic[T]):
 
     def opened(self, now: float) -> None:
         """The response to a watch has begun."""
+        self._redial.succeeded()
         request = self._request
         self._stream = OpenWatch(now, request.seconds, now, request.version, {} if request.how == "stream" else None)
         if self._uncertain and request.how == "watch":
@@ -233,7 +235,7 @@ class Reflector(Generic[T]):
             return []
         broke = stream is not None and not fault.code
         first = broke and self._published and not self._retry.failures
-        self._when = self._retry.next(now, fault.retry_after)
+        self._when = (self._redial if fault.unreachable else self._retry).next(now, fault.retry_after)
         return [] if first and not self._retry.limited else [fault.item]
 
     def _change_request(self, fault: WatchFault) -> bool:

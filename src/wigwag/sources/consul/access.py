@@ -10,6 +10,7 @@ Responses of Consul are never quoted in an error, because they may name tokens a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -151,8 +152,9 @@ class ConsulAccess:
         if self.consistency != "default":
             parameters[self.consistency] = ""
         host = "localhost" if self.socket else self.address
-        scheme = "https" if self.tls else "http"
-        return parse_url(f"{scheme}://{host}{quote(path)}" + (f"?{urlencode(parameters)}" if parameters else ""))
+        origin = _origin(f"{'https' if self.tls else 'http'}://{host}/")
+        target = quote(path) + (f"?{urlencode(parameters)}" if parameters else "")
+        return Url(origin.scheme, origin.host, origin.port, target, origin.userinfo)
 
     def fields(self) -> Fields:
         """Return the headers of a request, with the current token."""
@@ -177,6 +179,12 @@ class ConsulAccess:
         if self.consistency == "stale" and contact.isdigit() and int(contact) > STALEST * 1000:
             reason = f"the server that answered has had no contact with a leader for {int(contact) // 1000} s"
             raise ConsulRefusedError(f"{where}: {reason}; check that most of its servers are up", forget=False)
+
+
+@lru_cache(maxsize=64)
+def _origin(text: str) -> Url:
+    """Parse an address, once: with a thousand watches that take turns, there are hundreds of queries per second."""
+    return parse_url(text)
 
 
 def refusal(response: ClientResponse, where: object) -> ConsulRefusedError:

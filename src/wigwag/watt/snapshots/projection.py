@@ -28,7 +28,7 @@ from wigwag.suggest import suggest
 from wigwag.watt.snapshots.snapshot import Section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from wigwag.watt.snapshots.snapshot import Delta, Key, TableName, WatchPart, WattSnapshot
 
@@ -140,10 +140,15 @@ class Projection:
             return not (self.namespaces or self.names)
         return table.section != "Consul" or not self.services
 
-    def keys(self, part: WatchPart) -> Iterator[Key]:
+    def keys(self, part: WatchPart) -> Iterable[Key]:
         """Return the keys of the entries that it selects from a table, in any order."""
         table, entries = part.table, part.entries
-        return iter(entries) if self.whole(table) else (key for key in entries if self._selects(table, key))
+        if self.whole(table):
+            return entries
+        namespaces, names = self._filters(table)
+        if not namespaces:
+            return [key for key in entries if key[1] in names]
+        return [key for key in entries if key[0] in namespaces and (not names or key[1] in names)]
 
     def deltas(self, snapshot: WattSnapshot, deltas: Sequence[Delta]) -> Iterator[Delta]:
         """Yield the changes that concern it."""
@@ -156,9 +161,14 @@ class Projection:
                 yield delta
 
     def _selects(self, table: TableName, key: Key) -> bool:
+        namespaces, names = self._filters(table)
+        return (not namespaces or key[0] in namespaces) and (not names or key[1] in names)
+
+    def _filters(self, table: TableName) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the namespaces and names that it selects in a table; empty: all of them."""
         if table.section == "Kubernetes":
-            return (not self.namespaces or key[0] in self.namespaces) and (not self.names or key[1] in self.names)
-        return table.section != "Consul" or not self.services or key[1] in self.services
+            return frozenset(self.namespaces), frozenset(self.names)
+        return frozenset(), frozenset(self.services) if table.section == "Consul" else frozenset()
 
 
 EVERYTHING = Projection()

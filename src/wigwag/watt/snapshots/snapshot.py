@@ -229,8 +229,11 @@ class Assembler:
     def __call__(self, values: Values[S, WatchPart]) -> WattSnapshot:
         """Return a snapshot of the parts. In a table with several parts, the order is that of the watches."""
         grouped: dict[TableName, list[WatchPart]] = {}
+        table, group = None, list[WatchPart]()
         for part in values.values():
-            grouped.setdefault(part.table, []).append(part)
+            if part.table is not table:  # neighbours mostly share a table, and then it is not hashed again
+                table, group = part.table, grouped.setdefault(part.table, [])
+            group.append(part)
         parts = {table: tuple(group) for table, group in grouped.items()}
         self._tables = {table: self._table(table, group) for table, group in parts.items()}
         self._parts = parts

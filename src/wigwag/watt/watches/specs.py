@@ -6,13 +6,15 @@ How long a snapshot waits for a watch is not part of it: that is in `pipeline.sp
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from wigwag.errors import UsageError
 from wigwag.kube.named import NamedWatch
 from wigwag.sources.consul.endpoints import EndpointsWatch
-from wigwag.sources.consul.keys import ConsulWatch
-from wigwag.sources.source import Source
+
+if TYPE_CHECKING:
+    from wigwag.sources.consul.keys import ConsulWatch
+    from wigwag.sources.source import Source
 
 
 @dataclass(frozen=True, slots=True)

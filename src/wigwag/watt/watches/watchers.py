@@ -1,13 +1,14 @@
 """The watcher of each kind of spec. What it yields becomes a `WatchPart`: entries of one table, as JSON.
 
 Kubernetes watches share a client and a discovery, Consul watches the connections to an agent, directories one inotify
-handle; all for the whole process. The pipeline runs one watcher per spec, and starts it again if it fails.
+handle; all for the whole process. The pipeline runs one watcher per spec, and starts it again if it fails. What only
+some kinds of watches need is imported with the first of them: the imports are most of the time that a start takes.
 """
 
 from __future__ import annotations
 
 import base64
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -16,12 +17,7 @@ from wigwag.kube.named import watch_named
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.consul.endpoints import watch_endpoints
-from wigwag.sources.consul.keys import watch_values
 from wigwag.sources.consul.query import ConsulDeps
-from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
-from wigwag.sources.disk.follow import FollowDeps
-from wigwag.sources.disk.notify import Notifier
-from wigwag.sources.kinds import documents
 from wigwag.watt.snapshots.snapshot import ENDPOINTS, TableName, WatchPart, check_depth, entry
 from wigwag.watt.watches.objects import decoder
 from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, KeysSpec, KubernetesSpec
@@ -32,6 +28,7 @@ if TYPE_CHECKING:
     from wigwag.kube.hub import Hub
     from wigwag.sources.consul.endpoints import ServiceEndpoint, ServiceEndpoints
     from wigwag.sources.consul.hub import ConsulHub
+    from wigwag.sources.disk.notify import Notifier
     from wigwag.sources.document import AnyDocument
     from wigwag.watt.watches.specs import DocumentSpec, Spec
 
@@ -42,11 +39,10 @@ _encode = msgspec.json.Encoder().encode
 class Watchers:
     """Opens watches, with the clients that they share."""
 
-    def __init__(self, hub: Hub, consul: ConsulHub, notifier: Notifier, *, secrets: bool = False) -> None:
+    def __init__(self, hub: Hub, consul: ConsulHub, *, secrets: bool = False) -> None:
         """With `secrets`, Secrets are watched with their values."""
-        self._hub, self._notifier, self._secrets = hub, notifier, secrets
+        self._hub, self._secrets = hub, secrets
         self._consul = ConsulDeps(hub=consul)
-        self._files = FollowDeps(notifier=notifier)
 
     def __call__(self, spec: Spec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
         """Yield what a watch knows, whenever that changes."""
@@ -55,11 +51,31 @@ class Watchers:
         if isinstance(spec, ConsulSpec):
             return _parts(watch_endpoints(spec.watch, self._consul), partial(endpoints_part, spec))
         if isinstance(spec, KeysSpec):
-            return _parts(watch_values(spec.watch, self._consul), partial(keys_part, spec))
-        if isinstance(spec, DirectorySpec):
-            return _parts(watch_directory(DirectoryWatch(spec.path), self._files), partial(files_part, spec))
-        found = documents(spec.source, self._hub, self._notifier)
-        return _parts(found, partial(document_part, spec))
+            return self._keys(spec)
+        return self._directory(spec) if isinstance(spec, DirectorySpec) else self._document(spec)
+
+    @cached_property
+    def _notifier(self) -> Notifier:
+        from wigwag.sources.disk.notify import Notifier
+
+        return Notifier()
+
+    def _keys(self, spec: KeysSpec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
+        from wigwag.sources.consul.keys import watch_values
+
+        return _parts(watch_values(spec.watch, self._consul), partial(keys_part, spec))
+
+    def _directory(self, spec: DirectorySpec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
+        from wigwag.sources.disk.directory import DirectoryWatch, watch_directory
+        from wigwag.sources.disk.follow import FollowDeps
+
+        files = FollowDeps(notifier=self._notifier)
+        return _parts(watch_directory(DirectoryWatch(spec.path), files), partial(files_part, spec))
+
+    def _document(self, spec: DocumentSpec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
+        from wigwag.sources.kinds import documents
+
+        return _parts(documents(spec.source, self._hub, self._notifier), partial(document_part, spec))
 
     async def _objects(self, spec: KubernetesSpec) -> AsyncIterator[WatchPart | Unavailable | Unchanged]:
         decode = partial(decoder, ignore=spec.ignore, secrets=self._secrets)

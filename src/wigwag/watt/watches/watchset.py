@@ -25,8 +25,6 @@ from wigwag.options import duration_or_seconds
 from wigwag.pipeline.spec import Wanted
 from wigwag.sources.consul.access import ConsulAccess, locate
 from wigwag.sources.consul.endpoints import EndpointsWatch
-from wigwag.sources.consul.keys import ConsulWatch
-from wigwag.sources.kinds import prepare, read_source
 from wigwag.suggest import suggest
 from wigwag.watt.watches.specs import ConsulSpec, DirectorySpec, DocumentSpec, KeysSpec, KubernetesSpec, Spec
 
@@ -267,10 +265,14 @@ def _specs(fields: AnyFields, access: Access) -> Iterator[Spec]:
         watch = EndpointsWatch(_access(fields, access), fields.service, fields.tag, fields.filter, fields.passing)
         yield ConsulSpec(watch, fields.id)
     elif isinstance(fields, KeysFields):
+        from wigwag.sources.consul.keys import ConsulWatch  # which brings what reads flags
+
         yield KeysSpec(ConsulWatch(_access(fields, access), fields.key))
     elif isinstance(fields, DirectoryFields):
         yield DirectorySpec(fields.path)
     else:
+        from wigwag.sources.kinds import prepare, read_source  # most processes never need the registry of sources
+
         source = read_source(fields.uri)
         prepare([source], log.warning)
         yield DocumentSpec(source)
