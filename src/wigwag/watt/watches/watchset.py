@@ -39,7 +39,7 @@ MOST_WATCHES = 10_000
 GRACE = 30.0
 """How long the first snapshot waits for a derived watch, in seconds. An initial one is waited for without end."""
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
-_INVALID = re.compile(r"Invalid (?:enum )?value '(.*?)'")
+_INVALID = re.compile(r"Invalid (?:enum )?value '([^']*+)'")
 _HOST = re.compile(r"[^\s/?#\\]*")
 """A host and port, or none; also with a name and a password before it."""
 _Text = Annotated[str, Meta(max_length=4096)]
