@@ -129,9 +129,8 @@ class Watt:
     @property
     def ready(self) -> bool:
         """Whether there is a snapshot, and every hook works: none is failing, and what they want to watch settles."""
-        degraded = any(status.state == "degraded" for status in self.watch_hooks.statuses())
-        settled = self.pipeline.report().unsettled is None
-        return self.history.latest is not None and self.notify_hooks.ready and settled and not degraded
+        hooks = self.watch_hooks.ready and self.notify_hooks.ready
+        return self.history.latest is not None and hooks and self.pipeline.report().unsettled is None
 
     async def __aenter__(self) -> Self:
         if self.history.snapshots.error is not None:

@@ -92,6 +92,11 @@ class WatchHooks(Generic[D, R]):
         self._hooks = [_WatchHook[R](hook, Retry(deps.backoff, deps.random), HookStatus(hook.name)) for hook in hooks]
         self._failed = asyncio.Event()
 
+    @property
+    def ready(self) -> bool:
+        """Whether no hook failed when it was last called; those that may be skipped do not count."""
+        return all(each.hook.on_failure == "skip" or each.status.state != "degraded" for each in self._hooks)
+
     def statuses(self) -> tuple[HookStatus, ...]:
         """Return how each hook is doing."""
         return tuple(each.status for each in self._hooks)

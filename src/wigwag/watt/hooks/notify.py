@@ -105,8 +105,8 @@ class NotifyHooks(Generic[N]):
 
     @property
     def ready(self) -> bool:
-        """Whether no hook failed when it was last called."""
-        return all(each.status.state != "degraded" for each in self._hooks)
+        """Whether no hook failed when it was last called; those that may be skipped do not count."""
+        return all(each.hook.on_failure == "skip" or each.status.state != "degraded" for each in self._hooks)
 
     async def run(self) -> None:
         """Call the hooks until cancelled; `HookError` if one fails whose failure is fatal."""
