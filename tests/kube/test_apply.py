@@ -85,6 +85,16 @@ def test_an_object_is_read_created_and_then_left_alone() -> None:
     run(main)
 
 
+def test_an_object_of_a_list_has_no_kind_and_is_unchanged_all_the_same() -> None:
+    async def main() -> None:
+        server = OneObject()
+        live = (await applier(server).apply(CONFIG_MAP, body(a="1"))).object
+        listed = {name: value for name, value in live.items() if name not in ("apiVersion", "kind")}
+        assert (await applier(server).apply(CONFIG_MAP, body(a="1"), listed)).outcome == "unchanged"
+
+    run(main)
+
+
 def test_a_watch_that_is_behind_causes_no_second_write() -> None:
     async def main() -> None:
         server = OneObject()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.real import programs
 from tests.real.cluster import Cluster, Namespace
 from tests.real.processes import until
 from tests.real.watching import Counting
@@ -122,6 +123,8 @@ def test_apply_writes_once_and_ten_more_passes_write_nothing(namespace: Namespac
                 for _ in range(10):
                     assert (await ours.apply(*each, live)).outcome == "unchanged"
             assert len(kube.asked) == 3
+            listed = (await kube.list(CONFIG_MAP, namespace.name, labels="app.kubernetes.io/managed-by")).items
+            assert [(await ours.apply(*made[0], each)).outcome for each in listed] == ["unchanged"]
             after_restart = applier(kube)
             outcomes = [(await after_restart.apply(*each)).outcome for each in made]
             assert outcomes == ["unchanged", "updated", "unchanged"]  # "1000m" is "1" on the server
@@ -261,6 +264,11 @@ def test_events_are_shown_with_their_object(namespace: Namespace, kube_path: Pat
             task.cancel()
 
     run(main())
+    kubectl = programs.kubernetes().kubectl
+    if kubectl is not None:
+        command = [str(kubectl), "--kubeconfig", str(kube_path), "-n", namespace.name, "describe", "configmap", "made"]
+        shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.split()
+        assert {"Warning", "NotOurs", "(x3", "wigwag-test"} <= set(shown)
 
 
 def test_a_controller_repairs_what_is_deleted_or_edited(namespace: Namespace, kube_path: Path) -> None:

@@ -184,7 +184,8 @@ class Applier:
         return ApplyResult("updated", updated)
 
     def _is_as_intended(self, kind: Kind, intent: Object, live: Object) -> bool:
-        part: Object = project(live, intent)
+        kind_of_list = {"apiVersion": kind.api, "kind": kind.kind}  # which its items do not have
+        part: Object = project({**live, **kind_of_list}, intent)
         if part == intent:
             return True
         last = self._applied.get((kind, _key(intent)))
