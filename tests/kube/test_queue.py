@@ -187,6 +187,24 @@ def test_a_key_added_while_in_work_is_worked_on_again() -> None:
     run(main)
 
 
+def test_a_key_whose_worker_is_cancelled_is_not_lost() -> None:
+    async def main() -> None:
+        queue = WorkQueue[str](clock=FakeClock())
+        queue.add("a")
+
+        async def work() -> None:
+            async with queue.next():
+                await asyncio.Event().wait()
+
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(work())
+            await settle()
+            task.cancel()
+        assert await next_key(queue) == "a"
+
+    run(main)
+
+
 async def next_key(queue: WorkQueue[str]) -> str:
     async with queue.next() as key:
         return key

@@ -92,7 +92,11 @@ async def only_objects(
 
 
 class Informer(Generic[T]):
-    """The newest objects of a watch. Changes go to functions such as `WorkQueue.add`."""
+    """The newest objects of a watch. Changes go to functions such as `WorkQueue.add`.
+
+    informer.feed(queue.add, owner_key(DEPLOYMENT))
+    await informer.follow(hub.watch(KubeWatch(CONFIG_MAP), plain))
+    """
 
     def __init__(self) -> None:
         self.objects: Objects[T] | None = None
@@ -115,12 +119,16 @@ class Informer(Generic[T]):
         value: T | None = None if self.objects is None else self.objects.get(key)
         return value
 
+    def put(self, objects: Objects[T]) -> None:
+        """Replace the objects, and have the changes handled; for a pipeline that does the watching."""
+        before, self.objects = self.objects, objects
+        for handle in self._handlers:
+            handle(before, objects)
+
     async def follow(self, items: AsyncIterator[Item[T]]) -> None:
         """Read a watch to its end. May be called again with another watch of the same objects."""
         async for objects in only_objects(items, self._note):
-            before, self.objects = self.objects, objects
-            for handle in self._handlers:
-                handle(before, objects)
+            self.put(objects)
 
     def _note(self, trouble: Unavailable | None) -> None:
         self.trouble = trouble

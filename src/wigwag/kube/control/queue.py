@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import OrderedDict
 from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from random import random
@@ -51,7 +52,7 @@ class KeyQueue(Generic[K]):
     ) -> None:
         """`limit` has state, so each queue needs its own."""
         self._backoff, self._random, self._limit = backoff, random, limit
-        self._ready: dict[K, None] = {}
+        self._ready: OrderedDict[K, None] = OrderedDict()  # a dict whose first key is often deleted gets slow
         self._again: set[K] = set()
         """Added while in work."""
         self._in_work: set[K] = set()
@@ -115,8 +116,7 @@ class KeyQueue(Generic[K]):
         if wait:
             self._resume = now + wait
             return None
-        key = next(iter(self._ready))
-        del self._ready[key]
+        key, _ = self._ready.popitem(last=False)
         self._in_work.add(key)
         return key
 
@@ -169,7 +169,7 @@ class WorkQueue(Generic[K]):
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[K]:
-        """Wait for the next key; it is given back at the end of the block."""
+        """Wait for the next key. At the end of the block its work is done; if that raises, it is ready again."""
         while (key := self.keys.take(self.clock.now())) is None:
             at = self.keys.next_at()
             if at < math.inf:
@@ -179,6 +179,9 @@ class WorkQueue(Generic[K]):
                 self._changed.clear()
         try:
             yield key
+        except BaseException:  # also a worker that is cancelled, because this replica leads no longer
+            self.keys.add(key)
+            raise
         finally:
             self.keys.finish(key)
             self._changed.set()
