@@ -9,7 +9,7 @@ it goes on, it gets all that came meanwhile. So a replica computes exactly when 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -176,10 +176,11 @@ def refusal(code: int, reason: str) -> ApiError:
 class Election:
     """Replicas and a server; checks at every moment that at most one of them leads."""
 
-    def __init__(self, count: int = 2, rates: tuple[float, ...] = (1.0, 1.0), timing: LeaseTiming = TIMING) -> None:
+    def __init__(self, rates: Sequence[float] = (1.0, 1.0), timing: LeaseTiming = TIMING) -> None:
+        """`rates`: how fast the clock of each replica runs."""
         self.clock = FakeClock()
         self.server = LeaseServer(self.clock)
-        clocks = [ReplicaClock(self.clock, rate, offset=1e4 * n) for n, rate in zip(range(count), rates, strict=True)]
+        clocks = [ReplicaClock(self.clock, rate, offset=1e4 * n) for n, rate in enumerate(rates)]
         self.replicas = [Replica(self.server, f"replica-{n}", clock, timing) for n, clock in enumerate(clocks)]
         self._tasks: dict[str, asyncio.Task[None]] = {}
 

@@ -152,3 +152,24 @@ def test_a_defect_in_one_reconcile_stops_no_worker(caplog: pytest.LogCaptureFixt
 
     run(main)
     assert "Traceback" in caplog.text
+
+
+def test_a_key_of_namespace_and_name_is_shown_as_kubectl_does(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        clock = FakeClock()
+
+        async def reconcile(key: tuple[str, str]) -> None:
+            raise ExceptionGroup("tasks", [CONFLICT])
+
+        queue = WorkQueue[tuple[str, str]](clock=clock)
+        controller = Controller("shop", reconcile, queue, ControllerMetrics())
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(controller.run())
+            queue.add(("team-a", "x"))
+            queue.add(("", "cluster"))
+            await settle()
+            assert [each["key"] for each in controller.status()["failures"]] == ["team-a/x", "cluster"]
+            task.cancel()
+
+    run(main)
+    assert "shop: team-a/x: ApiError: PUT /x: the API server answered 409" in caplog.text

@@ -167,7 +167,7 @@ class Controller(Generic[K]):
         self.queue.forget(key)
         before = self.failing.pop(key, None)
         if before is not None:
-            log.info("%s: %s: reconciled, after %d failures", self.name, key, before.failures)
+            log.info("%s: %s: reconciled, after %d failures", self.name, _shown(key), before.failures)
 
     def _failed(self, key: K, error: BaseException, started: float) -> None:
         """Note a failure; log it if it is another one than last time, with its traceback if it is a defect of ours."""
@@ -177,8 +177,8 @@ class Controller(Generic[K]):
         before = self.failing.get(key) or FailingKey("", 0, started, 0.0)
         self.failing[key] = FailingKey(text, before.failures + 1, before.since, retry_at)
         if text != before.error:
-            unexpected = not isinstance(error, WigwagError | TimeoutError)
-            log.warning("%s: %s: %s; it is retried", self.name, key, text, exc_info=error if unexpected else None)
+            defect = None if isinstance(error, WigwagError | TimeoutError) else error
+            log.warning("%s: %s: %s; it is retried", self.name, _shown(key), text, exc_info=defect)
 
     def status(self) -> dict[str, Any]:
         """Return how it is doing as plain JSON, for a debug page."""
@@ -191,7 +191,7 @@ class Controller(Generic[K]):
             "failing": len(self.failing),
             "failures": [
                 {
-                    "key": str(key),
+                    "key": _shown(key),
                     "error": failing.error,
                     "failures": failing.failures,
                     "failingSeconds": now - failing.since,
@@ -200,3 +200,8 @@ class Controller(Generic[K]):
                 for key, failing in shown
             ],
         }
+
+
+def _shown(key: Hashable) -> str:
+    """Return a key for people: namespace and name as `team-a/shop`."""
+    return "/".join(str(part) for part in key if part) if isinstance(key, tuple) else str(key)
