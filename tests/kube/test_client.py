@@ -16,11 +16,11 @@ from tests.pipeline.fakes import FakeClock
 from tests.sources.faulty import Authority, Server, serving, whole
 from tests.wire.served import LOOPS, run
 from wigwag.errors import UsageError
-from wigwag.kube.client import ApiRequest
+from wigwag.kube.client import DRY_RUN, STRICT, ApiRequest
 from wigwag.kube.config.cluster import KubeUser, Plugin
 from wigwag.kube.config.credentials import Credential
 from wigwag.kube.config.tls import ClusterTrust
-from wigwag.kube.errors import ApiError, read_status
+from wigwag.kube.errors import ApiError, ApiStatus, read_status
 from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, NAMESPACE, SERVICE_ACCOUNT, TOKEN_REVIEW, Kind
 from wigwag.version import __version__
 from wigwag.wire.client.errors import FetchError, UnreachableError, UntrustedError
@@ -157,6 +157,32 @@ def test_reads_wait_for_a_busy_server_and_writes_do_not() -> None:
             assert (caught.value.status.code, caught.value.retry_after, len(api.asked)) == (429, 3.0, 1)
 
     run(main)
+
+
+def test_apply_is_retried_like_a_read_because_twice_is_the_same_as_once() -> None:
+    async def main() -> None:
+        async with cluster(refusal(503), OK) as api:
+            client = api.kube(random=lambda: 0.0)
+            await client.apply(CONFIG_MAP, MAP, "wigwag", force=True, query=DRY_RUN + STRICT)
+            assert [asked.method for asked in api.asked] == ["PATCH", "PATCH"]
+            wanted = {"fieldManager": "wigwag", "force": "true", "dryRun": "All", "fieldValidation": "Strict"}
+            assert api.queries == [wanted, wanted]
+
+    run(main)
+
+
+def test_an_error_says_what_it_is() -> None:
+    for code, reason, name in [
+        (409, "Conflict", "conflict"),
+        (409, "AlreadyExists", "already_exists"),
+        (403, "Forbidden", "forbidden"),
+        (404, "NotFound", "not_found"),
+        (429, "TooManyRequests", "busy"),
+        (503, "ServiceUnavailable", "busy"),
+    ]:
+        error = ApiError("GET /x", read_status(b"", code) if reason != "AlreadyExists" else ApiStatus(code, reason))
+        names = ("conflict", "already_exists", "forbidden", "not_found", "busy")
+        assert [each for each in names if getattr(error, each)] == [name]
 
 
 def test_a_read_gives_up_on_a_server_that_stays_away_or_asks_for_too_much() -> None:

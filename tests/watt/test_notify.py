@@ -208,7 +208,7 @@ def test_with_skip_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
         async with published.running():
             await published.publish()
             await first.end(ValueError("no"))
-            assert (first.calls, second.calls, published.notify.ready) == ([1], [1], False)
+            assert (first.calls, second.calls, published.notify.ready) == ([1], [1], True)
             await second.end()
             await published.clock.advance(600.0)
             assert first.calls == [1]

@@ -9,7 +9,7 @@
     discovery the kinds of a server, shared like the watches
     named     `watch_named`: a kind by its name, also one that is installed later
     errors    `ApiError`, with the server's own `Status`
+    control/  the parts of a controller: work queue, leader election, server-side apply, Events
 
-What only a controller needs (leases, a work queue, events) belongs here too, each as a module of its own
-above `client` and `watch`. What objects mean belongs to the callers: sources, the proxy, the operator.
+What objects mean belongs to the callers: sources, the proxy, the operator.
 """

@@ -4,9 +4,10 @@
                       ▲                                                     │
                       └────────── 401: refresh and retry, once ◀────────────┘
 
-Objects are plain JSON (`dict`). Reads are retried a few times while the server is busy or unreachable. Writes are not,
-because only the caller knows whether they may happen twice. Redirects are not followed: the API server sends none, and
-another host would get our token. To follow objects, use `watch.follow.watch_kube`, or `hub` to share watches.
+Objects are plain JSON (`dict`). Reads and `apply` are retried a few times while the server is busy or unreachable.
+Other writes are not, because only the caller knows whether they may happen twice. Redirects are not followed: the API
+server sends none, and another host would get our token. To follow objects, use `watch.follow.watch_kube`, or `hub` to
+share watches.
 """
 
 from __future__ import annotations
@@ -47,14 +48,18 @@ JSON = "application/json"
 LARGEST = 64 << 20
 """The largest response that is accepted, in bytes."""
 STREAM = ResponseLimits(head=40.0, idle=None, total=None, body_bytes=None)
-READS = 4
-"""How many times a read is tried."""
+ATTEMPTS = 4
+"""How many times a request that may be repeated is tried."""
 PATIENCE = 10.0
-"""The longest Retry-After that a read waits for, in seconds."""
+"""The longest Retry-After that such a request waits for, in seconds."""
+DRY_RUN: Query = (("dryRun", "All"),)
+"""For `query` of a write: the server checks it and answers, and stores nothing."""
+STRICT: Query = (("fieldValidation", "Strict"),)
+"""For `query` of a write: a field that the kind does not have is an error. By default the server drops it."""
 PAGE = 500
 NOT_MODIFIED = 304
 _LARGEST_ERROR = 256 << 10
-_UNAUTHORIZED, _BUSY = 401, (429, 503)
+_UNAUTHORIZED = 401
 _PATCHES = {
     "merge": "application/merge-patch+json",
     "json": "application/json-patch+json",
@@ -156,7 +161,7 @@ class Kube:
 
     async def get(self, kind: Kind, name: str, namespace: str = "", subresource: str = "") -> Object:
         """Return an object; `ApiError` with the status 404 if there is none."""
-        return self._object(await self._read(ApiRequest(kind.path(namespace, name, subresource))))
+        return self._object(await self._retried(ApiRequest(kind.path(namespace, name, subresource))))
 
     async def list(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList:
         """Return all objects, page by page; without pages if the continue token expires meanwhile."""
@@ -169,15 +174,24 @@ class Kube:
         return await self._pages(ApiRequest(kind.path(namespace), selectors), 0)
 
     async def create(
-        self, kind: Kind, body: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
+        self,
+        kind: Kind,
+        body: Mapping[str, Any],
+        namespace: str = "",
+        name: str = "",
+        subresource: str = "",
+        query: Query = (),
     ) -> Object:
-        """Create an object, or POST to a subresource; return what the server stored."""
-        path = kind.path(namespace or _metadata(body).get("namespace", ""), name, subresource)
-        return await self._write("POST", path, body)
+        """Create an object, or POST to a subresource; return what the server stored.
 
-    async def replace(self, kind: Kind, body: Mapping[str, Any], subresource: str = "") -> Object:
+        `query` of this and other writes: `DRY_RUN`, `STRICT`, or both of them added.
+        """
+        path = kind.path(namespace or _metadata(body).get("namespace", ""), name, subresource)
+        return await self._write("POST", path, body, JSON, query)
+
+    async def replace(self, kind: Kind, body: Mapping[str, Any], subresource: str = "", query: Query = ()) -> Object:
         """Replace an object; `ApiError` with the status 409 if the resource version in `body` is not the current."""
-        return await self._write("PUT", _path(kind, body, subresource), body)
+        return await self._write("PUT", _path(kind, body, subresource), body, JSON, query)
 
     async def patch(
         self,
@@ -187,19 +201,28 @@ class Kube:
         namespace: str = "",
         how: Literal["merge", "json", "strategic"] = "merge",
         subresource: str = "",
+        query: Query = (),
     ) -> Object:
         """Change a part of an object."""
-        return await self._write("PATCH", kind.path(namespace, name, subresource), change, _PATCHES[how])
+        return await self._write("PATCH", kind.path(namespace, name, subresource), change, _PATCHES[how], query)
 
     async def apply(
-        self, kind: Kind, body: Mapping[str, Any], manager: str, *, force: bool = False, subresource: str = ""
+        self,
+        kind: Kind,
+        body: Mapping[str, Any],
+        manager: str,
+        *,
+        force: bool = False,
+        subresource: str = "",
+        query: Query = (),
     ) -> Object:
-        """Set the fields in `body` as a field manager (server-side apply).
+        """Set the fields in `body` as a field manager (server-side apply). Twice is the same as once, so it is retried.
 
         `ApiError` with the status 409 if another manager owns one of them, unless `force` takes it over.
         """
-        query = (("fieldManager", manager), ("force", "true" if force else "false"))
-        return await self._write("PATCH", _path(kind, body, subresource), body, _APPLY, query)
+        query = (("fieldManager", manager), ("force", "true" if force else "false"), *query)
+        path, content = _path(kind, body, subresource), msgspec.json.encode(body)
+        return self._object(await self._retried(ApiRequest(path, query, "PATCH", content, _APPLY)))
 
     async def delete(
         self, kind: Kind, name: str, namespace: str = "", options: Mapping[str, Any] | None = None
@@ -223,16 +246,16 @@ class Kube:
                 raise await _error(request, incoming)
             yield incoming
 
-    async def _read(self, request: ApiRequest) -> ClientResponse:
+    async def _retried(self, request: ApiRequest) -> ClientResponse:
         """Fetch with retries while the server is busy or unreachable."""
         deps = self.deps
         retry = Retry(Backoff(first=0.4, most=PATIENCE), deps.random)
-        for _ in range(READS - 1):
+        for _ in range(ATTEMPTS - 1):
             try:
                 return await self.fetch(request)
             except ApiError as error:
                 retry_after = error.retry_after or 0.0
-                if error.status.code not in _BUSY or retry_after > PATIENCE:
+                if not error.busy or retry_after > PATIENCE:
                     raise
             except (UnreachableError, BrokenError):
                 retry_after = 0.0
@@ -248,7 +271,7 @@ class Kube:
         token, version = "", ""
         while True:
             more: Query = (("continue", token),) if token else ()
-            page = self._object(await self._read(ApiRequest(request.path, (*request.query, *paged, *more))))
+            page = self._object(await self._retried(ApiRequest(request.path, (*request.query, *paged, *more))))
             items += page.get("items") or ()
             metadata = _metadata(page)
             token, version = metadata.get("continue", ""), version or metadata.get("resourceVersion", "")

@@ -92,6 +92,26 @@ class ApiError(WigwagError):
         """Whether there is nothing at this path."""
         return self.status.code == HTTPStatus.NOT_FOUND
 
+    @property
+    def conflict(self) -> bool:
+        """Whether the object has changed meanwhile, or another field manager owns a field: read it again."""
+        return self.status.code == HTTPStatus.CONFLICT and not self.already_exists
+
+    @property
+    def already_exists(self) -> bool:
+        """Whether an object that was to be created exists."""
+        return self.status.reason == "AlreadyExists"
+
+    @property
+    def forbidden(self) -> bool:
+        """Whether the account lacks a right, or an admission plugin refuses."""
+        return self.status.code == HTTPStatus.FORBIDDEN
+
+    @property
+    def busy(self) -> bool:
+        """Whether the server asks to come back later."""
+        return self.status.code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
+
 
 class UnknownKindError(WigwagError):
     """The API server has no kind of this name; it may get one later."""

@@ -81,7 +81,9 @@ NODE = Kind("", "v1", "nodes", False, "Node")
 POD = Kind("", "v1", "pods", kind="Pod")
 SERVICE = Kind("", "v1", "services", kind="Service")
 SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", kind="ServiceAccount")
+EVENT = Kind("", "v1", "events", kind="Event")
 DEPLOYMENT = Kind("apps", "v1", "deployments", kind="Deployment")
+LEASE = Kind("coordination.k8s.io", "v1", "leases", kind="Lease")
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", False, "TokenReview")
 SUBJECT_ACCESS_REVIEW = Kind(
     "authorization.k8s.io", "v1", "subjectaccessreviews", namespaced=False, kind="SubjectAccessReview"

@@ -7,10 +7,11 @@ test's clock is a sorted list. Times are seconds of a monotonic clock; ages are 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 
 class Timer(Protocol):
@@ -57,3 +58,14 @@ async def wait_event(clock: Clock, event: asyncio.Event, until: float) -> None:
     finally:
         timer.cancel()
     event.clear()
+
+
+@asynccontextmanager
+async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
+    """Raise `TimeoutError` after so many seconds of the clock."""
+    async with asyncio.timeout(None) as timeout:
+        timer = clock.call_at(clock.now() + seconds, lambda: timeout.reschedule(-1.0))
+        try:
+            yield
+        finally:
+            timer.cancel()

@@ -19,18 +19,17 @@ import inspect
 import logging
 import os
 from collections.abc import Callable, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import random
 from signal import Signals
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from wigwag.background import BackgroundWorker
 from wigwag.loglimit import LogLimiter
 from wigwag.pipeline.backoff import Backoff
-from wigwag.pipeline.clock import Clock, LoopClock
+from wigwag.pipeline.clock import Clock, LoopClock, deadline
 from wigwag.pipeline.spec import describe
 from wigwag.version import __version__
 from wigwag.watt.hooks.command import CommandLimits, CommandResult, run_command
@@ -40,9 +39,6 @@ from wigwag.wire.client.errors import FetchError
 from wigwag.wire.client.proxies import Proxies
 from wigwag.wire.client.url import Url
 from wigwag.wire.h1.client import ClientRequest, Fields, ResponseLimits
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 MOST_OUTPUT = 16 << 20
 """The most bytes of a result."""
@@ -194,14 +190,3 @@ def command_problem(result: CommandResult, timeout: float) -> str:
 def _signal_of_child(status: int) -> str:
     """Return the signal that killed what the shell waited for, if the shell's exit status tells of one."""
     return Signals(status - 128).name if status - 128 in Signals._value2member_map_ else ""
-
-
-@asynccontextmanager
-async def deadline(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """Raise `TimeoutError` after so many seconds of the clock."""
-    async with asyncio.timeout(None) as timeout:
-        timer = clock.call_at(clock.now() + seconds, lambda: timeout.reschedule(-1.0))
-        try:
-            yield
-        finally:
-            timer.cancel()

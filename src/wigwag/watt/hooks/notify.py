@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 import msgspec
 
 from wigwag.pipeline.backoff import Retry
-from wigwag.pipeline.clock import wait_event
-from wigwag.watt.hooks.call import Invocation, deadline
+from wigwag.pipeline.clock import deadline, wait_event
+from wigwag.watt.hooks.call import Invocation
 from wigwag.watt.hooks.hook import HookError, HookStatus
 
 if TYPE_CHECKING:
