@@ -18,7 +18,7 @@ Quantity: TypeAlias = Annotated[
         pattern=r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
     ),
 ]
-PullPolicy: TypeAlias = Annotated[str, Meta(pattern="^(Always|IfNotPresent|Never)$")]
+PullPolicy: TypeAlias = Annotated[str, Meta(pattern="^(|Always|IfNotPresent|Never)$")]
 Port: TypeAlias = Annotated[int, declared(format="int32")]
 
 
