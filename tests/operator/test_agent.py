@@ -21,6 +21,7 @@ from wigwag.operator.injection.agent import AgentParts, agent_container, argumen
 from wigwag.operator.injection.sources import AgentSource
 from wigwag.operator.resources.kubernetes import ResourceRequirements
 from wigwag.options import declared
+from wigwag.sources.kinds import parse_sources
 
 RESOURCES = ResourceRequirements({"cpu": "0.2", "memory": "32M"}, {"cpu": "0.5", "memory": "64M"})
 PARTS = AgentParts(image="flagd:1", sources=[AgentSource(uri="a", provider="http")], resources=RESOURCES, mounts={})
@@ -79,6 +80,21 @@ def test_our_agent_has_every_option_that_is_passed() -> None:
     ).spec
     known = {each.long for each in declared(AgentOptions)}
     assert {each for each in arguments(spec, PARTS.sources) if each.startswith("--")} <= known
+
+
+def test_our_agent_reads_the_sources_that_are_passed() -> None:
+    sources = [
+        AgentSource(uri="team-a/shop", provider="kubernetes"),
+        AgentSource(uri="/etc/flagd/team-a_shop/team-a_shop.flagd.json", provider="file"),
+        AgentSource(uri="https://a.test", provider="http", bearer_token="x", auth_header="Bearer x", interval=5),
+        AgentSource(uri="a.test:1", provider="grpc", tls=True, cert_path="/c", provider_id="p", selector="s"),
+        AgentSource(uri="s3://bucket/flags.json", provider="s3", interval=5),
+    ]
+    passed = arguments(source_object().spec, sources)
+    remarks: list[str] = []
+    parsed = parse_sources((), passed[passed.index("--sources") + 1], remarks.append)
+    assert [each.provider for each in parsed] == [each.provider for each in sources]
+    assert [each for each in remarks if "bearerToken" not in each] == []
 
 
 def test_without_sources_and_without_ofrep_both_are_left_out() -> None:

@@ -124,6 +124,7 @@ def test_u12_a_default_does_not_override_in_process() -> None:
         port=1, host="a", tls=True, cache="disabled", cache_max_size=2, env_var_prefix="A", selector="s"
     )
     assert merge_in_process(base, InProcessSpec()) == base
+    assert merge_in_process(base, InProcessSpec(cache_max_size=0)).cache_max_size == 0
     other = InProcessSpec(port=9, host="b", env_vars=[EnvVar("x", "1")], offline_flag_source_path="/f")
     merged = merge_in_process(base, other)
     assert (merged.port, merged.host, merged.tls, merged.selector) == (9, "b", True, "s")

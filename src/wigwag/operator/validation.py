@@ -49,12 +49,12 @@ LIMITS = Limits(document_bytes=4 * 1024 * 1024)
 """The API server accepts less."""
 
 
-class _Spec(Struct):
+class _WrittenSpec(Struct):
     flagSpec: Raw = Raw()  # noqa: N815 - the name in the object
 
 
 class _Written(Struct):
-    spec: _Spec | None = None
+    spec: _WrittenSpec | None = None
 
 
 _decode = msgspec.json.Decoder(_Written).decode

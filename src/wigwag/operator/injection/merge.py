@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
 from wigwag.operator.resources.inprocessconfiguration import InProcessSpec
@@ -55,9 +55,9 @@ def merge_sources(base: FeatureFlagSourceSpec, other: FeatureFlagSourceSpec | No
     if other is None:
         return base
     changes = {
-        field.name: _RULES.get(field.name, _overwrite)(getattr(base, field.name), value)
-        for field in fields(FeatureFlagSourceSpec)
-        if (value := getattr(other, field.name)) not in (0, "", None) or isinstance(value, bool)
+        name: _RULES.get(name, _overwrite)(getattr(base, name), value)
+        for name in FeatureFlagSourceSpec.__struct_fields__
+        if (value := getattr(other, name)) not in (0, "", None) or isinstance(value, bool)
     }
     return replace(base, **changes)
 
@@ -108,12 +108,13 @@ _RULES: dict[str, Callable[[Any, Any], Any]] = {
     "cors": _if_any,
 }
 """How members are merged that are not simply overwritten."""
+_DEFAULTS = InProcessSpec()
+_PLAIN = [name for name in InProcessSpec.__struct_fields__ if name != "env_vars"]
 
 
 def effective_in_process(settings: InProcessSettings, specs: Iterable[InProcessSpec]) -> InProcessSpec:
     """Return what the InProcessConfigurations of a pod say together."""
-    names = {field.name for field in fields(InProcessSpec)} - {"env_vars"}
-    spec = InProcessSpec(**{name: getattr(settings, name) for name in names})
+    spec = InProcessSpec(**{name: getattr(settings, name) for name in _PLAIN})
     for each in specs:
         spec = merge_in_process(spec, each)
     return spec
@@ -123,9 +124,5 @@ def merge_in_process(base: InProcessSpec, other: InProcessSpec | None) -> InProc
     """Return both together. A default in the second does not count, so it cannot set a member back."""
     if other is None:
         return base
-    changes = {
-        field.name: getattr(other, field.name)
-        for field in fields(InProcessSpec)
-        if field.name != "env_vars" and getattr(other, field.name) not in (field.default, "")
-    }
+    changes = {name: value for name in _PLAIN if (value := getattr(other, name)) not in ("", getattr(_DEFAULTS, name))}
     return replace(base, **changes, env_vars=merge_variables(base.env_vars, other.env_vars))
