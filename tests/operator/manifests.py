@@ -113,6 +113,10 @@ GOOD: dict[str, dict[str, Any]] = {
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown provider": (source({"source": "x", "provider": "kubernets"}), "unknown provider; use one of"),
     "an unknown default provider": (source({"source": "x"}, defaultSyncProvider="ftp"), "unknown provider"),
+    "two tokens": (
+        source({"source": "x", "httpSyncBearerToken": "a", "httpSyncBearerTokenSecret": {"name": "a", "key": "b"}}),
+        "leave one of them out",
+    ),
     "no sources": (source(), "should have at least 1 items"),
     "a source without its name": (source({"provider": "file"}), "source: Required value"),
     "a negative interval": (source({"source": "x", "interval": -1}), "greater than or equal to 0"),

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
-from msgspec import field as named
+from msgspec import field as member
+from msgspec.structs import replace
 
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.verdict import FORBIDDEN, INTERNAL, Denied
@@ -40,7 +41,7 @@ class AgentSource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     auth_header: str = ""
     cert_path: str = ""
     tls: bool = False
-    provider_id: str = named(default="", name="providerID")
+    provider_id: str = member(default="", name="providerID")
     selector: str = ""
     interval: int = 0
 
@@ -72,8 +73,8 @@ class SourceResolver:
         """Return what every source needs, or why one of them cannot be used."""
         needs = []
         for position, entry in enumerate(spec.sources):
-            provider = entry.provider or spec.default_sync_provider
-            resolved = _PROVIDERS.get(provider, _unrecognized)(self, entry, provider, position)
+            named = entry if entry.provider else replace(entry, provider=spec.default_sync_provider)
+            resolved = _PROVIDERS.get(named.provider, _unrecognized)(self, named, position)
             if isinstance(resolved, Denied):
                 return resolved
             needs.append(resolved)
@@ -105,14 +106,14 @@ class SourceResolver:
 Resolved: TypeAlias = Needs | Denied
 
 
-def _kubernetes(resolver: SourceResolver, entry: SourceEntry, _provider: str, _position: int) -> Resolved:
+def _kubernetes(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
     name = resolver.flag(entry, exists=True)
     if isinstance(name, Denied):
         return name
     return Needs(source=AgentSource(uri=str(name), provider=KUBERNETES), reads_api=True)
 
 
-def _file(resolver: SourceResolver, entry: SourceEntry, _provider: str, _position: int) -> Resolved:
+def _file(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
     name = resolver.flag(entry, exists=True)
     if isinstance(name, Denied):
         return name
@@ -125,7 +126,7 @@ def _file(resolver: SourceResolver, entry: SourceEntry, _provider: str, _positio
     return Needs(source=AgentSource(uri=f"{name.directory}/{name.file}", provider=FILE), mount=name)
 
 
-def _http(_resolver: SourceResolver, entry: SourceEntry, _provider: str, position: int) -> Resolved:
+def _http(_resolver: SourceResolver, entry: SourceEntry, position: int) -> Resolved:
     token, variable, warning = entry.http_sync_bearer_token, None, ""
     if secret := entry.http_sync_bearer_token_secret:
         name = f"FLAGD_SOURCE_{position}_TOKEN"
@@ -140,7 +141,7 @@ def _http(_resolver: SourceResolver, entry: SourceEntry, _provider: str, positio
     return Needs(source=source, variable=variable, warning=warning)
 
 
-def _grpc(_resolver: SourceResolver, entry: SourceEntry, _provider: str, _position: int) -> Resolved:
+def _grpc(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
     return Needs(
         source=AgentSource(
             uri=entry.source,
@@ -153,11 +154,11 @@ def _grpc(_resolver: SourceResolver, entry: SourceEntry, _provider: str, _positi
     )
 
 
-def _blob(_resolver: SourceResolver, entry: SourceEntry, provider: str, _position: int) -> Resolved:
-    return Needs(source=AgentSource(uri=entry.source, provider=provider, interval=entry.interval))
+def _blob(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
+    return Needs(source=AgentSource(uri=entry.source, provider=entry.provider, interval=entry.interval))
 
 
-def _flagd_proxy(resolver: SourceResolver, entry: SourceEntry, _provider: str, _position: int) -> Resolved:
+def _flagd_proxy(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
     name = resolver.flag(entry, exists=False)
     if isinstance(name, Denied):
         return name
@@ -169,12 +170,12 @@ def _flagd_proxy(resolver: SourceResolver, entry: SourceEntry, _provider: str, _
     return Needs(source=AgentSource(uri=uri, provider=GRPC, selector=f"{GROUP}/{name}"))
 
 
-def _unrecognized(_resolver: SourceResolver, _entry: SourceEntry, provider: str, _position: int) -> Resolved:
+def _unrecognized(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
     known = ", ".join(_PROVIDERS)
-    return Denied(INTERNAL, f"could not add provider {provider}: unrecognized sync provider; use one of {known}")
+    return Denied(INTERNAL, f"could not add provider {entry.provider}: unrecognized sync provider; use one of {known}")
 
 
-_PROVIDERS: dict[str, Callable[[SourceResolver, SourceEntry, str, int], Resolved]] = {
+_PROVIDERS: dict[str, Callable[[SourceResolver, SourceEntry, int], Resolved]] = {
     KUBERNETES: _kubernetes,
     FILE: _file,
     HTTP: _http,

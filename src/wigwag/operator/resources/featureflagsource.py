@@ -31,6 +31,14 @@ _KNOWN = declared(
     rules={f"self in ['', {', '.join(map(repr, PROVIDERS))}]": f"unknown provider; use one of {', '.join(PROVIDERS)}"}
 )
 
+_ONE_TOKEN = declared(
+    rules={
+        "!has(self.httpSyncBearerToken) || !has(self.httpSyncBearerTokenSecret)": (
+            "httpSyncBearerToken and httpSyncBearerTokenSecret are set; leave one of them out"
+        )
+    }
+)
+
 
 class SourceEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One source of flags."""
@@ -51,7 +59,11 @@ class SourceEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 class FeatureFlagSourceSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """Where an agent takes its flags from, and how it serves them."""
 
-    sources: Annotated[list[SourceEntry], Meta(min_length=1, max_length=MOST_SOURCES), declared("Later sources win.")]
+    sources: Annotated[
+        list[Annotated[SourceEntry, _ONE_TOKEN]],
+        Meta(min_length=1, max_length=MOST_SOURCES),
+        declared("Later sources win."),
+    ]
     management_port: Annotated[Port, declared(default=8014)] = 0
     port: Annotated[Port, declared(default=8013)] = 0
     ofrep_port: Annotated[Port, declared(default=8016)] = 0
