@@ -117,6 +117,13 @@ def test_u97_in_process_only_the_environment_changes() -> None:
     assert "initContainers" not in injected(wanted, known)["spec"]
 
 
+def test_a_pod_names_a_limited_number_of_objects() -> None:
+    for annotation in (FEATURE_FLAG_SOURCE, IN_PROCESS_CONFIGURATION):
+        code, message = refused(pod({ENABLED: "true", annotation: "flags," * 51}), ONE)
+        assert (code, message.endswith("; name at most 50")) == (403, True)
+    assert agent_of(injected(pod({ENABLED: "true", FEATURE_FLAG_SOURCE: "flags," * 50}), ONE))
+
+
 def test_u98_enabled_but_without_a_name_is_refused() -> None:
     code, message = refused(pod({ENABLED: "true"}), ONE)
     assert code == 403
@@ -225,6 +232,13 @@ def test_what_will_not_work_well_is_a_warning(spec: dict[str, Any], source: dict
     (given,) = verdict.warnings
     assert warning in given
     assert "abc" not in given
+
+
+def test_a_pod_on_the_hosts_network_shares_its_ports() -> None:
+    verdict = admit(pod(hostNetwork=True), ONE)
+    assert isinstance(verdict, Allowed)
+    (warning,) = verdict.warnings
+    assert "the agent's ports 8014 and 8013 have to be free" in warning
 
 
 NAMES = st.sampled_from(["shop", "flagd", "FLAGD_PORT", "flagd-socket", "a"])

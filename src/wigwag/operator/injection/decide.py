@@ -4,7 +4,7 @@
 |---|---|
 | not a pod | 400 |
 | no annotation, an update, a mirror pod | allowed, unchanged |
-| no owner; neither annotation that names something | 403 |
+| no owner; neither annotation that names something; too many names | 403 |
 | an object that is named does not exist in the pod's namespace | 404 |
 | an object of another namespace without a grant; a ConfigMap of the user's; the proxy is not ready | 403 |
 | a FeatureFlag does not exist, an unknown provider | 500 |
@@ -16,7 +16,7 @@ A refusal is an answer: `failurePolicy` does not apply, and the pod's controller
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
     from wigwag.operator.settings import OperatorSettings
 
 Json: TypeAlias = Any
+T = TypeVar("T", bound="FeatureFlagSource | InProcessConfiguration")
+MOST_NAMES = 50
+"""Objects that one pod may name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,11 +131,14 @@ class _Injection:
         spec = effective_in_process(self.settings.in_process, [each.spec for each in objects])
         return self._allowed(with_variables(self.request.object, in_process_variables(spec)), ())
 
-    def _named(self, kind: str, names: str, get: Callable[[ObjectName], Any]) -> list[Any] | Denied:
+    def _named(self, kind: str, annotation: str, get: Callable[[ObjectName], T | None]) -> list[T] | Denied:
         """Return the objects that an annotation names, in its order."""
+        names = parse_names(annotation, self.namespace)
+        if len(names) > MOST_NAMES:
+            return Denied(FORBIDDEN, f"the pod names {len(names)} {kind}s; name at most {MOST_NAMES}")
         objects = []
-        for name in parse_names(names, self.namespace):
-            found: FeatureFlagSource | InProcessConfiguration | None = get(name)
+        for name in names:
+            found = get(name)
             about = None if found is None else found.metadata
             if refused := refusal(kind, name, about, self.namespace, self.settings.options.cross_namespace):
                 return refused
@@ -180,6 +186,11 @@ class _Injection:
             warnings.append(f"socketPath {spec.socket_path} is not shared; write an absolute path below a directory")
         if self.pod.spec.automount_service_account_token is False and any(each.reads_api for each in needs):
             warnings.append("automountServiceAccountToken is off, so the agent cannot read FeatureFlags; turn it on")
+        if self.pod.spec.host_network:
+            ports = f"{spec.management_port} and {spec.port}"
+            warnings.append(
+                f"the pod uses the host's network, so the agent's ports {ports} have to be free on its node"
+            )
         return tuple(warnings)
 
     def _allowed(self, pod: Json, warnings: tuple[str, ...]) -> Allowed:

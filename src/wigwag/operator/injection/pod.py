@@ -32,6 +32,7 @@ class PodSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     init_containers: list[dict[str, Any]] | None = None
     volumes: list[dict[str, Any]] | None = None
     automount_service_account_token: bool | None = None
+    host_network: bool | None = None
 
 
 class AdmittedPod(Struct, frozen=True, kw_only=True):
