@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.operator.manifests import API, BAD, GOOD, source
-from tests.real.cluster import MERGE, Cluster, Namespace
+from tests.real.cluster import MERGE, Namespace
 from tests.real.rest import RestError
-from wigwag.operator.resources.crd import RESOURCES, definition
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -83,11 +82,3 @@ def test_a_table_shows_what_the_operator_says_about_an_object(namespace: Namespa
     shown = table.call("GET", path).json
     assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Flags", "Accepted", "Age"]
     assert shown["rows"][0]["cells"][:3] == ["example", 0, "True"]
-
-
-def test_every_definition_is_accepted_without_a_complaint(cluster: Cluster) -> None:
-    for resource in RESOURCES:
-        stored = cluster.get(cluster.path_of(definition(resource)))
-        conditions = {each["type"]: each["status"] for each in stored["status"]["conditions"]}
-        assert conditions["NamesAccepted"] == conditions["Established"] == "True"
-        assert "NonStructuralSchema" not in conditions
