@@ -33,6 +33,7 @@ def lint(rule: Any = None, evaluators: Any = None, **flag: Any) -> list[tuple[st
         ({"if": [EMAIL, {"if": [EMAIL, "nope"]}]}, [("variant-unknown", "targeting.if[1].if[1]", "error")]),
         ({"fractional": [["red", 1], ["pink", 1]]}, [("variant-unknown", "targeting.fractional[1][0]", "error")]),
         ({"if": [EMAIL, True]}, [("variant-unknown", "targeting.if[1]", "error")]),
+        ({"if": [EMAIL, {"+": [EMAIL, 1]}]}, [("variant-unknown", 'targeting.if[1]["+"]', "error")]),
         ({"if": [EMAIL, None, "blue"]}, []),
         ({"if": [True, "red", EMAIL, "blue"]}, [("branch-unreachable", "targeting.if[2]", "warning")]),
         ({"if": [True, "red", "blue"]}, [("branch-unreachable", "targeting.if[2]", "warning")]),
@@ -216,12 +217,17 @@ class TestSharedRules:
             assert (finding.code, unused.code) == ("ref-unknown", "evaluator-unused")
 
 
+def test_a_computed_number_may_name_a_variant() -> None:
+    flag = {"state": "ENABLED", "variants": {"1": "a", "2": "b"}, "defaultVariant": "1", "targeting": {"max": [1, 2]}}
+    assert wigwag.lint({"flags": {"x": flag}}) == []
+
+
 @pytest.mark.parametrize(
     ("rule", "expected"),
     [
         ({"if": "red"}, [(FAILS, "targeting.if")]),
         ({"and": True}, [(FAILS, "targeting.and")]),
-        ({"+": [None]}, [(FAILS, 'targeting["+"]')]),
+        ({"+": [None]}, [(FAILS, 'targeting["+"]'), ("variant-unknown", 'targeting["+"]')]),
         ({"cat": [True]}, [(FAILS, "targeting.cat")]),
         ({"if": [{"in": [1, "text"]}, "red"]}, [(FAILS, "targeting.if")]),
         ({"if": [EMAIL, {"cat": ["a", {"+": [None]}]}]}, [(FAILS, "targeting.if[1].cat")]),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.real import programs
 from tests.real.access import Access
@@ -93,7 +94,7 @@ def test_namespaces_do_not_see_each_other(cluster: Cluster, namespace: Namespace
 
 @pytest.mark.parametrize("path", DEFINITIONS, ids=lambda path: path.stem)
 def test_our_definitions_are_served_without_complaint(cluster: Cluster, path: Path) -> None:
-    where = cluster.path("apiextensions.k8s.io/v1", "CustomResourceDefinition", name=f"{path.stem}.{GROUP}")
+    where = cluster.path_of(yaml.safe_load(path.read_text()))
     conditions = {one["type"]: one["status"] for one in cluster.get(where)["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
 

@@ -75,6 +75,11 @@ def check_name(name: str) -> str:
 
 
 FEATURE_FLAG = Kind("core.openfeature.dev", "v1beta1", "featureflags", kind="FeatureFlag")
+FEATURE_FLAG_SOURCE = Kind("core.openfeature.dev", "v1beta1", "featureflagsources", kind="FeatureFlagSource")
+IN_PROCESS_CONFIGURATION = Kind(
+    "core.openfeature.dev", "v1beta1", "inprocessconfigurations", kind="InProcessConfiguration"
+)
+FLAGD = Kind("core.openfeature.dev", "v1beta1", "flagds", kind="Flagd")
 CONFIG_MAP = Kind("", "v1", "configmaps", kind="ConfigMap")
 NAMESPACE = Kind("", "v1", "namespaces", False, "Namespace")
 NODE = Kind("", "v1", "nodes", False, "Node")

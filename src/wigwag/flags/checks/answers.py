@@ -34,6 +34,9 @@ _REFUSED = ("false",)
 _COMPARISONS = frozenset(("==", "===", "!=", "!==", "<", "<=", ">", ">=", "!", "!!", "in", "all", "some", "none"))
 _COMPARISONS |= {"sem_ver", "starts_with", "ends_with"}
 _CONDITIONALS = ("if", "?:")
+_ARITHMETIC = frozenset(("+", "-", "*", "/", "%", "max", "min"))
+_NUMBERS = ("a number",)
+"""Stands for every number in the place of a name."""
 
 
 class RuleResults:
@@ -60,6 +63,8 @@ class RuleResults:
     def _operation(self, name: str, argument: Json, where: Where, falsy: bool) -> list[Pending]:
         if name in _COMPARISONS:
             self.places[_TRUTHS].append(where)
+        elif name in _ARITHMETIC:
+            self.places[_NUMBERS].append(where)
         elif name == REF and argument.__class__ is str:
             self.references.append(argument)
         elif argument.__class__ is list and name in _CHOICES:
@@ -107,7 +112,7 @@ def answer_findings(flag: Flag) -> Iterator[Finding]:
     for answers in _reached(own, _shared_results(flag.setting)) if own.references else (own,):
         whose = "the variants" if answers is own else f"the variants of flag {flag.key!r}"
         for names, places in answers.places.items():
-            if not any(name in variants for name in names):
+            if not (any(map(_is_number, variants)) if names == _NUMBERS else any(name in variants for name in names)):
                 yield from (_unknown(names, where, variants, whose) for where in places[:left])
                 left -= len(places)
                 if left <= 0:
@@ -125,13 +130,18 @@ def _fine(rule: Json, variants: Mapping[str, Json]) -> bool:
                 pending += argument[-1:] if len(argument) % 2 else ()
             elif argument.__class__ is list and name == "fractional":
                 pending += [share[0] for share in argument if share.__class__ is list and share]
-            elif name in _COMPARISONS or name in _CHOICES or name == REF:
+            elif name in _COMPARISONS or name in _CHOICES or name in _ARITHMETIC or name == REF:
                 return False
         elif (node.__class__ is str and node not in variants) or (
             node.__class__ not in (str, list, dict) and node is not None
         ):
             return False
     return True
+
+
+def _is_number(name: str) -> bool:
+    """Tell whether a variant has the name of a number, which a computed one may have, too."""
+    return name.removeprefix("-")[:1].isdigit()
 
 
 def branch_findings(rule: Walk, limits: Limits) -> Iterator[Finding]:
@@ -146,6 +156,10 @@ def _unknown(names: Names, where: Where, variants: Mapping[str, Json], whose: st
     if names == _TRUTHS:
         message = f"the rule can answer true or false, and neither is one of {whose}"
         hint = f"use it as the condition of an `if`; the variants are: {few(variants)}"
+        return finding("variant-unknown", where, message, hint)
+    if names == _NUMBERS:
+        message = f"the rule can answer a number, and none of {whose} has the name of one"
+        hint = f"compare it in the condition of an `if`; the variants are: {few(variants)}"
         return finding("variant-unknown", where, message, hint)
     if names == _REFUSED:
         message = f"where this does not hold, the rule answers false, which is not one of {whose}"

@@ -1,0 +1,197 @@
+"""Decides what becomes of a pod. The order of the checks, the codes and the messages are those of the original.
+
+| condition | answer |
+|---|---|
+| not a pod | 400 |
+| no annotation, an update, a mirror pod | allowed, unchanged |
+| no owner; neither annotation that names something; too many names | 403 |
+| an object that is named does not exist in the pod's namespace | 404 |
+| an object of another namespace without a grant; a ConfigMap of the user's; the proxy is not ready | 403 |
+| a FeatureFlag does not exist, an unknown provider | 500 |
+| all is well | allowed, with a patch |
+
+A refusal is an answer: `failurePolicy` does not apply, and the pod's controller tries again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import msgspec
+
+from wigwag.operator.injection.agent import AgentParts, agent_container, native_sidecar, socket_directory
+from wigwag.operator.injection.environment import agent_variables, in_process_variables, workload_variables
+from wigwag.operator.injection.known import refusal
+from wigwag.operator.injection.merge import effective_in_process, effective_source
+from wigwag.operator.injection.patch import covers, difference
+from wigwag.operator.injection.pod import (
+    AdmittedPod,
+    with_annotation,
+    with_init_container,
+    with_mount,
+    with_variables,
+    with_volumes,
+)
+from wigwag.operator.injection.sources import GROUP, SourceResolver
+from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Allowed, Denied
+from wigwag.operator.names import (
+    ALLOW_KUBERNETES_SYNC,
+    FEATURE_FLAG_SOURCE,
+    IN_PROCESS_CONFIGURATION,
+    MIRROR,
+    SOCKET_VOLUME,
+    ObjectName,
+    config_map_name,
+    mode_of,
+    parse_names,
+    unique_volume_name,
+    volume_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from wigwag.operator.injection.known import KnownObjects
+    from wigwag.operator.injection.sources import Needs
+    from wigwag.operator.injection.verdict import Verdict
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
+    from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+    from wigwag.operator.settings import OperatorSettings
+
+Json: TypeAlias = Any
+T = TypeVar("T", bound="FeatureFlagSource | InProcessConfiguration")
+MOST_NAMES = 50
+"""Objects that one pod may name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodRequest:
+    """A request to admit a pod."""
+
+    object: Json
+    namespace: str
+    operation: str = "CREATE"
+    now: float = 0.0
+    """Unix seconds."""
+
+
+def admit_pod(request: PodRequest, known: KnownObjects, settings: OperatorSettings) -> Verdict:
+    """Decide about a pod."""
+    try:
+        pod = msgspec.convert(request.object, AdmittedPod)
+    except msgspec.ValidationError as error:
+        return Denied(BAD_REQUEST, f"the object is not a Pod: {error}")
+    annotations = pod.metadata.annotations or {}
+    mode = mode_of(annotations)
+    if mode == "disabled":
+        return Allowed("OpenFeature is disabled")
+    if request.operation != "CREATE" or MIRROR in annotations:
+        return Allowed("only new pods are changed, and not those that mirror static ones")
+    if not pod.metadata.owner_references and not settings.options.allow_orphan_pods:
+        return Denied(FORBIDDEN, "static or orphaned pods cannot be mutated")
+    injection = _Injection(request, pod, request.namespace or pod.metadata.namespace, known, settings)
+    if mode == "sidecar":
+        return injection.sidecar(annotations[FEATURE_FLAG_SOURCE])
+    if mode == "in-process":
+        return injection.in_process(annotations[IN_PROCESS_CONFIGURATION])
+    needed = f"{FEATURE_FLAG_SOURCE} or {IN_PROCESS_CONFIGURATION}"
+    return Denied(FORBIDDEN, f"OpenFeature is enabled, but the pod has neither of the annotations {needed}; add one")
+
+
+@dataclass(frozen=True)
+class _Injection:
+    """Injection into one pod."""
+
+    request: PodRequest
+    pod: AdmittedPod
+    namespace: str
+    known: KnownObjects = field(repr=False)
+    settings: OperatorSettings
+
+    def sidecar(self, names: str) -> Verdict:
+        """Add the agent, and tell the pod's containers where it is."""
+        objects = self._named("FeatureFlagSource", names, self.known.feature_flag_source)
+        if isinstance(objects, Denied):
+            return objects
+        spec = effective_source(self.settings.sidecar, [each.spec for each in objects])
+        resolver = SourceResolver(
+            namespace=self.namespace, known=self.known, settings=self.settings, now=self.request.now
+        )
+        needs = resolver.resolve(spec)
+        if isinstance(needs, Denied):
+            return needs
+        return self._allowed(self._with_agent(spec, needs), self._warnings(spec, needs))
+
+    def in_process(self, names: str) -> Verdict:
+        """Tell the pod's containers where their flags are."""
+        objects = self._named("InProcessConfiguration", names, self.known.in_process_configuration)
+        if isinstance(objects, Denied):
+            return objects
+        spec = effective_in_process(self.settings.in_process, [each.spec for each in objects])
+        return self._allowed(with_variables(self.request.object, in_process_variables(spec)), ())
+
+    def _named(self, kind: str, annotation: str, get: Callable[[ObjectName], T | None]) -> list[T] | Denied:
+        """Return the objects that an annotation names, in its order."""
+        names = parse_names(annotation, self.namespace)
+        if len(names) > MOST_NAMES:
+            return Denied(FORBIDDEN, f"the pod names {len(names)} {kind}s; name at most {MOST_NAMES}")
+        objects = []
+        for name in names:
+            found = get(name)
+            about = None if found is None else found.metadata
+            if refused := refusal(kind, name, about, self.namespace, self.settings.options.cross_namespace):
+                return refused
+            if found is None:
+                reason = f'{kind.lower()}s.{GROUP} "{name.name}" not found'
+                return Denied(NOT_FOUND, f"{reason} in namespace {name.namespace}; the pod waits for it")
+            objects.append(found)
+        return objects
+
+    def _with_agent(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> Json:
+        flags = list(dict.fromkeys(each.mount for each in needs if each.mount))
+        volumes = {flag: self._volume(flag) for flag in flags}
+        sidecar = self.settings.sidecar
+        parts = AgentParts(
+            image=f"{sidecar.image}:{sidecar.tag}",
+            sources=[each.source for each in needs],
+            resources=self.settings.options.sidecar_resources,
+            mounts={flag.directory: volume["name"] for flag, volume in volumes.items()},
+            secrets=[each.variable for each in needs if each.variable],
+        )
+        pod = with_volumes(self.request.object, volumes.values())
+        pod = with_init_container(pod, native_sidecar(agent_container(spec, parts)))
+        share = self.settings.options.share_credentials
+        pod = with_variables(pod, workload_variables(agent_variables(spec), share_credentials=share))
+        if directory := socket_directory(spec):
+            pod = with_volumes(pod, [{"name": SOCKET_VOLUME, "emptyDir": {}}])
+            pod = with_mount(pod, directory, SOCKET_VOLUME)
+        reads_api = any(each.reads_api for each in needs)
+        return with_annotation(pod, ALLOW_KUBERNETES_SYNC, "true") if reads_api else pod
+
+    def _volume(self, flag: ObjectName) -> dict[str, Json]:
+        """Return the volume with the flags of a `file` source, under a name that no other volume of the pod has."""
+        content = {"configMap": {"name": config_map_name(flag, self.namespace)}}
+        name = volume_name(flag, self.namespace)
+        present = next((each for each in self.pod.spec.volumes or [] if each.get("name") == name), None)
+        if present is not None and not covers(present, content):
+            name = unique_volume_name(flag)
+        return {"name": name, **content}
+
+    def _warnings(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> tuple[str, ...]:
+        warnings = [each.warning for each in needs if each.warning]
+        if spec.sync_provider_args:
+            warnings.append("syncProviderArgs are ignored: agents have no such option")
+        if spec.socket_path and not socket_directory(spec):
+            warnings.append(f"socketPath {spec.socket_path} is not shared; write an absolute path below a directory")
+        if self.pod.spec.automount_service_account_token is False and any(each.reads_api for each in needs):
+            warnings.append("automountServiceAccountToken is off, so the agent cannot read FeatureFlags; turn it on")
+        if self.pod.spec.host_network:
+            ports = f"{spec.management_port} and {spec.port}"
+            warnings.append(
+                f"the pod uses the host's network, so the agent's ports {ports} have to be free on its node"
+            )
+        return tuple(warnings)
+
+    def _allowed(self, pod: Json, warnings: tuple[str, ...]) -> Allowed:
+        return Allowed(patch=tuple(difference(self.request.object, pod)), warnings=warnings)

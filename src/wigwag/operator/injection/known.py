@@ -1,0 +1,58 @@
+"""What injection asks about other objects; the operator answers from its snapshot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from wigwag.operator.injection.verdict import FORBIDDEN, Denied
+from wigwag.operator.names import ALLOW_FROM, is_granted
+
+if TYPE_CHECKING:
+    from wigwag.operator.names import ObjectName
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource
+    from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+    from wigwag.operator.resources.kubernetes import ObjectMeta
+
+
+class ProxyState(NamedTuple):
+    """The Deployment of the proxy."""
+
+    ready_replicas: int
+    created: float
+    """When, in Unix seconds."""
+
+
+class KnownObjects(Protocol):
+    """The objects of the cluster, as far as they are known."""
+
+    def feature_flag_source(self, name: ObjectName) -> FeatureFlagSource | None:
+        """Return a FeatureFlagSource."""
+
+    def in_process_configuration(self, name: ObjectName) -> InProcessConfiguration | None:
+        """Return an InProcessConfiguration."""
+
+    def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
+        """Return the metadata of a FeatureFlag."""
+
+    def is_foreign_config_map(self, name: ObjectName) -> bool:
+        """Tell whether there is a ConfigMap of this name that the operator did not make."""
+
+    def proxy(self) -> ProxyState | None:
+        """Return the state of the proxy; None if it is not deployed."""
+
+
+def refusal(kind: str, name: ObjectName, about: ObjectMeta | None, namespace: str, policy: str) -> Denied | None:
+    """Return why pods of a namespace may not refer to an object; None if they may.
+
+    `policy` is that of `--cross-namespace`. An object that does not exist is refused with the same words as one without
+    a grant, so that nobody can find out what other namespaces have.
+    """
+    if name.namespace == namespace or policy == "allow":
+        return None
+    where = f"{kind} {name} is in another namespace than the pod ({namespace})"
+    if policy == "deny":
+        return Denied(FORBIDDEN, f"{where}, which this operator does not allow (--cross-namespace deny)")
+    if about is not None and is_granted(about.annotations or {}, namespace):
+        return None
+    remedy = f"annotate it with {ALLOW_FROM}: {namespace}, or use one of the pod's namespace"
+    return Denied(FORBIDDEN, f"{where}, and does not allow that or does not exist; {remedy}")

@@ -1,0 +1,185 @@
+"""The sources of an agent: the elements of `--sources`, and what the pod needs for them.
+
+A bearer token from a Secret is a variable of the agent's container, and `--sources` refers to it as `$(NAME)`, which
+the kubelet replaces. So the token is in no object but the Secret, with any image.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeAlias
+
+from msgspec import Struct
+from msgspec import field as member
+from msgspec.structs import replace
+
+from wigwag.operator.injection.known import refusal
+from wigwag.operator.injection.verdict import FORBIDDEN, INTERNAL, Denied
+from wigwag.operator.names import PROXY_SERVICE, ObjectName, config_map_name, parse_name
+from wigwag.operator.resources.featureflagsource import BLOBS, FILE, FLAGD_PROXY, GRPC, HTTP, KUBERNETES
+from wigwag.operator.resources.kubernetes import EnvVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.operator.injection.known import KnownObjects
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec, SourceEntry
+    from wigwag.operator.settings import OperatorSettings
+
+GROUP = "core.openfeature.dev"
+PROXY_PATIENCE = 180.0
+_NOT_READY = "flagd-proxy is not ready, deferring pod admission"
+
+
+class AgentSource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """An element of `--sources`; empty members are left out, and the order is that of the original."""
+
+    uri: str
+    provider: str
+    bearer_token: str = ""
+    auth_header: str = ""
+    cert_path: str = ""
+    tls: bool = False
+    provider_id: str = member(default="", name="providerID")
+    selector: str = ""
+    interval: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needs:
+    """One source as the agent gets it, and what the pod needs for it."""
+
+    source: AgentSource
+    mount: ObjectName | None = None
+    """A FeatureFlag whose ConfigMap has to be mounted."""
+    reads_api: bool = False
+    """Whether the agent reads the FeatureFlag from the API server."""
+    variable: EnvVar | None = None
+    """The agent's own, from a Secret."""
+    warning: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceResolver:
+    """Resolves the sources of pods in one namespace, at one moment."""
+
+    namespace: str
+    known: KnownObjects = field(repr=False)
+    settings: OperatorSettings
+    now: float = 0.0
+
+    def resolve(self, spec: FeatureFlagSourceSpec) -> list[Needs] | Denied:
+        """Return what every source needs, or why one of them cannot be used."""
+        needs = []
+        for position, entry in enumerate(spec.sources):
+            named = entry if entry.provider else replace(entry, provider=spec.default_sync_provider)
+            resolved = _PROVIDERS.get(named.provider, _unrecognized)(self, named, position)
+            if isinstance(resolved, Denied):
+                return resolved
+            needs.append(resolved)
+        return needs
+
+    def flag(self, entry: SourceEntry, *, exists: bool) -> ObjectName | Denied:
+        """Return the FeatureFlag that a source names, if pods of the namespace may use it."""
+        name = parse_name(entry.source, self.namespace)
+        about = self.known.feature_flag(name)
+        policy = self.settings.options.cross_namespace
+        if refused := refusal("FeatureFlag", name, about, self.namespace, policy):
+            return refused
+        if exists and about is None:
+            reason = f'featureflags.{GROUP} "{name.name}" not found'
+            return Denied(INTERNAL, f"could not retrieve featureflag {name}: {reason}; create it, or correct `source`")
+        return name
+
+    def proxy_refusal(self) -> Denied | None:
+        """Return why the proxy cannot be used yet."""
+        proxy = self.known.proxy()
+        if proxy is not None and proxy.ready_replicas:
+            return None
+        if proxy is None or self.now - proxy.created <= PROXY_PATIENCE:
+            return Denied(FORBIDDEN, _NOT_READY)
+        created = datetime.fromtimestamp(proxy.created, UTC).isoformat()
+        return Denied(FORBIDDEN, f"flagd-proxy not ready after 3 minutes, was created at {created}: {_NOT_READY}")
+
+
+Resolved: TypeAlias = Needs | Denied
+
+
+def _kubernetes(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
+    name = resolver.flag(entry, exists=True)
+    if isinstance(name, Denied):
+        return name
+    return Needs(source=AgentSource(uri=str(name), provider=KUBERNETES), reads_api=True)
+
+
+def _file(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
+    name = resolver.flag(entry, exists=True)
+    if isinstance(name, Denied):
+        return name
+    config_map = ObjectName(resolver.namespace, config_map_name(name, resolver.namespace))
+    if resolver.known.is_foreign_config_map(config_map):
+        reason = (
+            f"the provider `file` needs the ConfigMap {config_map} for FeatureFlag {name}, but it is not the operator's"
+        )
+        return Denied(FORBIDDEN, f"{reason}; it stays as it is: rename one of them, or use another provider")
+    return Needs(source=AgentSource(uri=f"{name.directory}/{name.file}", provider=FILE), mount=name)
+
+
+def _http(_resolver: SourceResolver, entry: SourceEntry, position: int) -> Resolved:
+    token, variable, warning = entry.http_sync_bearer_token, None, ""
+    if secret := entry.http_sync_bearer_token_secret:
+        name = f"FLAGD_SOURCE_{position}_TOKEN"
+        reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
+        token, variable = f"$({name})", EnvVar(name, value_from=reference)
+    elif token:
+        warning = f"the bearer token of source {entry.source} is readable in the pod; use httpSyncBearerTokenSecret"
+    header = f"Bearer {token}" if token else ""
+    source = AgentSource(
+        uri=entry.source, provider=HTTP, bearer_token=token, auth_header=header, interval=entry.interval
+    )
+    return Needs(source=source, variable=variable, warning=warning)
+
+
+def _grpc(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
+    return Needs(
+        source=AgentSource(
+            uri=entry.source,
+            provider=GRPC,
+            cert_path=entry.cert_path,
+            tls=entry.tls,
+            provider_id=entry.provider_id,
+            selector=entry.selector,
+        )
+    )
+
+
+def _blob(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
+    return Needs(source=AgentSource(uri=entry.source, provider=entry.provider, interval=entry.interval))
+
+
+def _flagd_proxy(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
+    name = resolver.flag(entry, exists=False)
+    if isinstance(name, Denied):
+        return name
+    if refused := resolver.proxy_refusal():
+        return refused
+    settings = resolver.settings
+    host = f"{PROXY_SERVICE}.{settings.pod.namespace}.svc.{settings.flagd.cluster_domain}"
+    uri = f"{host}:{settings.proxy.port}"
+    return Needs(source=AgentSource(uri=uri, provider=GRPC, selector=f"{GROUP}/{name}"))
+
+
+def _unrecognized(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:
+    known = ", ".join(_PROVIDERS)
+    return Denied(INTERNAL, f"could not add provider {entry.provider}: unrecognized sync provider; use one of {known}")
+
+
+_PROVIDERS: dict[str, Callable[[SourceResolver, SourceEntry, int], Resolved]] = {
+    KUBERNETES: _kubernetes,
+    FILE: _file,
+    HTTP: _http,
+    GRPC: _grpc,
+    FLAGD_PROXY: _flagd_proxy,
+    **dict.fromkeys(BLOBS, _blob),
+}

@@ -1,0 +1,135 @@
+"""Annotations that pods and objects carry, the grammar of what they name, and the names of generated objects.
+
+The names are those of open-feature-operator. A ConfigMap or volume is named after its FeatureFlag where that is a valid
+name which no other flag can have; otherwise a hash of the flag's namespace and name makes it one: a flag of another
+namespace, a name with dots or more than 63 characters, a volume of the pod that has the name already.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ENABLED = "openfeature.dev/enabled"
+FEATURE_FLAG_SOURCE = "openfeature.dev/featureflagsource"
+IN_PROCESS_CONFIGURATION = "openfeature.dev/inprocessconfiguration"
+ALLOW_KUBERNETES_SYNC = "openfeature.dev/allowkubernetessync"
+"""On pods whose service account has to read FeatureFlags; written by the operator."""
+FEATURE_FLAG = "openfeature.dev/featureflag"
+"""On generated ConfigMaps: the flag that they hold."""
+ALLOW_FROM = "openfeature.dev/allow-from"
+"""On an object: the namespaces whose pods may refer to it, separated by commas; `*` for all."""
+MIRROR = "kubernetes.io/config.mirror"
+MANAGED_BY = "app.kubernetes.io/managed-by"
+OPERATOR = "open-feature-operator"
+PROXY = "flagd-proxy"
+PROXY_SERVICE = "flagd-proxy-svc"
+AGENT = "flagd"
+"""The agent's container."""
+SOCKET_VOLUME = "flagd-socket"
+MOUNTS = "/etc/flagd"
+"""Where `file` sources are mounted in the agent's container."""
+Mode: TypeAlias = Literal["disabled", "sidecar", "in-process", "unnamed"]
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LONGEST_LABEL, _LONGEST_NAME = 63, 253
+_DIGITS = 8
+
+
+class ObjectName(NamedTuple):
+    """A namespaced object by its name.
+
+    >>> str(ObjectName("team-a", "flags")), ObjectName("team-a", "flags").file
+    ('team-a/flags', 'team-a_flags.flagd.json')
+    """
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def directory(self) -> str:
+        """Where the flags of a `file` source are mounted."""
+        return f"{MOUNTS}/{self.namespace}_{self.name}"
+
+    @property
+    def file(self) -> str:
+        """The key of a ConfigMap that holds the flags."""
+        return f"{self.namespace}_{self.name}.flagd.json"
+
+
+def parse_name(text: str, namespace: str) -> ObjectName:
+    """Read NAME or NAMESPACE/NAME; anything else is a name as it stands, which no object has.
+
+    >>> parse_name("flags", "team-a"), parse_name("ops/flags", "team-a")[0], parse_name("a/b/c", "team-a")[1]
+    (ObjectName(namespace='team-a', name='flags'), 'ops', 'a/b/c')
+    """
+    parts = text.split("/")
+    return ObjectName(parts[0], parts[1]) if len(parts) == 2 else ObjectName(namespace, text)
+
+
+def parse_names(value: str, namespace: str) -> list[ObjectName]:
+    """Read a list of names from an annotation.
+
+    >>> parse_names("flags, ops/flags,", "team-a")
+    [ObjectName(namespace='team-a', name='flags'), ObjectName(namespace='ops', name='flags')]
+    """
+    return [parse_name(item, namespace) for item in map(str.strip, value.split(",")) if item]
+
+
+def mode_of(annotations: Mapping[str, str]) -> Mode:
+    """Return what a pod asks for. That an annotation is there counts, even if it is empty; a sidecar goes first.
+
+    >>> mode_of({ENABLED: "true", FEATURE_FLAG_SOURCE: "a"}), mode_of({ENABLED: "True"}), mode_of({ENABLED: "true"})
+    ('sidecar', 'disabled', 'unnamed')
+    """
+    if annotations.get(ENABLED) != "true":
+        return "disabled"
+    if FEATURE_FLAG_SOURCE in annotations:
+        return "sidecar"
+    return "in-process" if IN_PROCESS_CONFIGURATION in annotations else "unnamed"
+
+
+def is_granted(annotations: Mapping[str, str], namespace: str) -> bool:
+    """Tell whether an object allows pods of another namespace to refer to it.
+
+    >>> is_granted({ALLOW_FROM: "team-a, team-b"}, "team-b"), is_granted({ALLOW_FROM: "*"}, "x"), is_granted({}, "x")
+    (True, True, False)
+    """
+    allowed = {each.strip() for each in annotations.get(ALLOW_FROM, "").split(",")}
+    return namespace in allowed or "*" in allowed
+
+
+def config_map_name(flag: ObjectName, namespace: str) -> str:
+    """Return the name of the ConfigMap, in the namespace of the pods that mount it, with the flags of a FeatureFlag.
+
+    >>> config_map_name(ObjectName("a", "flags"), "a"), config_map_name(ObjectName("a", "flags"), "b")
+    ('flags', 'flags-885f1716')
+    """
+    return flag.name if flag.namespace == namespace else _hashed(flag, _LONGEST_NAME, flag.name)
+
+
+def volume_name(flag: ObjectName, namespace: str) -> str:
+    """Return the name of the volume for a FeatureFlag.
+
+    >>> volume_name(ObjectName("a", "flags"), "a"), volume_name(ObjectName("a", "shop.flags"), "a")
+    ('flags', 'shop-flags-48dd8e79')
+    """
+    if flag.namespace == namespace and _LABEL.fullmatch(flag.name):
+        return flag.name
+    return unique_volume_name(flag)
+
+
+def unique_volume_name(flag: ObjectName) -> str:
+    """Return a name for the volume that no volume of the user's has."""
+    return _hashed(flag, _LONGEST_LABEL, flag.name.replace(".", "-"))
+
+
+def _hashed(flag: ObjectName, longest: int, name: str) -> str:
+    digits = sha256(str(flag).encode()).hexdigest()[:_DIGITS]
+    return f"{name[: longest - _DIGITS - 1].rstrip('-.')}-{digits}"

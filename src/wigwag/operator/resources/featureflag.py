@@ -1,0 +1,56 @@
+"""FeatureFlag: a set of flags.
+
+Beyond the original: `defaultVariant` may be left out or null, as flagd allows, and members of `flagSpec` that are not
+known here are kept for the agent instead of being dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct, field
+
+from wigwag.operator.resources.kubernetes import ObjectMeta, ObjectStatus
+from wigwag.operator.resources.schema import OPEN, declared
+
+
+class FlagDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A flag: its variants, which of them is the default, and a rule that chooses one."""
+
+    state: Literal["ENABLED", "DISABLED"]
+    variants: dict[str, Any]
+    default_variant: Annotated[
+        str | None, declared("Without it, the default in the application's code is used.", nullable=True)
+    ] = None
+    targeting: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class FlagSpec(Struct, frozen=True, kw_only=True):
+    """The document that the agent reads."""
+
+    flags: dict[str, Annotated[FlagDefinition, declared(**{OPEN: True})]]
+    evaluators: dict[str, Any] | None = field(default=None, name="$evaluators")
+    metadata: dict[str, Any] | None = None
+
+
+class FeatureFlagSpec(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A set of flags."""
+
+    flag_spec: Annotated[FlagSpec, declared(**{OPEN: True})] | None = None
+
+
+class FeatureFlagStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What the operator found in the flags."""
+
+    flags: Annotated[int, declared("How many flags there are.")] = 0
+    evaluators: int = 0
+    warnings: Annotated[int, declared("How many findings the linter has.")] = 0
+
+
+class FeatureFlag(Struct, frozen=True, kw_only=True):
+    """An object of the kind FeatureFlag."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: FeatureFlagSpec = FeatureFlagSpec()
+    status: FeatureFlagStatus = FeatureFlagStatus()

@@ -1,0 +1,103 @@
+"""FeatureFlagSource: where an agent takes its flags from, and how it serves them.
+
+A member that an object does not have is empty here (0, "", None), because merging has to tell that from a value. The
+defaults in the schema are those of the original; the API server adds them, so objects from it always have them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from wigwag.operator.resources.kubernetes import (
+    EnvVar,
+    ObjectMeta,
+    ObjectStatus,
+    Port,
+    PullPolicy,
+    ResourceRequirements,
+    SecretKey,
+)
+from wigwag.operator.resources.schema import declared
+
+KUBERNETES, FILE, HTTP, GRPC, FLAGD_PROXY = "kubernetes", "file", "http", "grpc", "flagd-proxy"
+BLOBS = ("gcs", "azblob", "s3")
+PROVIDERS = (KUBERNETES, FILE, HTTP, GRPC, FLAGD_PROXY, *BLOBS)
+"""What `provider` may be; empty stands for the default provider."""
+MOST_SOURCES = 1000
+"""The API server needs a limit to allow a CEL rule for each of them."""
+_KNOWN = declared(
+    rules={f"self in ['', {', '.join(map(repr, PROVIDERS))}]": f"unknown provider; use one of {', '.join(PROVIDERS)}"}
+)
+
+_ONE_TOKEN = declared(
+    rules={
+        "!has(self.httpSyncBearerToken) || !has(self.httpSyncBearerTokenSecret)": (
+            "httpSyncBearerToken and httpSyncBearerTokenSecret are set; leave one of them out"
+        )
+    }
+)
+
+
+class SourceEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """One source of flags."""
+
+    source: str
+    provider: Annotated[str, Meta(max_length=63), _KNOWN] = ""
+    http_sync_bearer_token: str = ""
+    http_sync_bearer_token_secret: Annotated[
+        SecretKey | None, declared("Holds the bearer token, so that it appears in no object but the Secret.")
+    ] = None
+    tls: bool = False
+    cert_path: str = ""
+    provider_id: str = field(default="", name="providerID")
+    selector: str = ""
+    interval: Annotated[int, Meta(ge=0), declared("Seconds between polls.", format="int32")] = 0
+
+
+class FeatureFlagSourceSpec(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where an agent takes its flags from, and how it serves them."""
+
+    sources: Annotated[
+        list[Annotated[SourceEntry, _ONE_TOKEN]],
+        Meta(min_length=1, max_length=MOST_SOURCES),
+        declared("Later sources win."),
+    ]
+    management_port: Annotated[Port, declared(default=8014)] = 0
+    port: Annotated[Port, declared(default=8013)] = 0
+    ofrep_port: Annotated[Port, declared(default=8016)] = 0
+    socket_path: Annotated[str, declared("Serve evaluation on this Unix socket, in a volume shared with the pod.")] = ""
+    evaluator: Annotated[str, declared(default="json")] = ""
+    env_vars: Annotated[list[EnvVar], declared("As in a container; each name gets the prefix.")] = []
+    env_var_prefix: Annotated[str, declared(default="FLAGD")] = ""
+    sync_provider_args: list[str] = []
+    default_sync_provider: Annotated[str, Meta(max_length=63), _KNOWN] = ""
+    log_format: Annotated[str, declared(default="json")] = ""
+    rollout_on_change: Annotated[bool | None, declared(default=False)] = None
+    probes_enabled: Annotated[bool | None, declared(default=True)] = None
+    debug_logging: Annotated[bool | None, declared(default=False)] = None
+    otel_collector_uri: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    context_values: dict[str, str] = {}
+    header_to_context_mappings: dict[str, str] = {}
+    cors: list[str] = []
+    image_pull_policy: PullPolicy = ""
+    security_context: Annotated[
+        dict[str, Any] | None, declared("Of the agent's container, instead of the one that the operator sets.")
+    ] = None
+
+
+class FeatureFlagSourceStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What the operator made of a source."""
+
+    sources: Annotated[int, declared("How many sources there are.")] = 0
+    workloads: Annotated[int, declared("How many workloads name this object.")] = 0
+
+
+class FeatureFlagSource(Struct, frozen=True, kw_only=True):
+    """An object of the kind FeatureFlagSource."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: FeatureFlagSourceSpec = FeatureFlagSourceSpec(sources=[])
+    status: FeatureFlagSourceStatus = FeatureFlagSourceStatus()

@@ -1,0 +1,25 @@
+"""Quantities as Kubernetes writes them: `500m`, `64Mi`, `1e3`."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
+_POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
+_LONGEST = 40
+
+
+def quantity(text: str | int) -> Decimal:
+    """Read a quantity; `ValueError` if it is none.
+
+    >>> quantity("500m"), quantity("0.5"), quantity("1Ki"), quantity("2e3"), quantity(1)
+    (Decimal('0.500'), Decimal('0.5'), Decimal('1024'), Decimal('2E+3'), Decimal('1'))
+    """
+    match = _QUANTITY.fullmatch(str(text)) if len(str(text)) <= _LONGEST else None
+    if match is None:
+        raise ValueError(f"{text!r} is not a quantity such as 500m or 64Mi")
+    number, exponent, suffix = match[1], match[2] or "", match[3] or ""
+    base = Decimal(1024) if suffix.endswith("i") else Decimal(1000)
+    power = suffix.removesuffix("i").replace("K", "k")
+    return Decimal(number + exponent) * base ** _POWERS[power]

@@ -1,0 +1,215 @@
+"""What the operator is told by its environment and its command line, as one frozen record; nothing else reads either.
+
+| record | variables | says |
+|---|---|---|
+| `SidecarSettings` | `SIDECAR_…` | the agent that is injected, where no FeatureFlagSource says otherwise |
+| `InProcessSettings` | `IN_PROCESS_…` | the environment of in-process providers, the same way |
+| `FlagdSettings` | `FLAGD_…` | the agent of a `Flagd` object |
+| `ProxySettings` | `FLAGD_PROXY_…` | the proxy |
+| `PodSettings`, `ValidationSettings` | `POD_…`, `FLAGS_…` | the operator's namespace; whether it checks FeatureFlags |
+| `OperatorOptions` | none: flags | the process, and what all of the above have in common |
+
+Names and defaults are those of open-feature-operator 0.9. Kubernetes sets `FLAGD_PORT=tcp://…` in pods beside a Service
+named `flagd`. Such a value is no setting, so it is ignored.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from wigwag.errors import UsageError
+from wigwag.operator.resources.featureflagsource import PROVIDERS
+from wigwag.operator.resources.kubernetes import ResourceRequirements
+from wigwag.operator.resources.quantity import quantity
+from wigwag.options import collect, natural, option, port_option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_IMAGES = "ghcr.io/open-feature"
+_LINK = "tcp://"
+_RENAMED = {"FLAGD_PROXY_METRICS_PORT": "FLAGD_PROXY_MANAGEMENT_PORT", "CLUSTER_DOMAIN": "FLAGD_CLUSTER_DOMAIN"}
+"""Names that variables once had; the new one wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SidecarSettings:
+    """The injected agent."""
+
+    image: str = option(f"{_IMAGES}/flagd", "image of the agent", metavar="IMAGE")
+    tag: str = option("v0.15.4", "tag of the image", metavar="TAG")
+    management_port: int = port_option(8014, "port for probes and metrics")
+    port: int = port_option(8013, "port for evaluation")
+    socket_path: str = option("", "serve evaluation on this Unix socket", metavar="PATH")
+    evaluator: str = option("json", "evaluator; agents ignore it")
+    provider_args: str = option("", "arguments of sync providers, separated by commas", metavar="K=V,…")
+    sync_provider: str = option("kubernetes", "provider of sources that name none", choices=PROVIDERS)
+    env_var_prefix: str = option("FLAGD", "prefix of variables", metavar="PREFIX")
+    log_format: str = option("json", "log format of the agent")
+    probes_enabled: bool = option(True, "have the kubelet probe the agent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InProcessSettings:
+    """The environment of in-process providers."""
+
+    port: int = port_option(8015, "port of the flag source")
+    socket_path: str = option("", "its Unix socket", metavar="PATH")
+    host: str = option("localhost", "its host", metavar="HOST")
+    tls: bool = option(False, "use TLS")
+    offline_flag_source_path: str = option("", "read flags from this file instead", metavar="PATH")
+    selector: str = option("", "which flags to ask for")
+    cache: str = option("lru", "cache of resolved values", choices=("lru", "disabled"))
+    env_var_prefix: str = option("FLAGD", "prefix of variables", metavar="PREFIX")
+    cache_max_size: int = option(1000, "values in the cache", convert=natural)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlagdSettings:
+    """The agent of a `Flagd` object."""
+
+    image: str = option(f"{_IMAGES}/flagd", "image of the agent", metavar="IMAGE")
+    tag: str = option("v0.15.4", "tag of the image", metavar="TAG")
+    port: int = port_option(8013, "port for evaluation")
+    ofrep_port: int = port_option(8016, "port for OFREP")
+    sync_port: int = port_option(8015, "port for sync")
+    management_port: int = port_option(8014, "port for probes and metrics")
+    debug_logging: bool = option(False, "log debug messages")
+    cluster_domain: str = option("cluster.local", "domain of the cluster's services", metavar="DOMAIN")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings:
+    """The proxy."""
+
+    image: str = option(f"{_IMAGES}/flagd-proxy", "image of the proxy", metavar="IMAGE")
+    tag: str = option("v0.9.4", "tag of the image", metavar="TAG")
+    replica_count: int = option(1, "how many of it", convert=natural)
+    port: int = port_option(8015, "port for sync")
+    management_port: int = port_option(8016, "port for probes and metrics")
+    debug_logging: bool = option(False, "log debug messages")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodSettings:
+    """The operator's own pod."""
+
+    namespace: str = option("open-feature-operator-system", "its namespace, where the proxy runs, too", metavar="NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationSettings:
+    """The webhook that checks FeatureFlags."""
+
+    validation_enabled: bool = option(True, "check FeatureFlags when they are written")
+
+
+def colon_pairs(value: Any) -> dict[str, str]:
+    """Read `k:v,k:v`, as the original writes labels and annotations.
+
+    >>> colon_pairs("team:a,app.kubernetes.io/part-of:shop")
+    {'team': 'a', 'app.kubernetes.io/part-of': 'shop'}
+    """
+    pairs = {}
+    for item in filter(None, map(str.strip, str(value).split(","))):
+        key, separator, text = item.partition(":")
+        if not separator or not key.strip():
+            raise ValueError(f"{item!r} is not of the form key:value")
+        pairs[key.strip()] = text.strip()
+    return pairs
+
+
+def quantity_text(value: Any) -> str:
+    """Read a quantity, and keep its text."""
+    quantity(str(value))
+    return str(value)
+
+
+def comma_list(value: Any) -> tuple[str, ...]:
+    """Read a list that is separated by commas."""
+    return tuple(filter(None, map(str.strip, str(value).split(","))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorOptions:
+    """The options of the operator's command line."""
+
+    metrics_bind_address: str = option(":8080", "address of the metrics", metavar="ADDRESS", group="serving")
+    health_probe_bind_address: str = option(":8081", "address of the probes", metavar="ADDRESS")
+    metrics_secure: bool = option(True, "serve metrics with TLS, if there is a certificate")
+    enable_http2: bool = option(False, "serve HTTP/2, too")
+    webhook_cert_path: str = option("", "directory of the webhooks' certificate", metavar="DIR")
+    webhook_cert_name: str = option("tls.crt", "file of the certificate", metavar="FILE")
+    webhook_cert_key: str = option("tls.key", "file of its key", metavar="FILE")
+    metrics_cert_path: str = option("", "directory of the metrics' certificate", metavar="DIR")
+    metrics_cert_name: str = option("tls.crt", "file of the certificate", metavar="FILE")
+    metrics_cert_key: str = option("tls.key", "file of its key", metavar="FILE")
+    leader_elect: bool = option(False, "let one of several replicas run the controllers", group="process")
+    verbose: bool = option(True, "log more")
+    sidecar_cpu_limit: str = option("0.5", "CPU limit of agents", group="injected agents", convert=quantity_text)
+    sidecar_ram_limit: str = option("64M", "memory limit of agents", convert=quantity_text)
+    sidecar_cpu_request: str = option("0.2", "CPU request of agents", convert=quantity_text)
+    sidecar_ram_request: str = option("32M", "memory request of agents", convert=quantity_text)
+    image_pull_secrets: tuple[str, ...] = option((), "Secrets for pulling images", metavar="NAMES", convert=comma_list)
+    labels: dict[str, str] = option({}, "labels of generated objects", metavar="K:V,…", convert=colon_pairs)
+    annotations: dict[str, str] = option({}, "annotations of generated objects", metavar="K:V,…", convert=colon_pairs)
+    cross_namespace: str = option(
+        "grant",
+        "pods and objects of other namespaces: by a grant of the object, always, or never",
+        choices=("grant", "allow", "deny"),
+        group="policy",
+    )
+    allow_orphan_pods: bool = option(False, "inject agents into pods without an owner")
+    share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")
+
+    def __post_init__(self) -> None:
+        """Check what the API server would refuse in every pod."""
+        for name in ("cpu", "ram"):
+            request, limit = getattr(self, f"sidecar_{name}_request"), getattr(self, f"sidecar_{name}_limit")
+            if quantity(request) > quantity(limit):
+                reason = f"{request} is more than --sidecar-{name}-limit {limit}; the API server refuses such pods"
+                raise UsageError(f"--sidecar-{name}-request: {reason}; lower it")
+
+    @property
+    def sidecar_resources(self) -> ResourceRequirements:
+        """What an injected agent asks for, and what it may use."""
+        return ResourceRequirements(
+            {"cpu": self.sidecar_cpu_request, "memory": self.sidecar_ram_request},
+            {"cpu": self.sidecar_cpu_limit, "memory": self.sidecar_ram_limit},
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorSettings:
+    """All settings of the operator."""
+
+    options: OperatorOptions = field(default_factory=OperatorOptions)
+    pod: PodSettings = field(default_factory=PodSettings)
+    flags: ValidationSettings = field(default_factory=ValidationSettings)
+    sidecar: SidecarSettings = field(default_factory=SidecarSettings)
+    in_process: InProcessSettings = field(default_factory=InProcessSettings)
+    flagd: FlagdSettings = field(default_factory=FlagdSettings)
+    proxy: ProxySettings = field(default_factory=ProxySettings)
+
+
+def read_settings(environment: Mapping[str, str], options: OperatorOptions | None = None) -> OperatorSettings:
+    """Return the settings; `UsageError` names the variable that is wrong.
+
+    >>> settings = read_settings({"SIDECAR_PORT": "9000", "FLAGD_PROXY_METRICS_PORT": "9016", "FLAGD_PORT": "tcp://x"})
+    >>> settings.sidecar.port, settings.proxy.management_port, settings.flagd.port
+    (9000, 9016, 8013)
+    """
+    given = {name: value for name, value in environment.items() if not value.startswith(_LINK)}
+    given = {new: given[old] for old, new in _RENAMED.items() if old in given} | given
+    nothing = argparse.Namespace()
+    return OperatorSettings(
+        options=options or OperatorOptions(),
+        pod=collect(PodSettings, nothing, given, "POD_"),
+        flags=collect(ValidationSettings, nothing, given, "FLAGS_"),
+        sidecar=collect(SidecarSettings, nothing, given, "SIDECAR_"),
+        in_process=collect(InProcessSettings, nothing, given, "IN_PROCESS_"),
+        flagd=collect(FlagdSettings, nothing, given, "FLAGD_"),
+        proxy=collect(ProxySettings, nothing, given, "FLAGD_PROXY_"),
+    )

@@ -1,0 +1,105 @@
+"""Checks FeatureFlags when they are written, with the parser and the linter that agents use.
+
+Refused is what the linter calls an error, and what departs from flagd's schema. Other findings are warnings, which
+kubectl shows. Each line begins with the path in the object, such as `spec.flagSpec.flags.new-ui.targeting`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wigwag.flags.checks.catalogue import CATALOGUE, Effect
+from wigwag.flags.checks.lint import lint_documents
+from wigwag.flags.model import Limits
+from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, Allowed, Denied
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wigwag.flags.model import Finding
+    from wigwag.operator.injection.verdict import Verdict
+
+ROOT = "spec.flagSpec"
+MOST = 20
+"""Lines of one answer; the API server cuts long ones."""
+SCHEMA_CODES = frozenset(
+    (
+        "state-unknown",
+        "variants-missing",
+        "variants-mixed",
+        "variant-type",
+        "metadata-value",
+        "rule-shape",
+        "operator-data",
+        "operand-count",
+        "operand-type",
+        "fractional-bucketing",
+        "fractional-share",
+        "fractional-weight",
+        "semver-operator",
+        "semver-version",
+        "flagd-property",
+    )
+)
+"""Warnings of the linter that flagd's schema has no place for."""
+LIMITS = Limits(document_bytes=4 * 1024 * 1024)
+"""The API server accepts less."""
+
+
+class _WrittenSpec(Struct):
+    flagSpec: Raw = Raw()  # noqa: N815 - the name in the object
+
+
+class _Written(Struct):
+    spec: _WrittenSpec | None = None
+
+
+_decode = msgspec.json.Decoder(_Written).decode
+
+
+def validate_feature_flag(text: bytes) -> Verdict:
+    """Decide about a FeatureFlag, given as the JSON of the object.
+
+    >>> flag = b'{"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "off"}'
+    >>> validate_feature_flag(b'{"spec": {"flagSpec": {"flags": {"new-ui": ' + flag + b"}}}}").message
+    "spec.flagSpec.flags.new-ui.defaultVariant: the default variant 'off' is not one of the variants: on"
+    """
+    try:
+        spec = _decode(text).spec
+    except (msgspec.DecodeError, RecursionError) as error:
+        return Denied(BAD_REQUEST, f"the object is not a FeatureFlag: {error}")
+    if spec is None or not bytes(spec.flagSpec):
+        return Allowed()
+    findings = flag_findings(bytes(spec.flagSpec))
+    errors = [each for each in findings if is_refused(each)]
+    if errors:
+        return Denied(FORBIDDEN, "\n".join(lines(errors)))
+    return Allowed(warnings=lines(findings))
+
+
+def flag_findings(document: bytes) -> list[Finding]:
+    """Return what the linter finds in the flags of an object, the worst first."""
+    return lint_documents([("", document, "json")], LIMITS, merge=False)
+
+
+def is_refused(finding: Finding) -> bool:
+    """Tell whether an object with this finding is refused."""
+    return finding.severity == "error" or finding.code in SCHEMA_CODES
+
+
+def lines(findings: Sequence[Finding]) -> tuple[str, ...]:
+    """Return findings as lines; the first of them, if there are very many."""
+    more = len(findings) - MOST
+    shown = tuple(map(_line, findings[:MOST]))
+    return (*shown, f"and {more} more") if more > 0 else shown
+
+
+def _line(finding: Finding) -> str:
+    message = finding.message
+    if CATALOGUE[finding.code].effect is Effect.QUARANTINE:
+        message = message.partition("; ")[0]  # behind it: what becomes of a flag that is in force somewhere
+    hint = f"; {finding.hint}" if finding.hint else ""
+    return f"{ROOT}{finding.path.removeprefix('$')}: {message}{hint}"

@@ -1,0 +1,44 @@
+"""The definitions of the custom resources: what is committed is what the records say, and parses what it accepts."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.operator.manifests import GOOD
+from tools.crds import CRDS
+from wigwag.operator.resources.crd import RESOURCES, definition, to_yaml
+from wigwag.operator.resources.featureflagsource import FeatureFlagSource
+
+RECORDS = {resource.kind.kind: resource.record for resource in RESOURCES}
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda resource: resource.kind.kind)
+def test_a_definition_is_what_the_records_say(resource: object) -> None:
+    """If this fails, run `python -m tools.crds` and commit what it changes."""
+    for each in RESOURCES:
+        if each is resource:
+            assert (CRDS / each.file_name).read_text() == to_yaml(each)
+
+
+def test_names_are_those_of_the_original() -> None:
+    names = {resource.kind.kind: definition(resource)["spec"]["names"] for resource in RESOURCES}
+    assert {kind: each.get("shortNames") for kind, each in names.items()} == {
+        "FeatureFlag": ["ff"],
+        "FeatureFlagSource": ["ffs"],
+        "InProcessConfiguration": ["ipc"],
+        "Flagd": None,
+    }
+    assert names["Flagd"]["plural"] == "flagds"
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_record_parses_what_the_definition_accepts(name: str) -> None:
+    manifest = GOOD[name]
+    parsed = msgspec.convert(manifest, RECORDS[manifest["kind"]])
+    assert parsed.metadata.name == "example"  # type: ignore[attr-defined]
+
+
+def test_a_member_that_is_missing_is_empty_so_that_merging_can_tell() -> None:
+    spec = msgspec.convert({"spec": {"sources": [{"source": "a"}]}}, FeatureFlagSource).spec
+    assert (spec.port, spec.evaluator, spec.probes_enabled) == (0, "", None)

@@ -1,0 +1,84 @@
+"""The operator's custom resource definitions on a real API server: what it accepts, adds, refuses and shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.operator.manifests import API, BAD, GOOD, source
+from tests.real.cluster import MERGE, Namespace
+from tests.real.rest import RestError
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_manifest_of_the_original_applies_unchanged_and_nothing_is_dropped(name: str, namespace: Namespace) -> None:
+    applied = namespace.apply(GOOD[name])
+    assert_within(GOOD[name].get("spec", {}), applied.get("spec", {}))
+
+
+def assert_within(given: Any, stored: Any) -> None:
+    """Nothing of a manifest may be missing in the object; a null may."""
+    if isinstance(given, dict):
+        for key, value in given.items():
+            if value is not None:
+                assert_within(value, stored[key])
+    elif isinstance(given, list):
+        for one, other in zip(given, stored, strict=True):
+            assert_within(one, other)
+    else:
+        assert given == stored
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_wrong_manifest_is_refused_with_a_reason(name: str, namespace: Namespace) -> None:
+    manifest, reason = BAD[name]
+    with pytest.raises(RestError, match=reason) as caught:
+        namespace.cluster.rest.call("POST", namespace.path(API, manifest["kind"]), manifest)
+    assert caught.value.status == 422
+
+
+def test_the_server_adds_the_defaults_of_the_original(namespace: Namespace) -> None:
+    spec = namespace.apply(source({"source": "flags", "provider": "file"}))["spec"]
+    assert spec.pop("sources") == [{"source": "flags", "provider": "file"}]
+    assert spec == {
+        "managementPort": 8014,
+        "port": 8013,
+        "ofrepPort": 8016,
+        "evaluator": "json",
+        "envVarPrefix": "FLAGD",
+        "logFormat": "json",
+        "rolloutOnChange": False,
+        "probesEnabled": True,
+        "debugLogging": False,
+    }
+    in_process = namespace.apply(GOOD["an in-process configuration of defaults"])["spec"]
+    assert in_process == {
+        "port": 8015,
+        "host": "localhost",
+        "tls": False,
+        "cache": "lru",
+        "cacheMaxSize": 1000,
+        "envVarPrefix": "FLAGD",
+    }
+
+
+def test_a_table_shows_what_the_operator_says_about_an_object(namespace: Namespace) -> None:
+    namespace.apply(GOOD["no flags"])
+    condition = {
+        "type": "Accepted",
+        "status": "True",
+        "reason": "Valid",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    path = namespace.path(API, "FeatureFlag", "example")
+    status = {"status": {"conditions": [condition], "flags": 0, "digest": "abc"}}
+    namespace.cluster.rest.call("PATCH", f"{path}/status", status, kind=MERGE)
+    answer = namespace.cluster.rest
+    table = type(answer)(answer.address, answer.authority, {**answer.headers, "Accept": TABLE}, answer.identity)
+    shown = table.call("GET", path).json
+    assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Flags", "Accepted", "Age"]
+    assert shown["rows"][0]["cells"][:3] == ["example", 0, "True"]
