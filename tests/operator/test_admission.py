@@ -37,6 +37,7 @@ from tests.operator.known import (
 )
 from wigwag.operator.injection.verdict import Allowed
 from wigwag.operator.names import ALLOW_FROM, ENABLED, FEATURE_FLAG_SOURCE, IN_PROCESS_CONFIGURATION, MIRROR
+from wigwag.version import __version__
 
 HTTP = {"source": "http://flags.test", "provider": "http"}
 ONE = Laid(sources={"team-a/flags": source_object(HTTP)})
@@ -70,7 +71,7 @@ def test_u96_a_pod_gets_the_agent() -> None:
     assert [each["name"] for each in changed["spec"]["initContainers"]] == ["migrate", "flagd"]
     agent = agent_of(changed)
     assert agent["restartPolicy"] == "Always"
-    assert agent["image"].endswith("/flagd:v0.15.4")
+    assert agent["image"] == f"wigwag:{__version__}"
     assert list(environment_of(agent)) == STANDARD
     assert changed["spec"]["containers"] == [{"name": "shop", "env": agent["env"]}]
 

@@ -17,6 +17,7 @@ from wigwag.errors import UsageError
 from wigwag.operator.injection.merge import source_defaults
 from wigwag.operator.settings import OperatorOptions, ProxySettings, read_settings
 from wigwag.options import add_options, collect, plain_booleans
+from wigwag.version import __version__
 
 
 def options(*arguments: str) -> OperatorOptions:
@@ -56,7 +57,7 @@ def test_u23_the_environment_makes_the_defaults_of_sources() -> None:
 
 def test_u55_the_proxy_has_the_defaults_of_the_original() -> None:
     assert read_settings({}).proxy == ProxySettings(
-        tag="v0.9.4", replica_count=1, port=8015, management_port=8016, debug_logging=False
+        tag=__version__, replica_count=1, port=8015, management_port=8016, debug_logging=False
     )
 
 

@@ -24,11 +24,13 @@ from wigwag.operator.resources.featureflagsource import PROVIDERS
 from wigwag.operator.resources.kubernetes import ResourceRequirements
 from wigwag.operator.resources.quantity import quantity
 from wigwag.options import collect, natural, option, port_option
+from wigwag.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_IMAGES = "ghcr.io/open-feature"
+IMAGE = "wigwag"
+"""Our own image, which serves all faces. Manifests of the original name its images by variables."""
 _LINK = "tcp://"
 _RENAMED = {"FLAGD_PROXY_METRICS_PORT": "FLAGD_PROXY_MANAGEMENT_PORT", "CLUSTER_DOMAIN": "FLAGD_CLUSTER_DOMAIN"}
 """Names that variables once had; the new one wins."""
@@ -38,8 +40,8 @@ _RENAMED = {"FLAGD_PROXY_METRICS_PORT": "FLAGD_PROXY_MANAGEMENT_PORT", "CLUSTER_
 class SidecarSettings:
     """The injected agent."""
 
-    image: str = option(f"{_IMAGES}/flagd", "image of the agent", metavar="IMAGE")
-    tag: str = option("v0.15.4", "tag of the image", metavar="TAG")
+    image: str = option(IMAGE, "image of the agent", metavar="IMAGE")
+    tag: str = option(__version__, "tag of the image", metavar="TAG")
     management_port: int = port_option(8014, "port for probes and metrics")
     port: int = port_option(8013, "port for evaluation")
     socket_path: str = option("", "serve evaluation on this Unix socket", metavar="PATH")
@@ -70,8 +72,8 @@ class InProcessSettings:
 class FlagdSettings:
     """The agent of a `Flagd` object."""
 
-    image: str = option(f"{_IMAGES}/flagd", "image of the agent", metavar="IMAGE")
-    tag: str = option("v0.15.4", "tag of the image", metavar="TAG")
+    image: str = option(IMAGE, "image of the agent", metavar="IMAGE")
+    tag: str = option(__version__, "tag of the image", metavar="TAG")
     port: int = port_option(8013, "port for evaluation")
     ofrep_port: int = port_option(8016, "port for OFREP")
     sync_port: int = port_option(8015, "port for sync")
@@ -84,8 +86,8 @@ class FlagdSettings:
 class ProxySettings:
     """The proxy."""
 
-    image: str = option(f"{_IMAGES}/flagd-proxy", "image of the proxy", metavar="IMAGE")
-    tag: str = option("v0.9.4", "tag of the image", metavar="TAG")
+    image: str = option(IMAGE, "image of the proxy", metavar="IMAGE")
+    tag: str = option(__version__, "tag of the image", metavar="TAG")
     replica_count: int = option(1, "how many of it", convert=natural)
     port: int = port_option(8015, "port for sync")
     management_port: int = port_option(8016, "port for probes and metrics")
