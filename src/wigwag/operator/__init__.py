@@ -1,0 +1,1 @@
+"""The Kubernetes operator: custom resources to workloads, webhooks, certificates. Decisions here are pure functions."""
