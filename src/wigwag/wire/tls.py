@@ -13,7 +13,6 @@ import os
 import ssl
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
@@ -133,6 +132,8 @@ def pem_file(text: str) -> Iterator[str]:
     """Yield the path of a file with this text, which is gone afterwards. On Linux it is in memory."""
     memory = getattr(os, "memfd_create", None)
     if memory is None:  # not Linux
+        from tempfile import NamedTemporaryFile
+
         with NamedTemporaryFile() as file:  # for its owner alone
             file.write(text.encode())
             file.flush()
