@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 from uuid import uuid4
@@ -20,11 +21,12 @@ from tests.real.processes import until
 from tests.real.rest import Answer
 from tests.real.webhooks import Webhooks
 from wigwag.operator.admission.registration import FLAG_PATH, MUTATING, POD_PATH, VALIDATING, bundle_patch, published
-from wigwag.operator.admission.review import AdmissionRequest, AdmissionResponse, allowed, denied, patched
+from wigwag.operator.admission.review import AdmissionRequest, AdmissionResponse, allowed, denied, patched, shown
 from wigwag.operator.certificates.authority import CertificatePolicy, new_authority
 from wigwag.operator.certificates.secret import bundle, served
 
 ENABLED = {"openfeature.dev/enabled": "true"}
+PODS = "/api/v1/namespaces/default/pods"
 JSON_PATCH = "application/json-patch+json"
 REASON = "flags.banner.defaultVariant: 'of' is no variant; did you mean 'off'?"
 
@@ -58,13 +60,17 @@ def validate(request: AdmissionRequest) -> AdmissionResponse:
     return allowed()
 
 
+def pod(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    about = {"name": name, "annotations": annotations}
+    spec = {"containers": [{"name": "app", "image": "app"}], "nodeName": "node"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
+
+
 def create(
     cluster: Cluster, name: str, annotations: dict[str, str], namespace: str = "default", **query: str
 ) -> Answer:
-    about = {"name": name, "annotations": annotations}
-    spec = {"containers": [{"name": "app", "image": "app"}], "nodeName": "node"}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
-    return cluster.rest.ask("POST", f"/api/v1/namespaces/{namespace}/pods", pod, query=query)
+    path = PODS.replace("default", namespace)
+    return cluster.rest.ask("POST", path, pod(name, annotations), query=query)
 
 
 def unique(prefix: str) -> str:
@@ -125,6 +131,45 @@ def test_a_refused_feature_flag_shows_our_message_and_warnings(cluster: Cluster)
     cluster.delete(f"{path}/flags")
     cluster.patch(f"{path}/flags", {"metadata": {"finalizers": []}})
     assert not cluster.exists(f"{path}/flags"), "it can be deleted while we are down"
+
+
+def test_as_many_warnings_as_we_send_reach_the_client_in_full(cluster: Cluster) -> None:
+    warnings = [f"finding {number}: é\n{'x' * 300}" for number in range(40)]
+    with Webhooks({POD_PATH: lambda _: allowed(warnings=warnings), FLAG_PATH: validate}) as webhooks:
+        webhooks.register(cluster)
+        ready(cluster, webhooks)
+        body, query = pod(unique("warned"), ENABLED), {"dryRun": "All"}
+        with cluster.rest._open("POST", PODS, body, query, "application/json", 20) as response:
+            received = [each.encode("latin-1").decode() for each in response.headers.get_all("Warning")]
+    assert received == [f'299 - "{each}"' for each in shown(warnings)]
+    assert received[-1].endswith('more warnings"')
+
+
+def test_a_pod_whose_new_container_is_changed_by_others_is_sent_again(cluster: Cluster) -> None:
+    """Injection has to be idempotent: the API server mounts a token into what we add, and asks us again."""
+    container = {"name": "flagd", "image": "flagd", "restartPolicy": "Always"}
+
+    def inject(request: AdmissionRequest) -> AdmissionResponse:
+        if b'"flagd"' in bytes(request.object):
+            return allowed()
+        return patched([{"op": "add", "path": "/spec/initContainers", "value": [container]}])
+
+    with Webhooks({POD_PATH: inject, FLAG_PATH: validate}) as webhooks:
+        webhooks.register(cluster)
+        ready(cluster, webhooks)
+        name = unique("asked")
+        made = create(cluster, name, ENABLED).json["spec"]["initContainers"]
+        assert [each["name"] for each in made] == ["flagd"]
+        assert made[0]["volumeMounts"]
+        assert webhooks.seen[POD_PATH, name] == 2
+
+
+def test_fifty_pods_at_once_are_all_patched(cluster: Cluster) -> None:
+    with Webhooks({POD_PATH: label, FLAG_PATH: validate}) as webhooks, ThreadPoolExecutor(50) as threads:
+        webhooks.register(cluster)
+        ready(cluster, webhooks)
+        answers = list(threads.map(lambda _: create(cluster, unique("burst"), ENABLED, dryRun="All"), range(50)))
+    assert [answer.json["metadata"].get("labels") for answer in answers] == [{"injected": "yes"}] * 50
 
 
 def test_a_pod_that_asks_for_flags_waits_while_we_are_down_and_others_do_not(cluster: Cluster) -> None:

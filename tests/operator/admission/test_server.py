@@ -19,6 +19,7 @@ from wigwag.errors import StartError
 from wigwag.observe import Registry
 from wigwag.operator.admission.review import AdmissionRequest, AdmissionResponse, allowed, denied, patched
 from wigwag.operator.admission.server import LARGE, MOST_WAITING, AdmissionService, admission_port
+from wigwag.operator.certificates.secret import directory_tls
 from wigwag.wire.http import Reply, Request
 from wigwag.wire.server.server import serve
 from wigwag.wire.tls import MemoryCertificate
@@ -158,24 +159,45 @@ def certificate(folder: Path) -> tuple[Authority, str, str]:
     return authority, Path(pem).read_text(), Path(key).read_text()
 
 
+async def call(authority: Authority, address: str) -> bytes:
+    """Ask on a new connection."""
+    trust = ssl.create_default_context(cafile=str(authority.path))
+    host, _, number = address.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, number, ssl=trust, server_hostname=NAME)
+    body = encoded(review())
+    writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" % PODS.encode())
+    writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+def test_a_certificate_directory_is_followed(tmp_path: Path) -> None:
+    async def main() -> None:
+        first, *pair = certificate(tmp_path / "first")
+        second, *other = certificate(tmp_path / "second")
+
+        def mount(pem: str, key: str) -> None:
+            (tmp_path / "tls.key").write_text(key)
+            (tmp_path / "tls.crt").write_text(pem)
+
+        mount(*pair)
+        port = admission_port(service(lambda _: allowed()), directory_tls(str(tmp_path)), "127.0.0.1", 0)
+        async with serve(port.handler, [port.listener], port.limits) as server:
+            assert b'"allowed":true' in await call(first, server.addresses[0])
+            mount(*other)
+            assert b'"allowed":true' in await call(second, server.addresses[0])
+
+    asyncio.run(main())
+
+
 def test_a_certificate_in_memory_is_replaced_and_a_bad_one_is_not(tmp_path: Path) -> None:
     async def main() -> None:
         first, pem, key = certificate(tmp_path / "first")
         second, *other = certificate(tmp_path / "second")
         served = MemoryCertificate(pem, key)
         port = admission_port(service(lambda _: allowed()), served, "127.0.0.1", 0)
-
-        async def call(authority: Authority, address: str) -> bytes:
-            trust = ssl.create_default_context(cafile=str(authority.path))
-            host, _, number = address.rpartition(":")
-            reader, writer = await asyncio.open_connection(host, number, ssl=trust, server_hostname=NAME)
-            body = encoded(review())
-            writer.write(b"POST %b HTTP/1.1\r\nhost: x\r\nconnection: close\r\n" % PODS.encode())
-            writer.write(b"content-length: %d\r\n\r\n%b" % (len(body), body))
-            answer = await reader.read()
-            writer.close()
-            await writer.wait_closed()
-            return answer
 
         async with serve(port.handler, [port.listener], port.limits) as server:
             assert b'"allowed":true' in await call(first, server.addresses[0])
