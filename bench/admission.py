@@ -5,10 +5,11 @@
 
 The webhooks run in a process of their own, over TLS, with our own CA. Directly, reviews come one after the other on one
 connection, so p50 is the latency of a review and CPU is what the process used for it. The pods go to a real API server
-with etcd beside it, as dry runs, so nothing is stored: with the webhooks registered, and before that. An injected pod
-is sent twice (`reinvocationPolicy: IfNeeded`): the API server mounts a token into the new container. What is behind the
-path reads the annotations and adds one container. Beside each figure is that of open-feature-operator 0.9.2 on a
-machine like ours, measured with another client. Exits 1 if a target is missed.
+with etcd beside it, as dry runs, so nothing is stored: with the webhooks registered, and before and after that. A pod
+that is not annotated is not sent to us; what is added to it is the match conditions, which the API server evaluates. An
+injected pod is sent twice (`reinvocationPolicy: IfNeeded`): the API server mounts a token into the new container. What
+is behind the path reads the annotations and adds one container. Beside each figure is that of open-feature-operator
+0.9.2 on a machine like ours, measured with another client. Exits 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import uvloop
 from bench.watch import Api, Line, answered, control_plane
 from tests.real.cluster import Cluster
 from tests.real.processes import until
-from wigwag.operator.admission.registration import POD_PATH, WebhookEndpoint, mutating
+from wigwag.operator.admission.registration import MUTATING, MUTATING_NAME, POD_PATH, WebhookEndpoint, mutating
 from wigwag.operator.admission.review import AdmissionRequest, AdmissionResponse, allowed, denied, patched
 from wigwag.operator.admission.server import AdmissionService, admission_port
 from wigwag.operator.certificates.rotation import advance
@@ -192,16 +193,22 @@ def added(target: Webhooks, count: int) -> dict[str, tuple[Cost, Cost]]:
     with control_plane() as plane:
         account = {"name": "default", "namespace": "bench"}
         plane.cluster.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
-        before = {name: measure(posts(annotations), count) for name, annotations in KINDS.items()}
-        register(plane.cluster, target)
-        after = {name: measure(posts(annotations), count, target.cpu) for name, annotations in KINDS.items()}
-    return {name: (before[name], after[name]) for name in KINDS}
+        costs: list[dict[str, Cost]] = []
+        for turn in range(3):  # without, with, and without again: an API server gets faster as it runs
+            if turn == 1:
+                register(plane.cluster, target)
+            if turn == 2:
+                plane.cluster.delete(MUTATING.path(name=MUTATING_NAME))
+                until(lambda: b"initContainers" not in posts(ENABLED)(), "the webhook no longer being called")
+            costs.append({name: measure(posts(annotations), count, target.cpu) for name, annotations in KINDS.items()})
+    without = {name: Cost(*map(statistics.fmean, zip(costs[0][name], costs[2][name], strict=True))) for name in KINDS}
+    return {name: (without[name], costs[1][name]) for name in KINDS}
 
 
 KINDS: dict[str, dict[str, str]] = {"not annotated": {}, "annotated": ENABLED}
 DIRECT = {"not annotated": (0.44, "0.44"), "annotated": (0.69, "0.69 (file) to 0.99 (http)")}
 ADDED = {"not annotated": (0.5, "0.9-1.4"), "annotated": (3.0, "2.6-3.2 (file), 40-58 (kubernetes)")}
-"""Targets for the median in ms, and what the original takes. Pods that are not sent get nothing added: 0.5 is noise."""
+"""Targets for the median in ms, and what the original takes."""
 
 
 def row(name: str, p50: float, rest: str, target: tuple[float, str]) -> bool:
@@ -225,7 +232,8 @@ def main() -> None:
             rest = f"p99 {cost.p99:6.2f}  CPU {cost.cpu:.2f}"
             met &= row(f"review directly, {name}", cost.p50, rest, DIRECT[name])
         for name, (before, after) in added(target, 400 // share).items():
-            rest = f"p99 {after.p99 - before.p99:6.2f}  CPU {after.cpu:.2f}, of {after.p50:.2f} in all"
+            whole = f"{before.p50:.2f} to {after.p50:.2f}, p99 {before.p99:.2f} to {after.p99:.2f}"
+            rest = f"(the request: p50 {whole})  CPU {after.cpu:.2f}"
             met &= row(f"added to POST pods, {name}", after.p50 - before.p50, rest, ADDED[name])
     sys.exit(0 if met else 1)
 
