@@ -212,7 +212,7 @@ def test_client_certificates_are_optional_or_required_but_never_of_strangers(
 
 def test_nothing_older_than_tls_1_2_is_spoken(authority: Authority) -> None:
     tls = authority.listener().tls
-    assert tls
+    assert isinstance(tls, Tls)
     assert context(tls).minimum_version == ssl.TLSVersion.TLSv1_2
 
 

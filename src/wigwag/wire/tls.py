@@ -3,13 +3,15 @@
 Certificates are replaced while we run (cert-manager, a mounted Secret), so the files are checked when a client says
 hello: if they have changed, a whole new context is built and used from then on. If that fails, because a file is half
 written or key and certificate do not belong together yet, the last good context stays in force. Connections keep what
-they began with.
+they began with. A certificate that is in memory (`MemoryCertificate`) is replaced by whoever has a new one.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import ssl
+from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Literal
@@ -20,7 +22,7 @@ from wigwag.errors import StartError
 from wigwag.loglimit import LogLimiter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from ssl import SSLContext, SSLObject
 
 log = logging.getLogger("wigwag.wire")
@@ -67,6 +69,33 @@ class Certificates:
             self._limited.log(logging.WARNING, monotonic(), message, self._tls.certificate, error)
 
 
+class MemoryCertificate:
+    """A certificate and its key as text in PEM, for clients that show none. `replace` has new connections use another.
+
+    Python reads both from files only. They are in a file in memory for that moment, and never on a disk.
+    """
+
+    clients: Literal["none"] = "none"
+
+    def __init__(self, certificate: str, key: str) -> None:
+        self._current = _memory_context(certificate, key)
+        self.front = _memory_context(certificate, key)
+        """Give this to the listener."""
+        self.front.sni_callback = self._hello
+
+    def replace(self, certificate: str, key: str) -> None:
+        """Use another one from now on; `StartError` if it cannot be used, and the last one stays."""
+        self._current = _memory_context(certificate, key)
+
+    def _hello(self, connection: SSLObject, _name: str | None, _context: SSLContext) -> None:
+        connection.context = self._current
+
+
+def front(tls: Tls | MemoryCertificate) -> SSLContext:
+    """Return the context for a listener, which follows the certificate."""
+    return tls.front if isinstance(tls, MemoryCertificate) else Certificates(tls).front
+
+
 def file_stamp(paths: Iterable[str]) -> FileStamp:
     """Return what changes when a file is replaced."""
     return tuple((stat.st_mtime_ns, stat.st_ino, stat.st_size) for stat in (Path(path).stat() for path in paths))
@@ -95,6 +124,35 @@ def context(tls: Tls) -> SSLContext:
         except ssl.SSLError as error:
             raise StartError(_unusable(error, tls.authority)) from error
         ssl_context.verify_mode = ssl.CERT_REQUIRED if tls.clients == "required" else ssl.CERT_OPTIONAL
+    return ssl_context
+
+
+@contextmanager
+def pem_file(text: str) -> Iterator[str]:
+    """Yield the path of a file with this text, which is gone afterwards. On Linux it is in memory."""
+    memory = getattr(os, "memfd_create", None)
+    if memory is None:  # not Linux
+        from tempfile import NamedTemporaryFile
+
+        with NamedTemporaryFile() as file:  # for its owner alone
+            file.write(text.encode())
+            file.flush()
+            yield file.name
+        return
+    with open(memory("pem"), "wb") as file:  # noqa: PTH123 - there is no path to it
+        file.write(text.encode())
+        file.flush()
+        yield f"/proc/self/fd/{file.fileno()}"
+
+
+def _memory_context(certificate: str, key: str) -> SSLContext:
+    ssl_context = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "h2", "http/1.1")
+    try:
+        with pem_file(f"{certificate}\n{key}") as path:
+            ssl_context.load_cert_chain(path)
+    except ssl.SSLError as error:
+        reason = error.reason.replace("_", " ").lower() if error.reason else "it is not in PEM"
+        raise StartError(f"the certificate with its key cannot be used: {reason}") from error
     return ssl_context
 
 

@@ -6,18 +6,16 @@ that moment, so it works on a read-only file system, and no key is left on a dis
 
 from __future__ import annotations
 
-import os
 import ssl
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from wigwag.wire.client.tls import Trust
-from wigwag.wire.tls import hardened
+from wigwag.wire.tls import hardened, pem_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 
 class NamedServerContext(ssl.SSLContext):
@@ -67,20 +65,6 @@ class ClusterTrust(Trust):
         return tuple(path for path in (ca, certificate, key) if path)
 
 
-@contextmanager
-def _file(text: str, path: str) -> Iterator[str]:
-    """Yield the path of a file with this text, or the given path if there is no text."""
-    if not text:
-        yield path
-        return
-    memory = getattr(os, "memfd_create", None)
-    if memory is None:  # not Linux
-        with NamedTemporaryFile() as file:  # for its owner alone
-            file.write(text.encode())
-            file.flush()
-            yield file.name
-        return
-    with open(memory("pem"), "wb") as file:  # noqa: PTH123 - there is no path to it
-        file.write(text.encode())
-        file.flush()
-        yield f"/proc/self/fd/{file.fileno()}"
+def _file(text: str, path: str) -> AbstractContextManager[str]:
+    """Return the path of a file with this text, or the given path if there is no text."""
+    return pem_file(text) if text else nullcontext(path)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from wigwag.wire.tls import Tls
+from wigwag.wire.tls import MemoryCertificate, Tls
 
 
 class Listener(Struct, frozen=True, kw_only=True):
@@ -35,7 +35,7 @@ class Listener(Struct, frozen=True, kw_only=True):
     path: str = ""
     mode: int = 0o600
     """Of the unix socket."""
-    tls: Tls | None = None
+    tls: Tls | MemoryCertificate | None = None
     bound: socket.socket | None = None
     """A socket that is bound already, instead of a host and a port."""
 

@@ -22,7 +22,7 @@ from wigwag.wire.server.accept import Acceptor
 from wigwag.wire.server.connection import Connection, Host
 from wigwag.wire.server.listen import Listener, bind
 from wigwag.wire.server.shared import SharedResources
-from wigwag.wire.tls import Certificates
+from wigwag.wire.tls import front
 
 __all__ = ["Listener", "Server", "serve"]
 DEFAULTS = WireLimits()
@@ -68,7 +68,7 @@ class Server:
         """Begin to listen, at all places or at none."""
         host = self._host
         for listener in listeners:
-            tls = (Certificates(listener.tls).front, host.limits.header_seconds) if listener.tls else None
+            tls = (front(listener.tls), host.limits.header_seconds) if listener.tls else None
             sockets = await bind(listener)
             self._acceptors.append(
                 Acceptor(listener, sockets, host.admission, partial(Connection, host), host.tasks, tls)

@@ -1,0 +1,104 @@
+"""The webhook configurations: what they say, and how a bundle is kept right in those of others."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from copy import deepcopy
+from typing import Any
+
+from wigwag.operator.admission.registration import (
+    FLAG_PATH,
+    FLAG_WEBHOOK,
+    INJECTED,
+    MUTATING_NAME,
+    POD_PATH,
+    POD_WEBHOOK,
+    WebhookEndpoint,
+    bundle_patch,
+    mutating,
+    published,
+    validating,
+)
+
+ENDPOINT = WebhookEndpoint("PEM")
+
+
+def encoded(bundle: str) -> str:
+    return b64encode(bundle.encode()).decode()
+
+
+def applied(document: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, Any]:
+    """Apply the operations that `bundle_patch` uses."""
+    document = deepcopy(document)
+    for operation in patch:
+        *path, last = operation["path"].removeprefix("/").split("/")
+        place: Any = document
+        for part in path:
+            place = place[int(part) if isinstance(place, list) else part]
+        if operation["op"] == "test":
+            assert place[last] == operation["value"]
+        else:
+            place[last] = operation["value"]
+    return document
+
+
+def test_the_pod_webhook_fails_closed_for_pods_that_ask_for_it_only() -> None:
+    configuration = mutating(ENDPOINT)
+    assert configuration["metadata"]["name"] == MUTATING_NAME
+    (webhook,) = configuration["webhooks"]
+    assert webhook["name"] == POD_WEBHOOK
+    assert webhook["clientConfig"]["service"]["path"] == POD_PATH
+    assert webhook["rules"][0]["operations"] == ["CREATE"]
+    assert [webhook[name] for name in ("failurePolicy", "sideEffects", "timeoutSeconds", "reinvocationPolicy")] == [
+        "Fail",
+        "None",
+        5,
+        "IfNeeded",
+    ]
+    assert {each["name"] for each in webhook["matchConditions"]} == {"openfeature-enabled", "not-a-mirror-pod"}
+    excluded = webhook["namespaceSelector"]["matchExpressions"][0]["values"]
+    assert {"kube-system", "open-feature-operator-system"} <= set(excluded)
+    assert mutating(ENDPOINT, fail=False)["webhooks"][0]["failurePolicy"] == "Ignore"
+
+
+def test_the_flag_webhook_is_called_for_created_and_changed_flags() -> None:
+    (webhook,) = validating(ENDPOINT)["webhooks"]
+    assert (webhook["name"], webhook["clientConfig"]["service"]["path"]) == (FLAG_WEBHOOK, FLAG_PATH)
+    assert webhook["rules"][0]["operations"] == ["CREATE", "UPDATE"]
+    assert "namespaceSelector" not in webhook
+
+
+def test_a_server_outside_of_the_cluster_is_reached_by_its_url() -> None:
+    (webhook,) = mutating(WebhookEndpoint("PEM", url="https://127.0.0.1:9443"))["webhooks"]
+    assert webhook["clientConfig"] == {"url": f"https://127.0.0.1:9443{POD_PATH}", "caBundle": encoded("PEM")}
+
+
+def test_another_bundle_is_patched_in_our_webhooks_only() -> None:
+    observed = mutating(ENDPOINT)
+    observed["webhooks"].insert(0, {"name": "other.example.com", "clientConfig": {"caBundle": "theirs"}})
+    assert bundle_patch(observed, "PEM") == []
+    patched = applied(observed, bundle_patch(observed, "NEW"))
+    assert [each["clientConfig"]["caBundle"] for each in patched["webhooks"]] == ["theirs", encoded("NEW")]
+    assert bundle_patch(patched, "NEW") == []
+
+
+def test_a_webhook_without_a_bundle_gets_one() -> None:
+    observed = validating(ENDPOINT)
+    del observed["webhooks"][0]["clientConfig"]["caBundle"]
+    assert published([observed]) == ""
+    assert published([applied(observed, bundle_patch(observed, "NEW"))]) == "NEW"
+
+
+def test_where_cert_manager_injects_the_ca_nothing_is_patched() -> None:
+    observed = validating(ENDPOINT)
+    observed["metadata"]["annotations"] = {INJECTED: "system/serving-cert"}
+    assert bundle_patch(observed, "NEW") == []
+
+
+def test_a_bundle_is_published_once_all_our_webhooks_have_it() -> None:
+    both = [mutating(ENDPOINT), validating(ENDPOINT)]
+    assert published(both) == "PEM"
+    assert published([both[0], validating(WebhookEndpoint("NEW"))]) == ""
+    assert published([]) == ""
+    both[0]["webhooks"][0]["clientConfig"]["caBundle"] = "not base64!"
+    assert published(both) == ""
