@@ -138,7 +138,9 @@ def comma_list(value: Any) -> tuple[str, ...]:
 class OperatorOptions:
     """The options of the operator's command line."""
 
-    metrics_bind_address: str = option(":8080", "address of the metrics", metavar="ADDRESS", group="serving")
+    webhook_bind_address: str = option(":9443", "address of the webhooks", metavar="ADDRESS", group="serving")
+    webhook_secret: str = option("webhook-server-cert", "Secret of the webhooks' certificates", metavar="NAME")
+    metrics_bind_address: str = option(":8080", "address of the metrics", metavar="ADDRESS")
     health_probe_bind_address: str = option(":8081", "address of the probes", metavar="ADDRESS")
     metrics_secure: bool = option(True, "serve metrics with TLS, if there is a certificate")
     enable_http2: bool = option(False, "serve HTTP/2, too")

@@ -156,4 +156,4 @@ def admission_port(
 ) -> Port:
     """Return the port that serves the webhooks."""
     listener = Listener(host=host, port=port, tls=tls)
-    return Port("admission", "--webhook-port", service.handle, listener, LIMITS)
+    return Port("admission", "--webhook-bind-address", service.handle, listener, LIMITS)

@@ -1,0 +1,58 @@
+"""The two webhooks: what an AdmissionRequest is to the pure functions that decide, and their verdict as a response."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH
+from wigwag.operator.admission.review import AdmissionRequest, AdmissionResponse, allowed, denied
+from wigwag.operator.injection.decide import PodRequest, admit_pod
+from wigwag.operator.injection.verdict import Denied
+from wigwag.operator.validation import validate_feature_flag
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.operator.admission.server import Review
+    from wigwag.operator.injection.known import KnownObjects
+    from wigwag.operator.injection.verdict import Verdict
+    from wigwag.operator.settings import OperatorSettings
+
+_STARTING = "the operator has not read all objects yet; the pod's controller tries again"
+
+
+def reviews(
+    known: Callable[[], KnownObjects | None], settings: OperatorSettings, now: Callable[[], float]
+) -> dict[str, Review]:
+    """Return the function for each path. `known` returns None until all objects are read; `now` is Unix seconds."""
+
+    def mutate(request: AdmissionRequest) -> AdmissionResponse:
+        objects = known()
+        if objects is None:
+            return denied(503, _STARTING)
+        pod = PodRequest(
+            object=msgspec.json.decode(request.object),
+            namespace=request.namespace,
+            operation=request.operation,
+            now=now(),
+        )
+        return response(admit_pod(pod, objects, settings))
+
+    def validate(request: AdmissionRequest) -> AdmissionResponse:
+        return response(validate_feature_flag(bytes(request.object)))
+
+    found: dict[str, Review] = {POD_PATH: mutate}
+    if settings.flags.validation_enabled:
+        found[FLAG_PATH] = validate
+    return found
+
+
+def response(verdict: Verdict) -> AdmissionResponse:
+    """Return a verdict as a response."""
+    if isinstance(verdict, Denied):
+        return denied(verdict.code, verdict.message)
+    if verdict.patch:
+        return AdmissionResponse(allowed=True, patch=verdict.patch, warnings=verdict.warnings)
+    return allowed(verdict.message, warnings=verdict.warnings)

@@ -1,0 +1,187 @@
+"""Keeps the webhook certificates right: the Secret, the `caBundle` of both webhook configurations, and what is served.
+
+    Secret, configurations ─▶ advance ─▶ write the Secret ─▶ patch caBundle ─▶ serve
+
+Every replica does all of it, at each change and every `PERIOD`. The Secret is written with the version that was read,
+so of two replicas that take a step at once, one gets a conflict, reads again, and finds the step taken. A replica that
+cannot reach the API server goes on serving what it has.
+
+The hard case is the start: a port needs a certificate, and the Secret may not exist. `first` takes the steps until
+there is one, and raises what the API server said if it cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from wigwag.errors import WigwagError
+from wigwag.kube.client import Object
+from wigwag.kube.errors import ApiError
+from wigwag.kube.kinds import SECRET, Kind
+from wigwag.kube.watch.decode import metadata_only
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.admission.registration import (
+    MUTATING,
+    MUTATING_NAME,
+    VALIDATING,
+    VALIDATING_NAME,
+    bundle_patch,
+    published,
+)
+from wigwag.operator.certificates.secret import bundle, is_foreign, served
+from wigwag.pipeline.backoff import Backoff, Retry
+from wigwag.pipeline.clock import sleep_until, wait_event
+from wigwag.pipeline.watch import closing
+from wigwag.wire.tls import MemoryCertificate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from wigwag.kube.client import Kube
+    from wigwag.kube.hub import Hub
+    from wigwag.operator.certificates.secret import KeyPair, SecretData
+
+PERIOD = 60.0
+"""Seconds between two looks without a change."""
+STEPS = 10
+"""A rotation has fewer steps; more of them in a row would be a defect."""
+CONFIGURATIONS: tuple[tuple[Kind, str], ...] = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
+log = logging.getLogger("wigwag.operator")
+
+
+class CertificateKeeper:
+    """The certificates of one operator."""
+
+    def __init__(self, hub: Hub, namespace: str, secret: str, names: Sequence[str]) -> None:
+        """`secret` is the name of the Secret; `names` are what the certificate is for."""
+        self._hub, self._namespace, self._secret, self._names = hub, namespace, secret, tuple(names)
+        self._changed = asyncio.Event()
+        self._served: KeyPair | None = None
+        self._error = ""
+        self.certificate: MemoryCertificate | None = None
+        """For the listener; set by `first`."""
+
+    async def first(self) -> MemoryCertificate:
+        """Return a certificate to serve, made if there is none."""
+        await self._look()
+        assert self.certificate is not None
+        return self.certificate
+
+    async def run(self) -> None:
+        """Keep everything right, until cancelled."""
+        clock, retry = self._hub.kube.deps.clock, Retry(Backoff(first=1.0), self._hub.kube.deps.random)
+        async with asyncio.TaskGroup() as group:
+            for spec in self._watched():
+                group.create_task(self._follow(spec))
+            while True:
+                self._changed.clear()
+                try:
+                    await self._look()
+                except WigwagError as error:
+                    self._report(str(error))
+                    await sleep_until(clock, retry.next(clock.now()))
+                    continue
+                retry.succeeded()
+                self._report("")
+                await wait_event(clock, self._changed, clock.now() + PERIOD)
+
+    def _watched(self) -> list[KubeWatch]:
+        secret = KubeWatch(SECRET, self._namespace, self._secret, metadata_only=True)
+        return [secret, *(KubeWatch(kind, name=name, metadata_only=True) for kind, name in CONFIGURATIONS)]
+
+    async def _follow(self, spec: KubeWatch) -> None:
+        """Look when an object changes. A watch that fails costs nothing but the time until the next look."""
+        async with closing(self._hub.watch(spec, metadata_only)) as items:
+            async for _ in items:
+                self._changed.set()
+
+    def _report(self, error: str) -> None:
+        if error and error != self._error:
+            log.warning("certificates: %s; the last certificate is served, and it is tried again", error)
+        self._error = error
+
+    async def _look(self) -> None:
+        data = await self._advanced()
+        for kind, observed in await self._configurations():
+            patch = bundle_patch(observed, bundle(data)) if bundle(data) else []
+            if patch:
+                name = observed["metadata"]["name"]
+                await self._hub.kube.patch(kind, name, patch, how="json")
+                log.info("certificates: %s %s trusts the current CA", kind.kind, name)
+        self._serve(data)
+
+    async def _advanced(self) -> SecretData:
+        """Take the steps that are due; return the Secret after them."""
+        from wigwag.operator.certificates.rotation import RotationStep, advance  # brings `cryptography`
+
+        for _ in range(STEPS):
+            live = await self._read()
+            data = decoded(live)
+            if is_foreign(data):
+                return data
+            observed = [configuration for _, configuration in await self._configurations()]
+            step, after = advance(data, self._names, published(observed), datetime.now(UTC))
+            if step is RotationStep.KEEP:
+                return data
+            try:
+                await self._write(live, after)
+            except ApiError as error:
+                if not (error.conflict or error.already_exists):  # another replica was faster
+                    raise
+            else:
+                log.info("certificates: %s", step.value)
+        return decoded(await self._read())
+
+    def _serve(self, data: SecretData) -> None:
+        pair = served(data)
+        if pair is None or pair == self._served:
+            return
+        if self.certificate is None:
+            self.certificate = MemoryCertificate(*pair)
+        else:
+            self.certificate.replace(*pair)
+        self._served = pair
+
+    @property
+    def _kube(self) -> Kube:
+        return self._hub.kube
+
+    async def _configurations(self) -> list[tuple[Kind, Object]]:
+        """Return the webhook configurations that there are."""
+        found = [(kind, await self._get(kind, name)) for kind, name in CONFIGURATIONS]
+        return [(kind, configuration) for kind, configuration in found if configuration is not None]
+
+    async def _read(self) -> Object | None:
+        return await self._get(SECRET, self._secret, self._namespace)
+
+    async def _get(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
+        try:
+            return await self._kube.get(kind, name, namespace)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def _write(self, live: Object | None, data: SecretData) -> None:
+        encoded = {name: b64encode(value.encode()).decode() for name, value in data.items()}
+        if live is not None:
+            await self._kube.replace(SECRET, {**live, "data": encoded})
+            return
+        metadata = {"name": self._secret, "namespace": self._namespace}
+        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded}
+        await self._kube.create(SECRET, {**body, "type": "kubernetes.io/tls"})
+
+
+def decoded(secret: Object | None) -> SecretData:
+    """Return the data of a Secret as text; what is no text is left out, and made anew."""
+    found: dict[str, str] = {}
+    for name, value in ((secret or {}).get("data") or {}).items():
+        try:
+            found[name] = b64decode(value).decode()
+        except ValueError:
+            continue
+    return found

@@ -1,0 +1,132 @@
+"""What the operator knows of the cluster: the objects that admission asks about, as one immutable record.
+
+Each kind is one watch of the hub, and the pipeline puts the newest of all into one `Observed`. Admission reads that and
+sends no request, so it takes microseconds and cannot deadlock with the API server that waits for it. Of FeatureFlags
+and ConfigMaps only the metadata are watched: what they hold may be large, and admission does not look at it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG, FEATURE_FLAG_SOURCE, IN_PROCESS_CONFIGURATION
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.configmaps import holds_flags
+from wigwag.operator.injection.known import ProxyState
+from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
+from wigwag.operator.names import PROXY, ObjectName, parse_name
+from wigwag.operator.resources.featureflagsource import FeatureFlagSource
+from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+from wigwag.operator.resources.kubernetes import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from msgspec import Raw
+
+    from wigwag.kube.hub import Hub
+    from wigwag.kube.watch.reflector import Item
+
+Objects: TypeAlias = "Mapping[tuple[str, str], Any]"
+
+
+class _Named(Struct):
+    metadata: ObjectMeta
+
+
+class _DeploymentStatus(Struct, frozen=True, rename="camel"):
+    ready_replicas: int = 0
+
+
+class _Dated(Struct, rename="camel"):
+    creation_timestamp: str = ""
+
+
+class _Deployment(Struct):
+    metadata: _Dated
+    status: _DeploymentStatus = _DeploymentStatus()
+
+
+_source = msgspec.json.Decoder(FeatureFlagSource).decode
+_configuration = msgspec.json.Decoder(InProcessConfiguration).decode
+_named = msgspec.json.Decoder(_Named).decode
+_deployment = msgspec.json.Decoder(_Deployment).decode
+
+
+def _metadata(raw: Raw) -> ObjectMeta:
+    return _named(raw).metadata
+
+
+def _proxy(raw: Raw) -> ProxyState:
+    found = _deployment(raw)
+    created = datetime.fromisoformat(found.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
+    return ProxyState(found.status.ready_replicas, created.timestamp())
+
+
+SOURCES = KubeWatch(FEATURE_FLAG_SOURCE)
+CONFIGURATIONS = KubeWatch(IN_PROCESS_CONFIGURATION)
+FLAGS = KubeWatch(FEATURE_FLAG, metadata_only=True)
+CONFIG_MAPS = KubeWatch(CONFIG_MAP, metadata_only=True)
+_DECODERS = {SOURCES: _source, CONFIGURATIONS: _configuration, FLAGS: _metadata, CONFIG_MAPS: _metadata}
+
+
+def proxy_watch(namespace: str) -> KubeWatch:
+    """Return the watch of the proxy's Deployment."""
+    return KubeWatch(DEPLOYMENT, namespace, PROXY)
+
+
+def watches(namespace: str) -> tuple[KubeWatch, ...]:
+    """Return everything that admission asks about; `namespace` is the operator's own."""
+    return (*_DECODERS, proxy_watch(namespace))
+
+
+def watch(hub: Hub, spec: KubeWatch) -> AsyncIterator[Item[Any]]:
+    """Watch objects, decoded as admission needs them."""
+    return hub.watch(spec, _DECODERS.get(spec, _proxy))
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The objects of the cluster at one moment; answers what injection asks (`injection.known.KnownObjects`)."""
+
+    sources: Objects = field(default_factory=dict)
+    configurations: Objects = field(default_factory=dict)
+    flags: Objects = field(default_factory=dict)
+    config_maps: Objects = field(default_factory=dict)
+    proxies: Objects = field(default_factory=dict)
+
+    def feature_flag_source(self, name: ObjectName) -> FeatureFlagSource | None:
+        """Return a FeatureFlagSource."""
+        return self.sources.get(name)
+
+    def in_process_configuration(self, name: ObjectName) -> InProcessConfiguration | None:
+        """Return an InProcessConfiguration."""
+        return self.configurations.get(name)
+
+    def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
+        """Return the metadata of a FeatureFlag."""
+        return self.flags.get(name)
+
+    def is_foreign_config_map(self, name: ObjectName) -> bool:
+        """Tell whether there is a ConfigMap of this name that holds no flags."""
+        about: ObjectMeta | None = self.config_maps.get(name)
+        if about is None:
+            return False
+        held = (about.annotations or {}).get(HELD_FLAG, "")
+        return not held or not holds_flags(about, parse_name(held, about.namespace))
+
+    def proxy(self) -> ProxyState | None:
+        """Return the state of the proxy; None if it is not deployed."""
+        return next(iter(self.proxies.values()), None)
+
+
+def assemble(values: Mapping[KubeWatch, Objects]) -> Observed:
+    """Put what was watched into one record. What has not answered is empty."""
+    proxies = next((each for spec, each in values.items() if spec not in _DECODERS), {})
+    sources, configurations, flags, config_maps = (values.get(spec, {}) for spec in _DECODERS)
+    return Observed(sources, configurations, flags, config_maps, proxies)

@@ -1,0 +1,149 @@
+"""The one wiring function of the operator: what it watches, its webhooks and their certificates, from start to end.
+
+The webhooks answer on every replica. They are served as soon as there is a certificate; until all objects are read,
+they refuse pods with a reason, and the pods' controllers try again. Controllers are not wired up yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wigwag.errors import UsageError, WigwagError
+from wigwag.kube.hub import Hub
+from wigwag.observe import Registry
+from wigwag.operator.admission.registration import WebhookEndpoint
+from wigwag.operator.admission.server import AdmissionService, admission_port
+from wigwag.operator.admission.webhooks import reviews
+from wigwag.operator.certificates.keeper import CertificateKeeper
+from wigwag.operator.certificates.secret import directory_tls, service_names
+from wigwag.operator.observed import Observed, assemble, watch, watches
+from wigwag.options import port_number
+from wigwag.pipeline.clock import wait_event
+from wigwag.pipeline.run import Pipeline
+from wigwag.pipeline.spec import Wanted
+from wigwag.pipeline.statuslog import log_statuses
+from wigwag.serve.face.capacity import divide, open_files
+from wigwag.serve.face.lifecycle import Lifecycle
+from wigwag.serve.face.ports import Port
+from wigwag.serve.management.manage import Management
+from wigwag.serve.management.process_metrics import vitals
+from wigwag.wire.limits import WireLimits
+from wigwag.wire.server.listen import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wigwag.kube.watch.spec import KubeWatch
+    from wigwag.operator.settings import OperatorSettings
+    from wigwag.serve.management.manage import Page
+    from wigwag.wire.http import Handler
+    from wigwag.wire.tls import MemoryCertificate, Tls
+
+PORTS, CONNECTIONS, RESERVED_FILES = 3, 1000, 500
+RETRY = 2.0
+"""Seconds between two attempts to get the first certificate."""
+log = logging.getLogger("wigwag.operator")
+
+
+class Operator:
+    """The operator, assembled from its settings."""
+
+    def __init__(self, settings: OperatorSettings, hub: Hub | None = None) -> None:
+        self._settings, self._hub = settings, hub or Hub()
+        namespace, options = settings.pod.namespace, settings.options
+        wanted = [Wanted(spec) for spec in watches(namespace)]
+        self.pipeline: Pipeline[KubeWatch, Mapping[tuple[str, str], object], Observed] = Pipeline(
+            wanted, partial(watch, self._hub), assemble
+        )
+        self._service = AdmissionService(reviews(self._known, settings, time.time))
+        self.registry = Registry(vitals())
+        self.registry.add(*self._service.instruments)
+        service = WebhookEndpoint("").service
+        names = (*service_names(service, namespace, settings.flagd.cluster_domain), "localhost")
+        self._keeper = CertificateKeeper(self._hub, namespace, options.webhook_secret, names)
+        capacity = divide(open_files(), PORTS, CONNECTIONS, RESERVED_FILES)
+        self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set, then drain."""
+        options = self._settings.options
+        background = [self._hub.run(), self.pipeline.run(), log_statuses(self.pipeline, self._log)]
+        if options.webhook_cert_path:
+            tls: Tls | MemoryCertificate | None = directory_tls(
+                options.webhook_cert_path, options.webhook_cert_name, options.webhook_cert_key
+            )
+        else:
+            tls = await self._first_certificate(stop)
+            background.append(self._keeper.run())
+        try:
+            if tls is not None:
+                ports = partial(self._ports, tls)
+                await self.lifecycle.run(ports, background, stop, self._service.close)
+        finally:
+            for each in background:
+                each.close()
+
+    @property
+    def ready(self) -> bool:
+        """Whether all objects are read, and the webhooks are served."""
+        return self.lifecycle.serving() and self.pipeline.report().complete
+
+    async def _first_certificate(self, stop: asyncio.Event) -> MemoryCertificate | None:
+        """Return the certificate as soon as the API server lets us have one; None if it is time to stop before."""
+        clock, error = self._hub.kube.deps.clock, ""
+        while not stop.is_set():
+            try:
+                return await self._keeper.first()
+            except WigwagError as failure:
+                if str(failure) != error:
+                    error = str(failure)
+                    log.warning("no certificate for the webhooks yet: %s; it is tried again", error)
+                await wait_event(clock, stop, clock.now() + RETRY)
+        return None
+
+    def _known(self) -> Observed | None:
+        return self.pipeline.published.value if self.pipeline.published.serial else None
+
+    def _ports(self, tls: Tls | MemoryCertificate) -> list[Port]:
+        options = self._settings.options
+        pages = Management(lambda: self.ready, self.registry, _NoDebugging()).handler()
+        host, port = bind_address(options.webhook_bind_address, "--webhook-bind-address")
+        return [
+            admission_port(self._service, tls, host, port),
+            self._page_port("metrics", options.metrics_bind_address, pages),
+            self._page_port("probes", options.health_probe_bind_address, pages),
+        ]
+
+    def _page_port(self, name: str, address: str, pages: Handler) -> Port:
+        option = "--metrics-bind-address" if name == "metrics" else "--health-probe-bind-address"
+        host, port = bind_address(address, option)
+        limits = self.lifecycle.capacity.limits(WireLimits(), management=True)
+        return Port(name, option, pages, Listener(host=host, port=port), limits)
+
+    def _log(self, level: int, spec: KubeWatch, text: str) -> None:
+        log.log(level, "watch %s: %s", spec, text)
+
+
+class _NoDebugging:
+    def pages(self) -> Mapping[bytes, Page]:
+        return {}
+
+
+def bind_address(text: str, option: str) -> tuple[str | None, int]:
+    """Read `HOST:PORT` as Go writes it; without a host, every address.
+
+    >>> bind_address(":9443", "--x"), bind_address("127.0.0.1:0", "--x"), bind_address("[::1]:80", "--x")
+    ((None, 9443), ('127.0.0.1', 0), ('::1', 80))
+    """
+    host, colon, port = text.rpartition(":")
+    try:
+        number = port_number(port)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}; write HOST:PORT") from None
+    if not colon:
+        raise UsageError(f"{option}: {text!r} has no port; write HOST:PORT")
+    return host.strip("[]") or None, number

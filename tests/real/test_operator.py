@@ -1,0 +1,135 @@
+"""The operator against a real API server: its webhooks, its certificates, and what it knows."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.access import Access
+from tests.real.cluster import OPENFEATURE, Cluster
+from tests.real.controlplane import ControlPlane
+from tests.real.processes import until
+from tests.real.test_admission import create, flag, plane, unique
+from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating, validating
+from wigwag.operator.run import Operator
+from wigwag.operator.settings import OperatorOptions, read_settings
+
+__all__ = ["plane"]
+SOURCE = {"openfeature.dev/enabled": "true", "openfeature.dev/featureflagsource": "flags"}
+SECRET = "/api/v1/namespaces/default/secrets/webhook-server-cert"
+
+
+class RunningOperator:
+    """An operator in a thread of its own."""
+
+    def __init__(self) -> None:
+        anywhere = "127.0.0.1:0"
+        options = OperatorOptions(
+            webhook_bind_address=anywhere,
+            metrics_bind_address=anywhere,
+            health_probe_bind_address=anywhere,
+            allow_orphan_pods=True,
+        )
+        self.operator = Operator(read_settings({"POD_NAMESPACE": "default"}, options))
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self.operator.run(self._stop))
+        self._loop.close()
+
+    @contextmanager
+    def running(self) -> Iterator[RunningOperator]:
+        self._thread.start()
+        try:
+            until(lambda: self.operator.ready, "a ready operator")
+            yield self
+        finally:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join(20)
+            assert not self._thread.is_alive()
+
+    @property
+    def url(self) -> str:
+        port = self.operator.lifecycle.addresses["admission"][0].rpartition(":")[2]
+        return f"https://localhost:{port}"
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane, kubeconfig: Callable[[Access], Path]) -> Iterator[Cluster]:
+    kubeconfig(plane.cluster.access)
+    yield plane.cluster
+    for kind in (MUTATING, VALIDATING):
+        plane.cluster.rest.call("DELETE", kind.path())
+    if plane.cluster.exists(SECRET):
+        plane.cluster.delete(SECRET)
+
+
+def register(cluster: Cluster, running: RunningOperator) -> None:
+    """Register the webhooks as a manifest does: without a CA."""
+    endpoint = WebhookEndpoint("", namespace="operator", url=running.url)
+    for kind, configuration in ((MUTATING, mutating(endpoint)), (VALIDATING, validating(endpoint))):
+        cluster.rest.call("POST", kind.path(), configuration)
+
+    def trusted() -> bool:
+        found = [
+            webhook["clientConfig"].get("caBundle")
+            for kind in (MUTATING, VALIDATING)
+            for configuration in cluster.get(kind.path())["items"]
+            for webhook in configuration["webhooks"]
+        ]
+        return len(found) == 2 and all(found)
+
+    until(trusted, "the CA in both configurations")
+
+
+def source(name: str, **entry: Any) -> dict[str, Any]:
+    about = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": OPENFEATURE, "kind": "FeatureFlagSource", "metadata": about, "spec": {"sources": [entry]}
+    }  # fmt: skip
+
+
+def test_pods_are_injected_and_flags_are_checked(cluster: Cluster) -> None:
+    with RunningOperator().running() as running:
+        register(cluster, running)
+        until(lambda: create(cluster, "probe", SOURCE, dryRun="All").status == 404, "the source is missing")
+        missing = create(cluster, unique("app"), SOURCE)
+        assert 'featureflagsources.core.openfeature.dev "flags" not found' in missing.json["message"]
+
+        cluster.apply(source("flags", source="http://flags.test", provider="http"))
+        until(lambda: create(cluster, "probe", SOURCE, dryRun="All").status == 201, "the source is known")
+        made = create(cluster, unique("app"), SOURCE).json
+        [agent] = made["spec"]["initContainers"]
+        assert (agent["name"], agent["restartPolicy"]) == ("flagd", "Always")
+        assert '"uri":"http://flags.test"' in agent["args"][agent["args"].index("--sources") + 1]
+        names = [variable["name"] for variable in made["spec"]["containers"][0]["env"]]
+        assert "FLAGD_PORT" in names
+
+        refused = cluster.rest.ask("POST", cluster.path(OPENFEATURE, "FeatureFlag", "default"), flag("of"))
+        assert refused.status == 403
+        assert "spec.flagSpec.flags.banner.defaultVariant" in refused.json["message"]
+        path = cluster.path(OPENFEATURE, "FeatureFlag", "default")
+        assert cluster.rest.ask("POST", path, flag("off", name=unique("flags"))).status == 201
+
+
+def test_the_certificate_survives_a_restart_and_a_bundle_that_is_written_back_is_repaired(cluster: Cluster) -> None:
+    with RunningOperator().running() as running:
+        first = cluster.get(SECRET)["data"]
+        assert b"BEGIN CERTIFICATE" in b64decode(first["tls.crt"])
+        register(cluster, running)
+        path = MUTATING.path(name=mutating(WebhookEndpoint(""))["metadata"]["name"])
+        change = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
+        cluster.rest.call("PATCH", path, change, kind="application/json-patch+json")
+        until(lambda: cluster.get(path)["webhooks"][0]["clientConfig"].get("caBundle"), "the bundle is back")
+    with RunningOperator().running():
+        assert cluster.get(SECRET)["data"] == first
