@@ -77,7 +77,7 @@ def manifest(name: str, revision: int) -> dict[str, Any]:
 
 @contextmanager
 def control_plane(*flags: str) -> Iterator[ControlPlane]:
-    """Start an API server, without controllers that would watch, too; whoever is started from now on asks it.
+    """Start an API server, without controllers that would watch, too; processes that start from now on use it.
 
     `flags` are further ones of the API server.
     """

@@ -63,9 +63,9 @@ def _metadata(raw: Raw) -> ObjectMeta:
 
 
 def _proxy(raw: Raw) -> ProxyState:
-    found = _deployment(raw)
-    created = datetime.fromisoformat(found.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
-    return ProxyState(found.status.ready_replicas, created.timestamp())
+    deployment = _deployment(raw)
+    created = datetime.fromisoformat(deployment.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
+    return ProxyState(deployment.status.ready_replicas, created.timestamp())
 
 
 SOURCES = KubeWatch(FEATURE_FLAG_SOURCE)

@@ -43,10 +43,10 @@ def reviews(
     def validate(request: AdmissionRequest) -> AdmissionResponse:
         return response(validate_feature_flag(bytes(request.object)))
 
-    found: dict[str, Review] = {POD_PATH: mutate}
+    functions: dict[str, Review] = {POD_PATH: mutate}
     if settings.flags.validation_enabled:
-        found[FLAG_PATH] = validate
-    return found
+        functions[FLAG_PATH] = validate
+    return functions
 
 
 def response(verdict: Verdict) -> AdmissionResponse:

@@ -152,8 +152,8 @@ class CertificateKeeper:
 
     async def _configurations(self) -> list[tuple[Kind, Object]]:
         """Return the webhook configurations that there are."""
-        found = [(kind, await self._get(kind, name)) for kind, name in CONFIGURATIONS]
-        return [(kind, configuration) for kind, configuration in found if configuration is not None]
+        present = [(kind, await self._get(kind, name)) for kind, name in CONFIGURATIONS]
+        return [(kind, configuration) for kind, configuration in present if configuration is not None]
 
     async def _read(self) -> Object | None:
         return await self._get(SECRET, self._secret, self._namespace)
@@ -178,10 +178,10 @@ class CertificateKeeper:
 
 def decoded(secret: Object | None) -> SecretData:
     """Return the data of a Secret as text; what is no text is left out, and made anew."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in ((secret or {}).get("data") or {}).items():
         try:
-            found[name] = b64decode(value).decode()
+            texts[name] = b64decode(value).decode()
         except ValueError:
             continue
-    return found
+    return texts

@@ -138,14 +138,14 @@ class _Injection:
             return Denied(FORBIDDEN, f"the pod names {len(names)} {kind}s; name at most {MOST_NAMES}")
         objects = []
         for name in names:
-            found = get(name)
-            about = None if found is None else found.metadata
+            live = get(name)
+            about = None if live is None else live.metadata
             if refused := refusal(kind, name, about, self.namespace, self.settings.options.cross_namespace):
                 return refused
-            if found is None:
+            if live is None:
                 reason = f'{kind.lower()}s.{GROUP} "{name.name}" not found'
                 return Denied(NOT_FOUND, f"{reason} in namespace {name.namespace}; the pod waits for it")
-            objects.append(found)
+            objects.append(live)
         return objects
 
     def _with_agent(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> Json:

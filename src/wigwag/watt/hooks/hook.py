@@ -91,17 +91,17 @@ def parse_hook(text: str, *, timeout: float = WATCH_TIMEOUT, on_failure: OnFailu
 def _function(text: str) -> Callable[[Any], Any]:
     module, _, names = text.removeprefix(_PYTHON).partition(":")
     try:
-        found: Any = import_module(module)
+        function: Any = import_module(module)
         for name in names.split("."):
-            found = getattr(found, name)
+            function = getattr(function, name)
     except Exception as error:
         raise UsageError(
             f"the hook {text} cannot be imported: {describe(error)}; write python:package.module:function, "
             "and install the package beside wigwag"
         ) from error
-    if not callable(found):
-        raise UsageError(f"the hook {text} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+    if not callable(function):
+        raise UsageError(f"the hook {text} is a {type(function).__name__}, not a function")
+    return function  # type: ignore[no-any-return]
 
 
 def _command_name(text: str) -> str:

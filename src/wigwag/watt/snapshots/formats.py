@@ -96,9 +96,9 @@ def shown_deltas(
     snapshot: WattSnapshot, projection: Projection, deltas: Sequence[Delta], most: int = MOST_DELTAS
 ) -> tuple[list[dict[str, str]], bool]:
     """Return changes as plain JSON, and whether there are more than those."""
-    found = list(islice(projection.deltas(snapshot, deltas), most + 1))
-    kinds = {table: _kind_fields(snapshot.tables.get(table)) for table in {delta.table for delta in found}}
-    return [_delta_fields(delta) | kinds[delta.table] for delta in found[:most]], len(found) > most
+    selected = list(islice(projection.deltas(snapshot, deltas), most + 1))
+    kinds = {table: _kind_fields(snapshot.tables.get(table)) for table in {delta.table for delta in selected}}
+    return [_delta_fields(delta) | kinds[delta.table] for delta in selected[:most]], len(selected) > most
 
 
 def rfc3339(seconds: float) -> str:
@@ -118,8 +118,8 @@ def _delta_fields(delta: Delta) -> dict[str, str]:
 def _kind_fields(part: WatchPart | None) -> dict[str, str]:
     if part is None or part.table.section != "Kubernetes" or not part.entries:
         return {}
-    found = object_kind(part)
-    return {"kind": found.kind, "apiVersion": found.api_version}
+    kind = object_kind(part)
+    return {"kind": kind.kind, "apiVersion": kind.api_version}
 
 
 # trees
@@ -162,19 +162,19 @@ def _v2_sections(snapshot: WattSnapshot, projection: Projection) -> dict[str, No
             kinds[table.name] = _objects(part, projection)
         elif table.section == "Consul":
             consul[table.name] = (_objects if table.name == ENDPOINTS else _members)(part, projection)
-    found: dict[str, Node] = {"Kubernetes": kinds, "Consul": consul, **_others(tables.values(), projection)}
-    return {section: tree for section, tree in found.items() if projection.section(section)}  # type: ignore[arg-type]
+    sections: dict[str, Node] = {"Kubernetes": kinds, "Consul": consul, **_others(tables.values(), projection)}
+    return {section: tree for section, tree in sections.items() if projection.section(section)}  # type: ignore[arg-type]
 
 
 def _others(parts: Iterable[WatchPart], projection: Projection) -> dict[str, dict[str, Node]]:
     """Return files by directory, and documents by URI. A document is the one entry of its table."""
-    found: dict[str, dict[str, Node]] = {"Files": {}, "Documents": {}}
+    sections: dict[str, dict[str, Node]] = {"Files": {}, "Documents": {}}
     for part in parts:
         if part.table.section == "Files":
-            found["Files"][part.table.name] = _members(part, projection)
+            sections["Files"][part.table.name] = _members(part, projection)
         elif part.table.section == "Documents":
-            found["Documents"][part.table.name] = next((each.body for each in part.entries.values()), b"null")
-    return found
+            sections["Documents"][part.table.name] = next((each.body for each in part.entries.values()), b"null")
+    return sections
 
 
 def _objects(part: WatchPart, projection: Projection) -> Many:

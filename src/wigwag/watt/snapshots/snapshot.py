@@ -167,8 +167,8 @@ class WattSnapshot:
     def endpoints(self, service: str) -> list[dict[str, Any]]:
         """Return the endpoints of a Consul service, in all datacenters that are watched."""
         entries = self.tables[ENDPOINTS].entries if ENDPOINTS in self.tables else {}
-        found = (json.decode(entries[key].body) for key in sorted(entries) if key[1] == service)
-        return [endpoint for each in found for endpoint in each["Endpoints"]]
+        services = (json.decode(entries[key].body) for key in sorted(entries) if key[1] == service)
+        return [endpoint for each in services for endpoint in each["Endpoints"]]
 
     def files(self, directory: str) -> dict[str, Any]:
         """Return the contents of the files of a directory by name; `directory` is written as for the watch."""

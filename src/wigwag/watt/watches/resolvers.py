@@ -165,11 +165,11 @@ class Resolvers:
             entry = part.entries.get(key)
             title = _title(name, key)
             self.problems.pop(title, None)
-            found = None if entry is None else self._understood(entry.body, title)
-            if found != known.get(key):
+            meaning = None if entry is None else self._understood(entry.body, title)
+            if meaning != known.get(key):
                 changed = True
                 known.pop(key, None)
-                known |= {key: found} if found is not None else {}
+                known |= {key: meaning} if meaning is not None else {}
         self._seen[name] = part
         return changed
 

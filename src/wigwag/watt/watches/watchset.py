@@ -305,7 +305,7 @@ def _v1_consul(given: V1Consul, access: Access) -> Iterator[Wanted[Spec]]:
 
 def _limited(*wanted: Iterator[Wanted[Spec]]) -> tuple[Wanted[Spec], ...]:
     """Read no more than the limit: a list of namespaces is short for a watch of each."""
-    found = tuple(islice(chain(*wanted), MOST_WATCHES + 1))
-    if len(found) > MOST_WATCHES:
+    specs = tuple(islice(chain(*wanted), MOST_WATCHES + 1))
+    if len(specs) > MOST_WATCHES:
         raise UsageError(f"there are more than {MOST_WATCHES} watches, which is the limit; name fewer")
-    return found
+    return specs
