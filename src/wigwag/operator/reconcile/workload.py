@@ -17,6 +17,7 @@ from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.names import ALLOW_KUBERNETES_SYNC, config_map_name, volume_name
 from wigwag.operator.reconcile.objects import APP, container_port, pull_secrets, service_port
 from wigwag.operator.resources.kubernetes import ResourceRequirements
+from wigwag.operator.resources.quantity import canonical_quantity
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -116,7 +117,12 @@ def _container(source: FeatureFlagSourceSpec, parts: AgentParts, ports: ListenPo
         "args": [*container["args"], "--sync-port", str(ports.sync)],
         "ports": [container_port(*each) for each in ports._asdict().items()],
         "env": agent_container(source, parts)["env"],
+        "resources": {block: _canonical(amounts) for block, amounts in container["resources"].items()},
     }
+
+
+def _canonical(amounts: Mapping[str, str | int]) -> dict[str, str]:
+    return {name: canonical_quantity(amount) for name, amount in amounts.items()}
 
 
 def _scheduling(flagd: FlagdSpec) -> dict[str, Json]:
