@@ -18,6 +18,7 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ from wigwag.operator.reconcile.routes import EVALUATION_SERVICES, SYNC_SERVICES
 from wigwag.operator.reconcile.status import ConditionState
 from wigwag.operator.resources.flagd import Flagd
 from wigwag.operator.settings import OperatorSettings
-from wigwag.options import declared
+from wigwag.options import add_options, collect
 from wigwag.serve import evaluation, sync
 
 KUBERNETES = {"source": "shop", "provider": "kubernetes"}
@@ -146,9 +147,15 @@ def test_the_process_listens_where_the_service_leads_to(spec: dict[str, int], en
     assert_reachable(plan(known=laid(**spec), given=settings(environment)))
 
 
-def test_our_agent_has_every_option_that_is_passed() -> None:
-    known = {each.long for each in declared(AgentOptions)}
-    assert {each for each in container_of(plan())["args"] if each.startswith("--")} <= known
+def test_our_agent_has_every_option_that_is_passed_and_they_win_over_the_environment() -> None:
+    variables = [{"name": "SYNC_PORT", "value": "1"}, {"name": "OFREP_PORT", "value": "2"}]
+    container = container_of(plan(known=laid(port=8888, managementPort=9999, envVars=variables)))
+    assert container["args"].pop(0) == "start"
+    parser = argparse.ArgumentParser()
+    add_options(parser, AgentOptions)
+    options = collect(AgentOptions, parser.parse_args(container["args"]), environment_of(container), "FLAGD_")
+    listens = options.management_port, options.port, options.ofrep_port, options.sync_port
+    assert list(listens) == [each["containerPort"] for each in container["ports"]]
 
 
 def test_u88_ports_of_the_service() -> None:

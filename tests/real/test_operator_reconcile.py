@@ -63,7 +63,7 @@ FLAGDS: dict[str, dict[str, Any]] = {
     "routes": {
         "gatewayApiRoutes": {
             "enabled": True,
-            "parentRefs": [{"name": "eg", "namespace": "edge", "sectionName": "web", "port": 443}],
+            "parentRefs": [{"name": "eg", "namespace": "edge", "sectionName": "web"}],
             "hosts": ["flagd.test"],
             "grpc": {"enabled": True, "hosts": ["grpc.test"]},
         }
@@ -135,13 +135,13 @@ def stored_flagd(namespace: Namespace, **spec: Any) -> Flagd:
     return msgspec.convert(stored, Flagd)
 
 
-def planned(flagd: Flagd, namespace: Namespace, **source: Any) -> FlagdPlan:
+def planned(flagd: Flagd, namespace: Namespace, environment: dict[str, str] | None = None, **source: Any) -> FlagdPlan:
     known = Laid(
         sources={f"{namespace.name}/flags": source_object(*SOURCES, **source)},
         flags={f"{namespace.name}/shop": {}, f"{namespace.name}/shop.flags": {}},
         state=ProxyState(1, 0),
     )
-    options = settings(labels={"cost": "1"}, annotations={"note": "all"}, image_pull_secrets=("pull",))
+    options = settings(environment, labels={"cost": "1"}, annotations={"note": "all"}, image_pull_secrets=("pull",))
     plan = plan_flagd(flagd, known, options)
     assert plan.apply, plan
     return plan
@@ -198,6 +198,34 @@ def test_objects_that_have_drifted_are_repaired(namespace: Namespace, kube_path:
         assert await outcomes(ours, objects) == {"unchanged"}
         changed = planned(flagd, namespace, debugLogging=True).apply
         assert [(await ours.apply(*each)).outcome for each in changed] == ["updated", "unchanged", "unchanged"]
+
+    run(kube_path, main)
+
+
+def test_what_is_no_longer_planned_goes_away(namespace: Namespace, kube_path: Path) -> None:
+    """The service account is the hard case: the server keeps a second copy of its name, and restores it from there."""
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}}
+    namespace.apply(account)
+    rich = {**FLAGDS["everything of the pod"], "serviceAccountName": "reader"}
+    before = planned(stored_flagd(namespace, **rich), namespace).apply
+    plain = {"apiVersion": OPENFEATURE, "kind": "Flagd", "metadata": {"name": NAME}}
+    stored = namespace.apply({**plain, "spec": {"featureFlagSource": "flags"}})
+    environment = {"FLAGD_PORT": "9013", "FLAGD_MANAGEMENT_PORT": "9014"}
+    after = planned(msgspec.convert(stored, Flagd), namespace, environment).apply
+
+    async def main(kube: Counting) -> None:
+        ours = applier(kube)
+        await outcomes(ours, before)
+        assert await outcomes(ours, after) == {"updated"}
+        deployment, service = [await kube.get(each.kind, NAME, namespace.name) for each in after]
+        pod = deployment["spec"]["template"]["spec"]
+        assert (pod["serviceAccountName"], pod["securityContext"]) == ("default", {})
+        gone = {"nodeSelector", "tolerations", "topologySpreadConstraints", "affinity"}
+        assert not gone & pod.keys()
+        assert "team" not in deployment["metadata"]["labels"]
+        assert [each["containerPort"] for each in pod["containers"][0]["ports"]] == [9014, 9013, 8016, 8015]
+        assert service["spec"]["type"] == "ClusterIP"
+        assert {each["port"] for each in service["spec"]["ports"]} == {9013, 8016, 8015, 9014}
 
     run(kube_path, main)
 

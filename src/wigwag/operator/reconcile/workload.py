@@ -126,9 +126,12 @@ def _canonical(amounts: Mapping[str, str | int]) -> dict[str, str]:
 
 
 def _scheduling(flagd: FlagdSpec) -> dict[str, Json]:
-    """Return the members of the pod's spec that are handed on as they are; empty ones are left out."""
+    """Return the members of the pod's spec that are handed on as they are; empty ones are left out.
+
+    The service account is always there: the server keeps a copy of its name, and restores it if it is left out.
+    """
     members = {
-        "serviceAccountName": flagd.service_account_name,
+        "serviceAccountName": flagd.service_account_name or "default",
         "nodeSelector": flagd.node_selector,
         "affinity": flagd.affinity,
         "tolerations": flagd.tolerations,
