@@ -31,6 +31,7 @@ from wigwag.operator.names import MANAGED_BY, OPERATOR, OPERATOR_DEPLOYMENT
 from wigwag.operator.reconcile.flagd import FlagdPlan, flagd_status, plan_flagd
 from wigwag.operator.reconcile.objects import DesiredObject
 from wigwag.operator.reconcile.proxy import plan_proxy
+from wigwag.operator.reconcile.takeover import ORIGINAL, takeover_patch
 from wigwag.operator.resources.flagd import Flagd
 from wigwag.operator.resources.kubernetes import ObjectMeta
 
@@ -245,20 +246,32 @@ def test_objects_of_others_are_refused_and_stay(namespace: Namespace, kube_path:
 
 
 def test_what_the_original_left_is_taken_over(namespace: Namespace, kube_path: Path) -> None:
-    """It sets the same owner, but not as the controller."""
-    objects = planned(stored_flagd(namespace), namespace).apply
-    path = namespace.path("v1", "Service")
-    body = {"apiVersion": "v1", "kind": "Service", **objects[1].body}
-    (owner,) = body["metadata"]["ownerReferences"]
+    """It sets the same owner, but not as the controller; and ports that change must not be there twice."""
+    flagd = stored_flagd(namespace)
+    before = planned(flagd, namespace).apply
+    (owner,) = before[0].body["metadata"]["ownerReferences"]
     reference = {name: value for name, value in owner.items() if name != "controller"}
-    before = {**body, "metadata": {**body["metadata"], "ownerReferences": [reference]}}
-    namespace.cluster.rest.call("POST", path, before)
+    for each in before:
+        about = {"apiVersion": each.kind.api, "kind": each.kind.kind}
+        metadata = {**each.body["metadata"], "ownerReferences": [reference]}
+        body = {**about, **each.body, "metadata": metadata}
+        path = each.kind.path(namespace.name)
+        namespace.cluster.rest.call("POST", path, body, query={"fieldManager": ORIGINAL})
+    after = planned(flagd, namespace, {"FLAGD_PORT": "9013"}).apply
 
     async def main(kube: Counting) -> None:
-        assert [(await applier(kube).apply(*each)).outcome for each in objects] == ["created", "updated"]
-        stored = namespace.cluster.get(f"{path}/{NAME}")
-        assert stored["metadata"]["ownerReferences"] == [owner]
-        assert len(stored["spec"]["ports"]) == 4
+        ours = applier(kube)
+        for each in after:
+            patch = takeover_patch(await kube.get(each.kind, NAME, namespace.name), ours.manager)
+            assert patch is not None
+            taken = await kube.patch(each.kind, NAME, patch, namespace.name)
+            assert takeover_patch(taken, ours.manager) is None
+        assert await outcomes(ours, after) == {"updated"}
+        deployment, service = [await kube.get(each.kind, NAME, namespace.name) for each in after]
+        assert deployment["metadata"]["ownerReferences"] == service["metadata"]["ownerReferences"] == [owner]
+        container = deployment["spec"]["template"]["spec"]["containers"][0]
+        assert [each["containerPort"] for each in container["ports"]] == [8014, 9013, 8016, 8015]
+        assert {each["port"] for each in service["spec"]["ports"]} == {9013, 8016, 8015, 8014}
 
     run(kube_path, main)
 
