@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 _QUANTITY = re.compile(r"([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d{1,2})|([numkMGTPE]|[KMGTPE]i)?)")
 _POWERS = {"n": -3, "u": -2, "m": -1, "": 0, "k": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -28,12 +28,20 @@ def quantity(text: str | int) -> Decimal:
 def canonical_quantity(text: str | int) -> str:
     """Return a quantity as the API server stores it, so that a stored object does not look changed.
 
-    Quantities with an exponent, and those that the server rounds, stay as they are.
+    Quantities with an exponent, and those that the server rounds or refuses, stay as they are.
 
-    >>> [canonical_quantity(each) for each in ("0.5", "1000m", "64M", "0.5Gi", "1024Ki", "1.50", 0, "2e3")]
-    ['500m', '1', '64M', '512Mi', '1Mi', '1500m', '0', '2e3']
+    >>> [canonical_quantity(each) for each in ("0.5", "1000m", "64M", "0.5Gi", "1024Ki", "1.50", 0, "2e3", "much")]
+    ['500m', '1', '64M', '512Mi', '1Mi', '1500m', '0', '2e3', 'much']
     """
-    value, written = quantity(text), str(text)
+    written = str(text)
+    with localcontext(prec=_LONGEST + 20):  # all digits of the longest text, with the largest suffix
+        try:
+            return _canonical(quantity(text), written)
+        except ValueError:
+            return written
+
+
+def _canonical(value: Decimal, written: str) -> str:
     if not value or "e" in written or written.rstrip("E").count("E"):
         return written if value else "0"
     binary = written.endswith("i")
