@@ -25,7 +25,8 @@ from tests.real.gateway import install_routes
 from tests.real.watching import Counting
 from wigwag.kube.client import STRICT
 from wigwag.kube.control.apply import Applier
-from wigwag.kube.kinds import INGRESS
+from wigwag.kube.errors import ApiError
+from wigwag.kube.kinds import INGRESS, Kind
 from wigwag.operator.injection.known import ProxyState
 from wigwag.operator.names import MANAGED_BY, OPERATOR, OPERATOR_DEPLOYMENT
 from wigwag.operator.reconcile.flagd import FlagdPlan, flagd_status, plan_flagd
@@ -245,6 +246,18 @@ def test_objects_of_others_are_refused_and_stay(namespace: Namespace, kube_path:
     run(kube_path, main)
 
 
+async def take_over(kube: Counting, kind: Kind, namespace: Namespace, manager: str) -> None:
+    """Patch until nothing is left to take over; the controller of Deployments writes the status meanwhile."""
+    patches = 0
+    while patch := takeover_patch(await kube.get(kind, NAME, namespace.name), manager):
+        patches += 1
+        try:
+            await kube.patch(kind, NAME, patch, namespace.name)
+        except ApiError as error:
+            assert error.conflict
+    assert patches
+
+
 def test_what_the_original_left_is_taken_over(namespace: Namespace, kube_path: Path) -> None:
     """It sets the same owner, but not as the controller; and ports that change must not be there twice."""
     flagd = stored_flagd(namespace)
@@ -262,10 +275,7 @@ def test_what_the_original_left_is_taken_over(namespace: Namespace, kube_path: P
     async def main(kube: Counting) -> None:
         ours = applier(kube)
         for each in after:
-            patch = takeover_patch(await kube.get(each.kind, NAME, namespace.name), ours.manager)
-            assert patch is not None
-            taken = await kube.patch(each.kind, NAME, patch, namespace.name)
-            assert takeover_patch(taken, ours.manager) is None
+            await take_over(kube, each.kind, namespace, ours.manager)
         assert await outcomes(ours, after) == {"updated"}
         deployment, service = [await kube.get(each.kind, NAME, namespace.name) for each in after]
         assert deployment["metadata"]["ownerReferences"] == service["metadata"]["ownerReferences"] == [owner]

@@ -23,6 +23,7 @@ def takeover_patch(live: Mapping[str, Json], manager: str) -> dict[str, Json] | 
     """Return the merge patch that makes the original's fields those of a manager; None if there is nothing to do.
 
     `live` has to have its managed fields, which watches leave out: read an object that the manager has not applied yet.
+    The patch is for this version of the object: if the server answers with a conflict, read it again.
     """
     metadata = live["metadata"]
     entries = metadata.get("managedFields") or []
