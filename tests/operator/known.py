@@ -13,6 +13,7 @@ from wigwag.operator.injection.known import ProxyState
 from wigwag.operator.injection.verdict import Allowed, Denied, Verdict
 from wigwag.operator.names import ENABLED, FEATURE_FLAG_SOURCE, ObjectName
 from wigwag.operator.resources.featureflagsource import FeatureFlagSource
+from wigwag.operator.resources.flagd import Flagd
 from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
 from wigwag.operator.resources.kubernetes import ObjectMeta
 from wigwag.operator.settings import OperatorOptions, OperatorSettings, read_settings
@@ -66,6 +67,13 @@ def source_object(
         "spec": {**SERVER_DEFAULTS, "sources": list(sources) or [{"source": "x"}], **spec},
     }
     return msgspec.convert(given, FeatureFlagSource)
+
+
+def flagd_object(name: str = "flagd-sample", *, metadata: dict[str, Any] | None = None, **spec: Any) -> Flagd:
+    """A Flagd as it comes from the API server."""
+    about = {"name": name, "namespace": "team-a", "uid": "7", "generation": 3, **(metadata or {})}
+    defaults = {"replicas": 1, "serviceType": "ClusterIP", "featureFlagSource": "flags"}
+    return msgspec.convert({"metadata": about, "spec": {**defaults, **spec}}, Flagd)
 
 
 def in_process_object(**spec: Any) -> InProcessConfiguration:

@@ -98,8 +98,12 @@ class Cluster:
         return made
 
     def install(self, definitions: Sequence[Path]) -> None:
+        """Apply custom resource definitions from files, and wait until they are served."""
+        self.define([manifest for path in definitions for manifest in yaml.safe_load_all(path.read_text())])
+
+    def define(self, definitions: Sequence[Manifest]) -> None:
         """Apply custom resource definitions, and wait until they are served."""
-        made = [self.path_of(manifest) for manifest in self.apply_files(definitions)]
+        made = [self.path_of(self.apply(manifest)) for manifest in definitions]
         until(lambda: all(map(self._is_served, made)), "the custom resource definitions being served")
 
     def _is_served(self, definition: str) -> bool:

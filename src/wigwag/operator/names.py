@@ -28,6 +28,10 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 OPERATOR = "open-feature-operator"
 PROXY = "flagd-proxy"
 PROXY_SERVICE = "flagd-proxy-svc"
+PROXY_BUDGET = "flagd-proxy-pdb"
+PROXY_ACCOUNT = "open-feature-operator-flagd-proxy"
+"""The proxy's service account, which comes with the installation."""
+OPERATOR_DEPLOYMENT = "open-feature-operator-controller-manager"
 AGENT = "flagd"
 """The agent's container."""
 SOCKET_VOLUME = "flagd-socket"
@@ -120,9 +124,16 @@ def volume_name(flag: ObjectName, namespace: str) -> str:
     >>> volume_name(ObjectName("a", "flags"), "a"), volume_name(ObjectName("a", "shop.flags"), "a")
     ('flags', 'shop-flags-48dd8e79')
     """
-    if flag.namespace == namespace and _LABEL.fullmatch(flag.name):
-        return flag.name
-    return unique_volume_name(flag)
+    return flag.name if flag.namespace == namespace and is_label(flag.name) else unique_volume_name(flag)
+
+
+def is_label(name: str) -> bool:
+    """Tell whether a name is short and plain enough for a Service, a volume or the value of a label.
+
+    >>> is_label("flags"), is_label("shop.flags"), is_label("a" * 64)
+    (True, False, False)
+    """
+    return _LABEL.fullmatch(name) is not None
 
 
 def unique_volume_name(flag: ObjectName) -> str:
