@@ -88,6 +88,13 @@ SERVICE = Kind("", "v1", "services", kind="Service")
 SERVICE_ACCOUNT = Kind("", "v1", "serviceaccounts", kind="ServiceAccount")
 EVENT = Kind("", "v1", "events", kind="Event")
 DEPLOYMENT = Kind("apps", "v1", "deployments", kind="Deployment")
+STATEFUL_SET = Kind("apps", "v1", "statefulsets", kind="StatefulSet")
+DAEMON_SET = Kind("apps", "v1", "daemonsets", kind="DaemonSet")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "roles", kind="Role")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", kind="RoleBinding")
+CLUSTER_ROLE_BINDING = Kind(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False, kind="ClusterRoleBinding"
+)
 LEASE = Kind("coordination.k8s.io", "v1", "leases", kind="Lease")
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", False, "TokenReview")
 SUBJECT_ACCESS_REVIEW = Kind(
