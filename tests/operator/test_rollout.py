@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from tests.operator.known import Laid, settings, source_object
 from wigwag.kube.kinds import DEPLOYMENT
+from wigwag.operator.injection.patch import Patch
 from wigwag.operator.names import ALLOW_FROM, ENABLED, FEATURE_FLAG_SOURCE, RESTARTED_AT, SOURCE_DIGESTS, ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlan, RolloutPlanner, is_edited, source_digest
 from wigwag.operator.reconcile.workload import KINDS, Workload, read_workload
@@ -69,7 +70,7 @@ class Cluster(Laid):
         plan = self.plan(name)
         for rollout in plan.due[:most]:
             found = rollout.workload
-            merge(self.objects[found.kind.kind, found.name.name], rollout.patch)
+            apply(self.objects[found.kind.kind, found.name.name], rollout.patch)
             self.rolled.append(found.name.name)
             self.runs[found.name.name] = source_digest(self.sources[str(FLAGS)].spec)
         source = self.sources[str(name)]
@@ -81,12 +82,18 @@ class Cluster(Laid):
         return min(len(plan.due), most)
 
 
-def merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
-    for key, value in patch.items():
-        if isinstance(value, dict):
-            merge(target.setdefault(key, {}), value)
-        else:
-            target[key] = value
+def apply(target: dict[str, Any], patch: Patch) -> None:
+    """Apply a JSON patch, all of it or nothing."""
+    for tested in (True, False):
+        for each in patch:
+            *steps, last = (step.replace("~1", "/") for step in each["path"].split("/")[1:])
+            place: Any = target
+            for step in steps:
+                place = place[step]
+            if tested and each["op"] == "test":
+                assert place.get(last) == each["value"]
+            elif not tested and each["op"] == "add":
+                place[last] = each["value"]
 
 
 @pytest.fixture
@@ -104,11 +111,14 @@ def test_u63_a_change_rolls_every_kind_of_workload(cluster: Cluster) -> None:
     cluster.workload("log", kind="DaemonSet")
     cluster.source(FLAGS, 2)
     (first, *_) = cluster.plan().due
-    annotations = first.patch["spec"]["template"]["metadata"]["annotations"]
-    assert first.patch["metadata"] == {"uid": "db"}
+    with pytest.raises(AssertionError):
+        apply({**cluster.objects["StatefulSet", "db"], "metadata": {"uid": "another"}}, first.patch)
+    cluster.settle()
+    annotations = cluster.objects["StatefulSet", "db"]["spec"]["template"]["metadata"]["annotations"]
     assert annotations[RESTARTED_AT] == "2027-01-15T08:00:00Z"
     assert annotations[SOURCE_DIGESTS] == f"team-a/flags={source_digest(cluster.sources[str(FLAGS)].spec)}"
-    cluster.settle()
+    with pytest.raises(AssertionError):
+        apply(cluster.objects["StatefulSet", "db"], first.patch)  # sent twice, it rolls once
     assert cluster.rolled == ["db", "log", "web"]
     assert cluster.settle() == 0
 

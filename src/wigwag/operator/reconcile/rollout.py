@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from wigwag.operator.injection.known import KnownObjects
+    from wigwag.operator.injection.patch import Patch
     from wigwag.operator.names import ObjectName
     from wigwag.operator.reconcile.workload import Workload
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
     from wigwag.operator.settings import OperatorSettings
 
-Json: TypeAlias = Any
 DIGITS = 16
 
 
@@ -54,8 +54,9 @@ class Rollout(NamedTuple):
     """A workload that is to be rolled."""
 
     workload: Workload
-    patch: dict[str, Json]
-    """A merge patch. It has no resource version, so an edit at the same time is no conflict; the uid must match."""
+    patch: Patch
+    """A JSON patch. It tests the digests that the plan is based on, so it rolls once, even if it is sent twice; and no
+    resource version, so that an edit of something else at the same time is no conflict."""
     after: float
     """Seconds from now."""
 
@@ -100,7 +101,7 @@ class RolloutPlanner:
         held: list[HeldRollout] = []
         for workload in sorted(workloads, key=lambda each: (each.name, each.kind.plural)):
             sources = usable_sources(workload, self.known, self.settings)
-            if name not in sources or not is_behind(source, workload.digests.get(str(name), "")):
+            if name not in sources or not is_behind(source, workload.digest_of(name)):
                 continue
             if reason := self._refusal(workload, sources):
                 held.append(HeldRollout(workload, reason))
@@ -108,15 +109,16 @@ class RolloutPlanner:
                 due.append(Rollout(workload, self._patch(workload, sources), len(due) / self.rate))
         return RolloutPlan(tuple(due), tuple(held))
 
-    def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> dict[str, Json]:
+    def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> Patch:
         """Return the patch. It records all sources: new pods get every one of them as it is now."""
         at = datetime.fromtimestamp(self.now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         digests = ",".join(f"{name}={source_digest(source.spec)}" for name, source in sources.items())
-        annotations = {RESTARTED_AT: at, SOURCE_DIGESTS: digests}
-        return {
-            "metadata": {"uid": workload.uid},
-            "spec": {"template": {"metadata": {"annotations": annotations}}},
-        }
+        return (
+            {"op": "test", "path": "/metadata/uid", "value": workload.uid},
+            {"op": "test", "path": _place(SOURCE_DIGESTS), "value": workload.rolled_for},
+            {"op": "add", "path": _place(RESTARTED_AT), "value": at},
+            {"op": "add", "path": _place(SOURCE_DIGESTS), "value": digests},
+        )
 
     def _refusal(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> str:
         """Return why new pods of a workload would be refused; empty if they would not."""
@@ -129,6 +131,11 @@ class RolloutPlanner:
         resolver = SourceResolver(namespace=namespace, known=self.known, settings=self.settings, now=self.now)
         needs = resolver.resolve(spec)
         return needs.message if isinstance(needs, Denied) else ""
+
+
+def _place(annotation: str) -> str:
+    """Return the path of an annotation of the pod template, which has annotations: it names sources."""
+    return f"/spec/template/metadata/annotations/{annotation.replace('/', '~1')}"
 
 
 def is_behind(source: FeatureFlagSource, rolled_for: str) -> bool:

@@ -42,12 +42,16 @@ class Workload(NamedTuple):
     mode: Mode
     named: tuple[ObjectName, ...]
     """The FeatureFlagSources, or in the mode `in-process` the InProcessConfigurations."""
-    digests: dict[str, str]
-    """The digest of each source when the operator last rolled the workload; empty if it never did."""
+    rolled_for: str | None
+    """The annotation with the digests of its sources when the operator last rolled it; None if it never did."""
     deleting: bool = False
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.name}"
+
+    def digest_of(self, source: ObjectName) -> str:
+        """Return the digest of a source that it was last rolled for; empty if it never was."""
+        return parse_digests(self.rolled_for or "").get(str(source), "")
 
 
 class _WorkloadMeta(Struct, rename="camel"):
@@ -95,7 +99,7 @@ def read_workload(kind: Kind, given: Any) -> Workload | None:
         account=ObjectName(about.namespace, template.spec.service_account_name or DEFAULT_ACCOUNT),
         mode=mode,
         named=tuple(dict.fromkeys(parse_names(listed, about.namespace)[: MOST_NAMES + 1])),
-        digests=parse_digests(annotations.get(SOURCE_DIGESTS, "")),
+        rolled_for=annotations.get(SOURCE_DIGESTS),
         deleting=about.deletion_timestamp is not None,
     )
 
