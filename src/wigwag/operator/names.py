@@ -126,7 +126,7 @@ def access_name(account: ObjectName) -> str:
     """Return the name of the Role and RoleBinding, in the namespace of flags, for a service account that reads them.
 
     >>> access_name(ObjectName("a", "default"))
-    'flagd-default-aaec1d7e'
+    'flagd-default-0fd8bbfc'
     """
     return _hashed(account, _LONGEST_NAME, f"flagd-{account.name}")
 

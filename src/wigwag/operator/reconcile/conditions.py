@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from wigwag.kube.control.events import timestamp
 from wigwag.operator.resources.kubernetes import Condition
 
 if TYPE_CHECKING:
@@ -30,9 +31,9 @@ class ConditionState(NamedTuple):
 
 
 def updated_conditions(
-    before: Iterable[Condition], states: Iterable[ConditionState], generation: int, now: str
+    before: Iterable[Condition], states: Iterable[ConditionState], generation: int, now: float
 ) -> list[Condition]:
-    """Return the conditions for a status; `now` is when those change that say something else than before."""
+    """Return the conditions for a status. What has another value than before has it since `now`, in Unix seconds."""
     since = {(each.type, each.status): each.last_transition_time for each in before}
     return [
         Condition(
@@ -40,7 +41,7 @@ def updated_conditions(
             status=(status := str(state.is_true)),
             reason=state.reason,
             message=state.message[:LONGEST],
-            last_transition_time=since.get((state.type, status), now),
+            last_transition_time=since.get((state.type, status)) or timestamp(now),
             observed_generation=generation,
         )
         for state in states

@@ -104,7 +104,7 @@ def flag_config_maps(
     return FlagConfigMaps(packed.packing, apply, adopt, refused)
 
 
-def flag_status(flag: ObservedFlag, maps: FlagConfigMaps, now: str) -> FeatureFlagStatus:
+def flag_status(flag: ObservedFlag, maps: FlagConfigMaps, now: float) -> FeatureFlagStatus:
     """Return the status of a FeatureFlag; equal to the one it has if there is nothing to write."""
     findings = flag_findings(flag.document) if flag.document else []
     errors = [each for each in findings if is_refused(each)]

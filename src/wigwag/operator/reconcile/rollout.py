@@ -23,13 +23,13 @@ A workload whose new pods would be refused is held back, since rolling it would 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from wigwag.flags.model import canonical
+from wigwag.kube.control.events import timestamp
 from wigwag.operator.injection.decide import MOST_NAMES
 from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.sources import SourceResolver
@@ -111,12 +111,11 @@ class RolloutPlanner:
 
     def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> Patch:
         """Return the patch. It records all sources: new pods get every one of them as it is now."""
-        at = datetime.fromtimestamp(self.now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         digests = ",".join(f"{name}={source_digest(source.spec)}" for name, source in sources.items())
         return (
             {"op": "test", "path": "/metadata/uid", "value": workload.uid},
             {"op": "test", "path": _place(SOURCE_DIGESTS), "value": workload.rolled_for},
-            {"op": "add", "path": _place(RESTARTED_AT), "value": at},
+            {"op": "add", "path": _place(RESTARTED_AT), "value": timestamp(self.now)},
             {"op": "add", "path": _place(SOURCE_DIGESTS), "value": digests},
         )
 
