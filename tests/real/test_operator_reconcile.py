@@ -1,7 +1,8 @@
-"""What reconcilers decide, on a real API server: a rollout's patch, and the rights of a Role."""
+"""What reconcilers decide, on a real API server: a rollout's patch, the rights of a Role, large flags."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,12 +11,15 @@ from tests.operator.known import Laid, settings, source_object
 from tests.real.cluster import OPENFEATURE, Namespace
 from tests.real.rest import RestError
 from wigwag.kube.kinds import DEPLOYMENT
+from wigwag.operator.configmaps import MOST_BYTES
 from wigwag.operator.names import ENABLED, FEATURE_FLAG_SOURCE, RESTARTED_AT, ObjectName
 from wigwag.operator.reconcile.access import access_objects
+from wigwag.operator.reconcile.flags import ObservedFlag, flag_config_maps
 from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.usage import FlagUse
 from wigwag.operator.reconcile.workload import read_workload
 from wigwag.operator.resources.featureflagsource import FeatureFlagSourceStatus
+from wigwag.operator.resources.kubernetes import ObjectMeta
 
 JSON_PATCH = "application/json-patch+json"
 
@@ -75,3 +79,16 @@ def test_a_role_lets_an_account_watch_the_flags_that_it_names_and_no_others(name
     assert not any(may(verb, name) for verb in ("get", "list", "watch") for name in ("other", ""))
     assert not may("update", "shop")
     assert namespace.cluster.exists(namespace.path(OPENFEATURE, "FeatureFlag", "other"))
+
+
+def test_flags_may_outgrow_a_config_map_and_come_back(namespace: Namespace) -> None:
+    name = ObjectName(namespace.name, "shop")
+    for length, member in ((1, "data"), (MOST_BYTES, "binaryData"), (2, "data")):
+        flag = {"state": "ENABLED", "variants": {"on": "x" * length}, "defaultVariant": "on"}
+        made = namespace.feature_flag("shop", {"flags": {"banner": flag}})
+        document = json.dumps(made["spec"]["flagSpec"], separators=(",", ":")).encode()
+        about = ObjectMeta(name="shop", namespace=namespace.name, uid=made["metadata"]["uid"])
+        maps = flag_config_maps(ObservedFlag(name=name, about=about, document=document), [namespace.name], {})
+        stored = namespace.apply(maps.apply[0])
+        assert stored[member].keys() == {name.file}
+        assert {"data", "binaryData"} & stored.keys() == {member}

@@ -99,7 +99,8 @@ class RolloutPlanner:
             return RolloutPlan()
         due: list[Rollout] = []
         held: list[HeldRollout] = []
-        for workload in sorted(workloads, key=lambda each: (each.name, each.kind.plural)):
+        naming = (each for each in workloads if name in each.named)
+        for workload in sorted(naming, key=lambda each: (each.name, each.kind.plural)):
             sources = usable_sources(workload, self.known, self.settings)
             if name not in sources or not is_behind(source, workload.digest_of(name)):
                 continue
