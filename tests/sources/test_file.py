@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 import resource
 import shutil
 from pathlib import Path
 
+import pytest
+
 from tests.pipeline.fakes import run
 from tests.sources.disk import Mount, reading, replace, unprivileged
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Unavailable, Wanted
+from wigwag.sources.disk.compressed import decompressed
 from wigwag.sources.disk.file import FileWatch, watch_file
 from wigwag.sources.disk.follow import FollowTiming
 
@@ -35,6 +39,35 @@ def test_it_yields_the_content_at_once_and_every_change(tmp_path: Path) -> None:
             assert reader.clock.now() == 1000.0
 
     run(main)
+
+
+def test_a_compressed_file_yields_what_it_holds(tmp_path: Path) -> None:
+    async def main() -> None:
+        path = tmp_path / "flags.json"
+        path.write_bytes(gzip.compress(b"1"))
+        async with reading(path) as reader:
+            assert await reader.next() == b"1"
+            replace(path, gzip.compress(b"2" * 100))
+            assert await reader.next() == b"2" * 100
+            replace(path, b"3")
+            assert await reader.next() == b"3"
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (gzip.compress(b"1" * 101), "larger than the limit of 100 bytes"),
+        (gzip.compress(b"1")[:-1], "not one whole gzip stream"),
+        (gzip.compress(b"1") + b"2", "not one whole gzip stream"),
+        (b"\x1f\x8b" + b"?" * 20, "cannot be decompressed"),
+    ],
+)
+def test_a_compressed_file_that_is_broken_or_too_large_is_an_error(content: bytes, reason: str) -> None:
+    assert decompressed(gzip.compress(b"1" * 100), "flags.json", 100) == b"1" * 100
+    with pytest.raises(OSError, match=reason):
+        decompressed(content, "flags.json", 100)
 
 
 def test_unchanged_content_is_not_yielded_again(tmp_path: Path) -> None:

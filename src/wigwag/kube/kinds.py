@@ -93,6 +93,13 @@ INGRESS = Kind("networking.k8s.io", "v1", "ingresses", kind="Ingress")
 HTTP_ROUTE = Kind("gateway.networking.k8s.io", "v1", "httproutes", kind="HTTPRoute")
 GRPC_ROUTE = Kind("gateway.networking.k8s.io", "v1", "grpcroutes", kind="GRPCRoute")
 POD_DISRUPTION_BUDGET = Kind("policy", "v1", "poddisruptionbudgets", kind="PodDisruptionBudget")
+STATEFUL_SET = Kind("apps", "v1", "statefulsets", kind="StatefulSet")
+DAEMON_SET = Kind("apps", "v1", "daemonsets", kind="DaemonSet")
+ROLE = Kind("rbac.authorization.k8s.io", "v1", "roles", kind="Role")
+ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", kind="RoleBinding")
+CLUSTER_ROLE_BINDING = Kind(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", namespaced=False, kind="ClusterRoleBinding"
+)
 LEASE = Kind("coordination.k8s.io", "v1", "leases", kind="Lease")
 TOKEN_REVIEW = Kind("authentication.k8s.io", "v1", "tokenreviews", False, "TokenReview")
 SUBJECT_ACCESS_REVIEW = Kind(

@@ -23,9 +23,17 @@ FEATURE_FLAG = "openfeature.dev/featureflag"
 """On generated ConfigMaps: the flag that they hold."""
 ALLOW_FROM = "openfeature.dev/allow-from"
 """On an object: the namespaces whose pods may refer to it, separated by commas; `*` for all."""
+SOURCE_DIGESTS = "openfeature.dev/source-digests"
+"""On the pod template of a workload that was rolled: the digest of each source, as `NAMESPACE/NAME=DIGEST,…`."""
+RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 MIRROR = "kubernetes.io/config.mirror"
 MANAGED_BY = "app.kubernetes.io/managed-by"
+COMPONENT = "app.kubernetes.io/component"
 OPERATOR = "open-feature-operator"
+OPERATOR_ACCOUNT = "open-feature-operator-controller-manager"
+PROXY_ACCOUNT = "open-feature-operator-flagd-proxy"
+SYNC_BINDING = "open-feature-operator-flagd-kubernetes-sync"
+"""The ClusterRole of the original that lets agents read all FeatureFlags, and its ClusterRoleBinding."""
 PROXY = "flagd-proxy"
 PROXY_SERVICE = "flagd-proxy-svc"
 PROXY_BUDGET = "flagd-proxy-pdb"
@@ -116,6 +124,15 @@ def config_map_name(flag: ObjectName, namespace: str) -> str:
     ('flags', 'flags-885f1716')
     """
     return flag.name if flag.namespace == namespace else _hashed(flag, _LONGEST_NAME, flag.name)
+
+
+def access_name(account: ObjectName) -> str:
+    """Return the name of the Role and RoleBinding, in the namespace of flags, for a service account that reads them.
+
+    >>> access_name(ObjectName("a", "default"))
+    'flagd-default-0fd8bbfc'
+    """
+    return _hashed(account, _LONGEST_NAME, f"flagd-{account.name}")
 
 
 def volume_name(flag: ObjectName, namespace: str) -> str:

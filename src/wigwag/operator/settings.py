@@ -165,6 +165,9 @@ class OperatorOptions:
         choices=("grant", "allow", "deny"),
         group="policy",
     )
+    cluster_role_binding: bool = option(
+        False, "let agents read all FeatureFlags by one ClusterRoleBinding, as flagd's own image needs, not by Roles"
+    )
     allow_orphan_pods: bool = option(False, "inject agents into pods without an owner")
     share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")
 

@@ -181,7 +181,7 @@ class EventRecorder:
 
     async def _repeat(self, key: EventKey, series: _Series) -> bool:
         """Raise the count of an Event; tell whether it still exists: the server deletes them after an hour."""
-        change = {"count": series.count, "lastTimestamp": _timestamp(series.last), "message": key.message}
+        change = {"count": series.count, "lastTimestamp": timestamp(series.last), "message": key.message}
         try:
             await self._api.patch(EVENT, series.name, change, key.namespace or "default")
         except ApiError as error:
@@ -203,13 +203,18 @@ class EventRecorder:
             "reason": key.reason,
             "message": key.message,
             "count": series.count,
-            "firstTimestamp": _timestamp(series.first),
-            "lastTimestamp": _timestamp(series.last),
+            "firstTimestamp": timestamp(series.first),
+            "lastTimestamp": timestamp(series.last),
             "source": {"component": self._component, "host": self._instance},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
         }
 
 
-def _timestamp(seconds: float) -> str:
+def timestamp(seconds: float) -> str:
+    """Return a time in Unix seconds as objects have it.
+
+    >>> timestamp(1_800_000_000.0)
+    '2027-01-15T08:00:00Z'
+    """
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -7,18 +7,22 @@ object, so a restarted operator repeats no Event.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
+from wigwag.kube.control.events import timestamp
 from wigwag.operator.resources.kubernetes import Condition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-ACCEPTED, RESOLVED, PROGRAMMED = "Accepted", "Resolved", "Programmed"
+ACCEPTED, RESOLVED, PROGRAMMED, GRANTED = "Accepted", "Resolved", "Programmed", "Granted"
+"""The object makes sense; what it names exists and may be used; what follows is done; all who name it may."""
+MOST_ITEMS = 10
+"""The most objects that a message names."""
 WARNINGS = "Warnings"
 """The reason of an accepted object about which there is something to say."""
 UNRESOLVED, PROGRESSING = "Unresolved", "Progressing"
@@ -108,11 +112,21 @@ def conditions(
             message=state.message[:_LONGEST],
             last_transition_time=before[name].last_transition_time
             if name in before and before[name].status == state.status
-            else datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            else timestamp(now),
             observed_generation=generation,
         )
         for name, state in states.items()
     ]
+
+
+def listed(items: Sequence[str]) -> str:
+    """Return items for a message, the first of them if there are many.
+
+    >>> listed(["a", "b"]), listed([str(each) for each in range(12)])
+    ('a; b', '0; 1; 2; 3; 4; 5; 6; 7; 8; 9; and 2 more')
+    """
+    more = len(items) - MOST_ITEMS
+    return "; ".join([*items[:MOST_ITEMS], *([f"and {more} more"] if more > 0 else [])])
 
 
 def events(previous: Sequence[Condition], current: Sequence[Condition]) -> list[ConditionEvent]:

@@ -44,8 +44,11 @@ class FeatureFlagStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel",
     """What the operator found in the flags."""
 
     flags: Annotated[int, declared("How many flags there are.")] = 0
+    enabled: Annotated[int, declared("How many of them are enabled.")] = 0
+    rules: Annotated[int, declared("How many of them have a targeting rule.")] = 0
     evaluators: int = 0
-    warnings: Annotated[int, declared("How many findings the linter has.")] = 0
+    errors: Annotated[int, declared("How many findings of the linter are errors.")] = 0
+    warnings: Annotated[int, declared("How many other findings the linter has.")] = 0
 
 
 class FeatureFlag(Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """A file: its whole content, when it changes.
 
 It may be changed by an editor, by `mv`, in place, by a symbolic link on its path, or by the kubelet; and the file or
-its directory may be missing at first.
+its directory may be missing at first. A file that is compressed with gzip counts as what it holds.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wigwag.sources.disk.compressed import decompressed
 from wigwag.sources.disk.follow import FileMark, FollowDeps, FollowTiming, follow
 from wigwag.sources.disk.listen import Lookup, chain
 from wigwag.sources.disk.read import open_beneath, read, read_handle
@@ -56,8 +57,10 @@ class _File:
 
     def read(self) -> bytes:
         if not self._root:
-            return read(self._path, self._most)
-        return read_handle(open_beneath(self._root, self._path), self._path, self._most)
+            content = read(self._path, self._most)
+        else:
+            content = read_handle(open_beneath(self._root, self._path), self._path, self._most)
+        return decompressed(content, self._path, self._most)
 
     def _stat(self) -> os.stat_result:
         if not self._root:

@@ -1,0 +1,174 @@
+"""FeatureFlags: the ConfigMaps that should hold them, and their status.
+
+A ConfigMap is wanted in every namespace with pods that mount the flag, and kept while there is such a pod. The hard
+cases: a flag that was deleted leaves its ConfigMaps in other namespaces to the pods that mount them, with the last
+flags; a ConfigMap of the user's with the same name stays as it is; and one that the original has made is adopted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from wigwag.flags.model import canonical
+from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack
+from wigwag.operator.names import ObjectName, config_map_name
+from wigwag.operator.reconcile.status import ACCEPTED, PROGRAMMED, ConditionState, conditions, listed
+from wigwag.operator.reconcile.usage import permitted
+from wigwag.operator.resources.featureflag import FeatureFlagStatus
+from wigwag.operator.resources.featureflagsource import FILE
+from wigwag.operator.validation import flag_findings, is_refused, lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from wigwag.operator.configmaps import Packing
+    from wigwag.operator.injection.known import KnownObjects
+    from wigwag.operator.reconcile.usage import FlagUse
+    from wigwag.operator.resources.kubernetes import ObjectMeta
+    from wigwag.operator.settings import OperatorSettings
+
+Json: TypeAlias = Any
+DIGITS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedFlag:
+    """A FeatureFlag as it is in the cluster."""
+
+    name: ObjectName
+    about: ObjectMeta
+    document: bytes = b""
+    """Its `flagSpec` as it was written; empty if it has none."""
+    status: FeatureFlagStatus = field(default_factory=FeatureFlagStatus)
+
+
+@dataclass(frozen=True)
+class FlagConfigMaps:
+    """What is to be done about the ConfigMaps of one FeatureFlag."""
+
+    packing: Packing
+    apply: tuple[dict[str, Json], ...] = ()
+    adopt: tuple[ObjectName, ...] = ()
+    """Those of `apply` that hold the flag and do not have our labels yet: add them first."""
+    refused: tuple[ObjectName, ...] = ()
+    """Names that pods need, but that somebody else's ConfigMaps have."""
+
+
+def mounting_namespaces(
+    flag: ObjectName, uses: Iterable[FlagUse], known: KnownObjects, settings: OperatorSettings
+) -> frozenset[str]:
+    """Return the namespaces whose pods mount a flag, and may."""
+    of_flag = (use for use in uses if use.provider == FILE and use.flag == flag)
+    return frozenset(use.account.namespace for use in permitted(of_flag, known, settings))
+
+
+def kept_config_maps(uses: Iterable[FlagUse], known: KnownObjects, settings: OperatorSettings) -> frozenset[ObjectName]:
+    """Return the ConfigMaps that are in use; others with our labels are to be pruned.
+
+    One whose flag is gone stays. One whose flag does not grant its use any more does not.
+    """
+    mounted = {use for use in uses if use.provider == FILE}
+    orphaned = {use for use in mounted if known.feature_flag(use.flag) is None}
+    kept = orphaned.union(permitted(mounted, known, settings))
+    return frozenset(_config_map(use.flag, use.account.namespace) for use in kept)
+
+
+def _config_map(flag: ObjectName, namespace: str) -> ObjectName:
+    return ObjectName(namespace, config_map_name(flag, namespace))
+
+
+def flag_config_maps(
+    flag: ObservedFlag, namespaces: Iterable[str], live: Mapping[ObjectName, ObjectMeta]
+) -> FlagConfigMaps:
+    """Return the ConfigMaps of a flag. `live` are ConfigMaps that exist, at least those of the names it needs.
+
+    If the flags are too large, nothing is applied: the ConfigMaps keep the last flags that were not.
+    """
+    wanted = {namespace: _config_map(flag.name, namespace) for namespace in sorted(namespaces)}
+    if not wanted:
+        return FlagConfigMaps("plain")
+    packed = pack(flag.document.decode())
+    present = {name: live[name] for name in wanted.values() if name in live}
+    refused = tuple(name for name, about in present.items() if not holds_flags(about, flag.name))
+    apply = tuple(
+        flag_config_map(flag.name, flag.about.uid, packed, namespace)
+        for namespace, name in wanted.items()
+        if name not in refused and packed.packing != "too large"
+    )
+    without_labels = (name for name, about in present.items() if not LABELS.items() <= (about.labels or {}).items())
+    adopt = tuple(name for name in without_labels if apply and name not in refused)
+    return FlagConfigMaps(packed.packing, apply, adopt, refused)
+
+
+def flag_status(flag: ObservedFlag, maps: FlagConfigMaps, now: float) -> FeatureFlagStatus:
+    """Return the status of a FeatureFlag; equal to the one it has if there is nothing to write."""
+    findings = flag_findings(flag.document) if flag.document else []
+    errors = [each for each in findings if is_refused(each)]
+    content = msgspec.json.decode(flag.document or NO_FLAGS)
+    counts = count_flags(content)
+    if errors:
+        problem = "\n".join(lines(errors))
+        accepted = ConditionState("False", "Invalid", f"{problem}\nagents leave out what they cannot use")
+    else:
+        reason = "ValidWithWarnings" if findings else "Valid"
+        accepted = ConditionState("True", reason, "\n".join(lines(findings)))
+    states = {ACCEPTED: accepted, PROGRAMMED: _programmed(maps)}
+    generation = flag.about.generation
+    return FeatureFlagStatus(
+        observed_generation=generation,
+        conditions=conditions(flag.status.conditions, states, generation, now),
+        digest=sha256(canonical(content)).hexdigest()[:DIGITS],
+        flags=counts.flags,
+        enabled=counts.enabled,
+        rules=counts.rules,
+        evaluators=counts.evaluators,
+        errors=len(errors),
+        warnings=len(findings) - len(errors),
+    )
+
+
+class FlagCounts(NamedTuple):
+    """How many there are in a document."""
+
+    flags: int
+    enabled: int
+    rules: int
+    """Flags with a targeting rule."""
+    evaluators: int
+
+
+def count_flags(document: Json) -> FlagCounts:
+    """Count what is in a document, valid or not."""
+    flags = [each for each in _members(document, "flags").values() if isinstance(each, dict)]
+    enabled = sum(each.get("state") == "ENABLED" for each in flags)
+    return FlagCounts(
+        len(_members(document, "flags")),
+        enabled,
+        sum(bool(each.get("targeting")) for each in flags),
+        len(_members(document, "$evaluators")),
+    )
+
+
+def _members(document: Json, name: str) -> dict[str, Json]:
+    found = document.get(name) if isinstance(document, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _programmed(maps: FlagConfigMaps) -> ConditionState:
+    """Say whether pods that mount the flags have them."""
+    size = f"the flags are larger than a ConfigMap may be ({MOST_BYTES} bytes)"
+    if maps.refused:
+        names = listed(list(map(str, maps.refused)))
+        message = f"ConfigMaps of these names exist and are not the operator's: {names}. They stay as they are"
+        return ConditionState("False", "ConfigMapNotOurs", f"{message}; rename them, or the FeatureFlag")
+    if maps.packing == "too large":
+        message = f"{size}, even compressed, so pods with the provider `file` keep the flags that they have"
+        return ConditionState("False", "TooLarge", f"{message}; split the FeatureFlag, or use another provider")
+    if maps.packing == "gzip" and maps.apply:
+        message = f"{size}, so they are compressed (gzip). The agent of the image wigwag reads that; flagd does not"
+        return ConditionState("True", "Compressed", message)
+    return ConditionState("True", "Mounted" if maps.apply else "NotMounted")

@@ -1,0 +1,156 @@
+"""Which workloads are to be rolled because a FeatureFlagSource with `rolloutOnChange` has changed.
+
+Two digests decide, so that a rollout can stop at any point and go on, and a restart of the operator rolls nothing:
+
+| digest | where | says |
+|---|---|---|
+| of the source | its `status.digest` | what all its workloads run with |
+| of the workload | an annotation of its pod template | what it was last rolled for |
+
+A source is edited if its status shows an older generation. Then each workload that runs with another digest is patched,
+which rolls it and records the new digest in one write. When there is none left, the status takes digest and generation.
+A patch that is repeated, lost or overtaken by an edit does no harm: the next plan is made from what there is. If the
+digest differs and the generation does not, the operator is new, and not the source: nothing is rolled.
+
+The hard case is the first digest of a workload: to write it on a pod template is a restart by itself. So it is not
+written before the first change. Until then the status of the source stands for all workloads without a digest of their
+own; and a source that is new has nothing to compare with, so its digest is recorded and nothing is rolled. A workload
+that has a digest goes by it: a change that is taken back half way rolls those again that had it, and no others.
+
+A workload whose new pods would be refused is held back, since rolling it would replace pods that run by none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from wigwag.flags.model import canonical
+from wigwag.kube.control.events import timestamp
+from wigwag.operator.injection.decide import MOST_NAMES
+from wigwag.operator.injection.merge import effective_source
+from wigwag.operator.injection.sources import SourceResolver
+from wigwag.operator.injection.verdict import Denied
+from wigwag.operator.names import RESTARTED_AT, SOURCE_DIGESTS
+from wigwag.operator.reconcile.usage import usable_sources
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from wigwag.operator.injection.known import KnownObjects
+    from wigwag.operator.injection.patch import Patch
+    from wigwag.operator.names import ObjectName
+    from wigwag.operator.reconcile.workloads import Workload
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
+    from wigwag.operator.settings import OperatorSettings
+
+DIGITS = 16
+
+
+class Rollout(NamedTuple):
+    """A workload that is to be rolled."""
+
+    workload: Workload
+    patch: Patch
+    """A JSON patch. It tests the digests that the plan is based on, so it rolls once, even if it is sent twice; and no
+    resource version, so that an edit of something else at the same time is no conflict."""
+    after: float
+    """Seconds from now."""
+
+
+class HeldRollout(NamedTuple):
+    """A workload that cannot be rolled yet."""
+
+    workload: Workload
+    reason: str
+
+
+@dataclass(frozen=True)
+class RolloutPlan:
+    """What is left to do until all workloads run with a source as it is now."""
+
+    due: tuple[Rollout, ...] = ()
+    held: tuple[HeldRollout, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the status of the source may take its digest."""
+        return not self.due and not self.held
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutPlanner:
+    """Plans rollouts at one moment."""
+
+    known: KnownObjects
+    settings: OperatorSettings
+    now: float
+    """Unix seconds."""
+    rate: float
+    """Patches in a second."""
+
+    def plan(self, name: ObjectName, workloads: Iterable[Workload]) -> RolloutPlan:
+        """Return the rollouts that a source is behind with."""
+        source = self.known.feature_flag_source(name)
+        if source is None or not source.spec.rollout_on_change:
+            return RolloutPlan()
+        due: list[Rollout] = []
+        held: list[HeldRollout] = []
+        naming = (each for each in workloads if name in each.named)
+        for workload in sorted(naming, key=lambda each: (each.name, each.kind.plural)):
+            sources = usable_sources(workload, self.known, self.settings)
+            if name not in sources or not is_behind(source, workload.digest_of(name)):
+                continue
+            if reason := self._refusal(workload, sources):
+                held.append(HeldRollout(workload, reason))
+            else:
+                due.append(Rollout(workload, self._patch(workload, sources), len(due) / self.rate))
+        return RolloutPlan(tuple(due), tuple(held))
+
+    def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> Patch:
+        """Return the patch. It records all sources: new pods get every one of them as it is now."""
+        digests = ",".join(f"{name}={source_digest(source.spec)}" for name, source in sources.items())
+        return (
+            {"op": "test", "path": "/metadata/uid", "value": workload.uid},
+            {"op": "test", "path": _place(SOURCE_DIGESTS), "value": workload.rolled_for},
+            {"op": "add", "path": _place(RESTARTED_AT), "value": timestamp(self.now)},
+            {"op": "add", "path": _place(SOURCE_DIGESTS), "value": digests},
+        )
+
+    def _refusal(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> str:
+        """Return why new pods of a workload would be refused; empty if they would not."""
+        if len(workload.named) > MOST_NAMES:
+            return f"it names more than {MOST_NAMES} sources"
+        if missing := [str(each) for each in workload.named if each not in sources]:
+            return f"it names sources that do not exist, or that it may not use: {', '.join(missing)}"
+        spec = effective_source(self.settings.sidecar, [each.spec for each in sources.values()])
+        namespace = workload.name.namespace
+        resolver = SourceResolver(namespace=namespace, known=self.known, settings=self.settings, now=self.now)
+        needs = resolver.resolve(spec)
+        return needs.message if isinstance(needs, Denied) else ""
+
+
+def _place(annotation: str) -> str:
+    """Return the path of an annotation of the pod template, which has annotations: it names sources."""
+    return f"/spec/template/metadata/annotations/{annotation.replace('/', '~1')}"
+
+
+def is_behind(source: FeatureFlagSource, rolled_for: str) -> bool:
+    """Tell whether a workload runs with another content of a source, by the digest that it was last rolled for."""
+    digest, status = source_digest(source.spec), source.status
+    if rolled_for == digest or (status.digest and not is_edited(source)):
+        return False
+    return status.digest not in ("", digest) or bool(rolled_for)
+
+
+def is_edited(source: FeatureFlagSource) -> bool:
+    """Tell whether somebody has edited a source since all its workloads have had it."""
+    return source.status.observed_generation != source.metadata.generation
+
+
+def source_digest(spec: FeatureFlagSourceSpec) -> str:
+    """Return a digest of what agents get from a source; whether it is rolled out is no part of that."""
+    return sha256(canonical(replace(spec, rollout_on_change=None))).hexdigest()[:DIGITS]

@@ -1,0 +1,114 @@
+"""Workloads: Deployments, StatefulSets and DaemonSets whose pods get an agent or the environment of a provider.
+
+Only what counts here is kept of an object, so that thousands of them take little memory. A workload counts by the
+annotations of its pod template, as a pod does; its own annotations say nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import Struct, field
+
+from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
+from wigwag.operator.injection.decide import MOST_NAMES
+from wigwag.operator.names import (
+    FEATURE_FLAG_SOURCE,
+    IN_PROCESS_CONFIGURATION,
+    SOURCE_DIGESTS,
+    ObjectName,
+    mode_of,
+    parse_names,
+)
+
+if TYPE_CHECKING:
+    from wigwag.kube.kinds import Kind
+    from wigwag.operator.names import Mode
+
+KINDS = (DEPLOYMENT, STATEFUL_SET, DAEMON_SET)
+DEFAULT_ACCOUNT = "default"
+"""The service account of pods that name none."""
+
+
+class Workload(NamedTuple):
+    """A workload that names sources or configurations."""
+
+    kind: Kind
+    name: ObjectName
+    uid: str
+    account: ObjectName
+    """The service account of its pods."""
+    mode: Mode
+    named: tuple[ObjectName, ...]
+    """The FeatureFlagSources, or in the mode `in-process` the InProcessConfigurations."""
+    rolled_for: str | None
+    """The annotation with the digests of its sources when the operator last rolled it; None if it never did."""
+    deleting: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.name}"
+
+    def digest_of(self, source: ObjectName) -> str:
+        """Return the digest of a source that it was last rolled for; empty if it never was."""
+        return parse_digests(self.rolled_for or "").get(str(source), "")
+
+
+class _WorkloadMeta(Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class _TemplateSpec(Struct, rename="camel"):
+    service_account_name: str = ""
+
+
+class _Template(Struct):
+    metadata: _WorkloadMeta = field(default_factory=_WorkloadMeta)
+    spec: _TemplateSpec = field(default_factory=_TemplateSpec)
+
+
+class _WorkloadSpec(Struct):
+    template: _Template = field(default_factory=_Template)
+
+
+class _WorkloadObject(Struct):
+    metadata: _WorkloadMeta = field(default_factory=_WorkloadMeta)
+    spec: _WorkloadSpec = field(default_factory=_WorkloadSpec)
+
+
+def read_workload(kind: Kind, given: Any) -> Workload | None:
+    """Return what counts of an object; None if nothing is injected into its pods."""
+    try:
+        found = msgspec.convert(given, _WorkloadObject)
+    except msgspec.ValidationError:
+        return None
+    template, about = found.spec.template, found.metadata
+    annotations = template.metadata.annotations or {}
+    mode = mode_of(annotations)
+    if mode not in ("sidecar", "in-process"):
+        return None
+    listed = annotations[FEATURE_FLAG_SOURCE if mode == "sidecar" else IN_PROCESS_CONFIGURATION]
+    return Workload(
+        kind=kind,
+        name=ObjectName(about.namespace, about.name),
+        uid=about.uid,
+        account=ObjectName(about.namespace, template.spec.service_account_name or DEFAULT_ACCOUNT),
+        mode=mode,
+        named=tuple(dict.fromkeys(parse_names(listed, about.namespace)[: MOST_NAMES + 1])),
+        rolled_for=annotations.get(SOURCE_DIGESTS),
+        deleting=about.deletion_timestamp is not None,
+    )
+
+
+def parse_digests(value: str) -> dict[str, str]:
+    """Read the annotation that says which digests a workload was rolled for.
+
+    >>> parse_digests("team-a/flags=0f1e, ops/flags=9a8b,?")
+    {'team-a/flags': '0f1e', 'ops/flags': '9a8b'}
+    """
+    pairs = (each.strip().partition("=") for each in value.split(","))
+    return {name: digest for name, separator, digest in pairs if separator}
