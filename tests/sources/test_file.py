@@ -63,6 +63,7 @@ def test_a_compressed_file_yields_what_it_holds(tmp_path: Path) -> None:
         (gzip.compress(b"1") + b"2", "not one whole gzip stream"),
         (b"\x1f\x8b" + b"?" * 20, "cannot be decompressed"),
     ],
+    ids=["large", "short", "long", "garbage"],  # the time of compression is in the content
 )
 def test_a_compressed_file_that_is_broken_or_too_large_is_an_error(content: bytes, reason: str) -> None:
     assert decompressed(gzip.compress(b"1" * 100), "flags.json", 100) == b"1" * 100
