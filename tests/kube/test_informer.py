@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from tests.pipeline.fakes import run
-from wigwag.kube.control.informer import Informer, changed_keys, label_key, only_objects, own_key, owner_key
+from tests.pipeline.fakes import FakeClock, run, settle
+from wigwag.kube.control.informer import Informer, changed_keys, label_key, only_objects, own_key, owner_key, reopened
 from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, NODE
 from wigwag.kube.watch.objects import ChangeJournal, Objects
 from wigwag.kube.watch.reflector import Item
@@ -83,5 +84,33 @@ def test_an_informer_feeds_queues_and_holds_the_newest_objects_through_another_w
         assert (keys, informer.trouble) == ([("ns", "y")], None)
         assert owners == [("ns", "shop")] * 2
         assert (informer.get(("ns", "x")), informer.get(("ns", "y"))) == (made("x"), None)
+
+    run(main)
+
+
+def test_a_watch_that_fails_or_ends_is_opened_again_after_a_pause() -> None:
+    async def main() -> None:
+        clock, opened = FakeClock(), 0
+
+        async def watch() -> AsyncIterator[Any]:
+            nonlocal opened
+            opened += 1
+            yield UNCHANGED
+            if opened == 1:
+                raise OSError("cut")
+
+        seen: list[Any] = []
+
+        async def read() -> None:
+            async for item in reopened(watch, clock, lambda: 1.0):
+                seen.append(item)  # noqa: PERF401 - each as it comes
+
+        async with asyncio.TaskGroup() as group:
+            reader = group.create_task(read())
+            await settle()
+            assert seen == [UNCHANGED, Unavailable("OSError: cut")]
+            await clock.advance(60.0)
+            assert seen[2:4] == [UNCHANGED, Unavailable("the watch ended")]
+            reader.cancel()
 
     run(main)

@@ -29,13 +29,14 @@ SECRET = "/api/v1/namespaces/default/secrets/webhook-server-cert"
 class RunningOperator:
     """An operator in a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, **settings: Any) -> None:
         anywhere = "127.0.0.1:0"
         options = OperatorOptions(
             webhook_bind_address=anywhere,
             metrics_bind_address=anywhere,
             health_probe_bind_address=anywhere,
             allow_orphan_pods=True,
+            **settings,
         )
         self.operator = Operator(read_settings({"POD_NAMESPACE": "default"}, options))
         self._loop = asyncio.new_event_loop()
@@ -133,3 +134,47 @@ def test_the_certificate_survives_a_restart_and_a_bundle_that_is_written_back_is
         until(lambda: cluster.get(path)["webhooks"][0]["clientConfig"].get("caBundle"), "the bundle is back")
     with RunningOperator().running():
         assert cluster.get(SECRET)["data"] == first
+
+
+def flagd(name: str, **spec: Any) -> dict[str, Any]:
+    about = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": OPENFEATURE, "kind": "Flagd", "metadata": about, "spec": {"featureFlagSource": "served", **spec}
+    }  # fmt: skip
+
+
+def test_a_flagd_gets_its_objects_which_are_repaired_and_go_when_they_are_disabled(cluster: Cluster) -> None:
+    name = unique("flagd")
+    deployment = cluster.path("apps/v1", "Deployment", "default", name)
+    service, ingress = (
+        cluster.path(api, kind, "default", name)
+        for api, kind in (("v1", "Service"), ("networking.k8s.io/v1", "Ingress"))
+    )
+    path = cluster.path(OPENFEATURE, "Flagd", "default", name)
+
+    def condition(kind: str) -> Any:
+        found = (cluster.get(path).get("status") or {}).get("conditions") or []
+        return next((each for each in found if each["type"] == kind), {})
+
+    with RunningOperator(leader_elect=True).running():
+        cluster.apply(flagd(name, ingress={"enabled": True, "hosts": ["flags.test"]}))
+        until(lambda: condition("Resolved").get("reason") == "SourceNotFound", "the missing source in the status")
+        assert not cluster.exists(deployment)
+        cluster.apply(source("served", source="http://flags.test", provider="http"))
+        for child in (deployment, service, ingress):
+            until(lambda child=child: cluster.exists(child), "an object of the Flagd")  # type: ignore[misc]
+        until(lambda: condition("Resolved").get("status") == "True", "the source is resolved")
+
+        cluster.delete(deployment)
+        until(lambda: cluster.exists(deployment), "the Deployment is back")
+        cluster.patch(deployment, {"spec": {"replicas": 5}})
+        until(lambda: cluster.get(deployment)["spec"]["replicas"] == 1, "the Deployment is as it was")
+        cluster.apply(source("served", source="http://other.test", provider="http"))
+        until(lambda: "http://other.test" in str(cluster.get(deployment)), "the change of the source")
+
+        cluster.apply(flagd(name, ingress={"enabled": False, "hosts": ["flags.test"]}))
+        until(lambda: not cluster.exists(ingress), "the Ingress is gone")
+        events = cluster.get("/api/v1/namespaces/default/events")["items"]
+        assert any(each["reason"] == "SourceNotFound" for each in events)
+    lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/131bf64c.openfeature.dev")
+    assert not lease["spec"].get("holderIdentity"), "released"

@@ -1,18 +1,26 @@
 """The one wiring function of the operator: what it watches, its webhooks and their certificates, from start to end.
 
 The webhooks answer on every replica. They are served as soon as there is a certificate; until all objects are read,
-they refuse pods with a reason, and the pods' controllers try again. Controllers are not wired up yet.
+they refuse pods with a reason, and the pods' controllers try again. Controllers run on one replica: with
+`--leader-elect` on the one that holds the Lease, and without it on each that is started.
+
+Of the controllers, that of Flagds is wired up. Those of the proxy, rights, rollouts and ConfigMaps are to come.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
 from functools import partial
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from wigwag.errors import UsageError, WigwagError
+from wigwag.kube.control.controller import ControllerMetrics
+from wigwag.kube.control.events import EventRecorder
+from wigwag.kube.control.lease import LeaderElector
 from wigwag.kube.hub import Hub
 from wigwag.observe import Registry
 from wigwag.operator.admission.registration import WebhookEndpoint
@@ -20,6 +28,8 @@ from wigwag.operator.admission.server import AdmissionService, admission_port
 from wigwag.operator.admission.webhooks import reviews
 from wigwag.operator.certificates.keeper import CertificateKeeper
 from wigwag.operator.certificates.secret import directory_tls, service_names
+from wigwag.operator.controllers.flagd import FlagdController
+from wigwag.operator.names import LEASE, OPERATOR
 from wigwag.operator.observed import Observed, assemble, watch, watches
 from wigwag.options import port_number
 from wigwag.pipeline.clock import wait_event
@@ -65,13 +75,18 @@ class Operator:
         service = WebhookEndpoint("").service
         names = (*service_names(service, namespace, settings.flagd.cluster_domain), "localhost")
         self._keeper = CertificateKeeper(self._hub, namespace, options.webhook_secret, names)
+        identity = f"{socket.gethostname()}_{uuid4()}"
+        self._elector = LeaderElector(self._hub.kube, namespace, LEASE, identity) if options.leader_elect else None
+        metrics, self._recorder = ControllerMetrics(), EventRecorder(self._hub.kube, OPERATOR, socket.gethostname())
+        self.registry.add(*metrics.instruments, self._recorder.dropped)
+        self._flagds = FlagdController(self._hub, self.pipeline.published, settings, self._recorder, metrics)
         capacity = divide(open_files(), PORTS, CONNECTIONS, RESERVED_FILES)
         self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain."""
         options = self._settings.options
-        background = [self._hub.run(), self.pipeline.run(), log_statuses(self.pipeline, self._log)]
+        background = [self._hub.run(), self.pipeline.run(), log_statuses(self.pipeline, self._log), self._control()]
         if options.webhook_cert_path:
             tls: Tls | MemoryCertificate | None = directory_tls(
                 options.webhook_cert_path, options.webhook_cert_name, options.webhook_cert_key
@@ -86,6 +101,19 @@ class Operator:
         finally:
             for each in background:
                 each.close()
+            self._hub.kube.close()  # the release of the Lease was the last request
+
+    async def _control(self) -> None:
+        """Run the controllers while this replica leads."""
+        if self._elector is None:
+            await self._controllers()
+        else:
+            await self._elector.run(self._controllers)
+
+    async def _controllers(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self._flagds.run())
 
     @property
     def ready(self) -> bool:

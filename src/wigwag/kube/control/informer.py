@@ -16,7 +16,10 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from wigwag.kube.watch.decode import Key
+from wigwag.pipeline.backoff import Backoff, Retry
+from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.spec import Unavailable, Unchanged
+from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from wigwag.kube.kinds import Kind
     from wigwag.kube.watch.objects import Objects
     from wigwag.kube.watch.reflector import Item
+    from wigwag.pipeline.clock import Clock
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
@@ -91,11 +95,29 @@ async def only_objects(
             yield item
 
 
+async def reopened(
+    open_watch: Callable[[], AsyncIterator[Item[T]]], clock: Clock, random: Callable[[], float]
+) -> AsyncIterator[Item[T]]:
+    """Yield the items of a watch for ever: one that ends or fails is `Unavailable`, and opened again after a pause."""
+    retry = Retry(Backoff(), random)
+    while True:
+        reason = Unavailable("the watch ended")
+        try:
+            async with closing(open_watch()) as items:
+                async for item in items:
+                    retry.succeeded()
+                    yield item
+        except Exception as error:  # noqa: BLE001 - it may fail in any way: that is its status
+            reason = Unavailable.of(error)
+        yield reason
+        await sleep_until(clock, retry.next(clock.now()))
+
+
 class Informer(Generic[T]):
     """The newest objects of a watch. Changes go to functions such as `WorkQueue.add`.
 
     informer.feed(queue.add, owner_key(DEPLOYMENT))
-    await informer.follow(hub.watch(KubeWatch(CONFIG_MAP), plain))
+    await informer.follow(reopened(lambda: hub.watch(KubeWatch(CONFIG_MAP), plain), clock, random))
     """
 
     def __init__(self) -> None:

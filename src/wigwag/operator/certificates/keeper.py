@@ -16,10 +16,12 @@ import asyncio
 import logging
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import WigwagError
 from wigwag.kube.client import Object
+from wigwag.kube.control.informer import reopened
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import SECRET, Kind
 from wigwag.kube.watch.decode import metadata_only
@@ -35,7 +37,6 @@ from wigwag.operator.admission.registration import (
 from wigwag.operator.certificates.secret import bundle, is_foreign, served
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until, wait_event
-from wigwag.pipeline.watch import closing
 from wigwag.wire.tls import MemoryCertificate
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ class CertificateKeeper:
 
     async def _follow(self, spec: KubeWatch) -> None:
         """Look when an object changes. A watch that fails costs nothing but the time until the next look."""
-        async with closing(self._hub.watch(spec, metadata_only)) as items:
-            async for _ in items:
-                self._changed.set()
+        deps = self._hub.kube.deps
+        async for _ in reopened(partial(self._hub.watch, spec, metadata_only), deps.clock, deps.random):
+            self._changed.set()
 
     def _report(self, error: str) -> None:
         if error and error != self._error:
