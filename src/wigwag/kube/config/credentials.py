@@ -28,6 +28,7 @@ from wigwag.errors import UsageError, WigwagError
 from wigwag.wire.h1.client import check_fields
 
 if TYPE_CHECKING:
+    from asyncio.subprocess import Process
     from collections.abc import Awaitable, Callable, Mapping
 
     from wigwag.kube.config.cluster import Cluster, Plugin
@@ -38,6 +39,7 @@ EARLY = 10.0
 """A credential is renewed this many seconds before it expires."""
 SECONDS = 60.0
 """The timeout of a plugin."""
+_CLOSING = 1.0
 LARGEST = 1 << 20
 """The most output of a plugin, in bytes."""
 _LARGEST_TOKEN = 64 << 10
@@ -125,13 +127,7 @@ def read_credential(plugin: Plugin, printed: bytes) -> Credential:
 
 async def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, bytes]:
     """Run a program; return its exit status and its output."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        env=environment,
-        start_new_session=True,
-    )
+    process = await _spawn(command, environment)
     assert process.stdout is not None
     try:
         printed = b""
@@ -141,9 +137,36 @@ async def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int,
             return 1, b""
         return await process.wait(), printed
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # the whole process group
-        await asyncio.shield(process.wait())
+        await _end(process)
+
+
+async def _spawn(command: list[str], environment: Mapping[str, str]) -> Process:
+    """Start a program. If this is cancelled, it is ended first: asyncio would end it alone, not what it has started."""
+    spawning = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        await _end(await spawning)
+        raise
+
+
+async def _end(process: Process) -> None:
+    """End the whole process group, and wait until its pipe is closed."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    await asyncio.shield(process.wait())
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSING):  # a process that has left the group may hold it
+            while process.stdout is not None and await process.stdout.read(1 << 16):
+                pass
 
 
 @dataclass(frozen=True, slots=True)
