@@ -111,8 +111,8 @@ class Webhooks:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout
         self._process = process
-        told = json.loads(process.stdout.readline())
-        self.port, self.bundle = int(told["port"]), str(told["bundle"])
+        started = json.loads(process.stdout.readline())
+        self.port, self.bundle = int(started["port"]), str(started["bundle"])
 
     def cpu(self) -> float:
         assert self._process.stdin

@@ -152,8 +152,8 @@ class WattProcess(ServerProcess):
     @property
     def peak(self) -> float:
         """The most memory that was in use, in MiB."""
-        found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
-        return int(found[1]) / 1024 if found else 0.0
+        measured = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
+        return int(measured[1]) / 1024 if measured else 0.0
 
     def snapshot(self, query: str = "") -> bytes:
         with urlopen(f"http://127.0.0.1:{self.port}/snapshots/latest?{query}", timeout=60) as response:
@@ -244,20 +244,20 @@ def one_size(
         table.row("snapshot", len(process.snapshot()) / 1e6, "MB")
         table.row("CPU while nothing changes, per second", process.idle_cpu(3.0) * 1000, "ms")
         requests = cluster.requests()
-        found = measure(process, cluster.change, changes)
-        table.row("Service change to notify, p50", found.p50, "ms", original and original.p50, goal.p50)
-        table.row("Service change to notify, p99", found.p99, "ms", original and original.p99)
-        table.row("Service change, CPU", found.cpu, "ms", original and original.cpu, None if turns else goal.cpu)
-        table.cpu[cluster.services, services] = found.cpu
+        measured = measure(process, cluster.change, changes)
+        table.row("Service change to notify, p50", measured.p50, "ms", original and original.p50, goal.p50)
+        table.row("Service change to notify, p99", measured.p99, "ms", original and original.p99)
+        table.row("Service change, CPU", measured.cpu, "ms", original and original.cpu, None if turns else goal.cpu)
+        table.cpu[cluster.services, services] = measured.cpu
         asked = (cluster.requests() - requests) // (
             changes + WARM_UP
         )  # a comparison every few minutes is not of a change
         table.row("Service change, requests to the API server", asked, "", 24, 0)
-        found = measure(process, agent.change, changes // 2 if turns else changes)
+        measured = measure(process, agent.change, changes // 2 if turns else changes)
         goal_p50 = TURNS_MS if turns else goal.consul_p50
-        table.row("Consul change to notify, p50", found.p50, "ms", original and original.consul_p50, goal_p50)
+        table.row("Consul change to notify, p50", measured.p50, "ms", original and original.consul_p50, goal_p50)
         goal_cpu = None if turns else goal.consul_cpu  # beside what the turns cost, it is hard to see
-        table.row("Consul change, CPU", found.cpu, "ms", original and original.consul_cpu, goal_cpu)
+        table.row("Consul change, CPU", measured.cpu, "ms", original and original.consul_cpu, goal_cpu)
         table.row("peak memory", process.peak, "MiB", original and original.peak)
 
 
@@ -275,9 +275,9 @@ def story(table: Table, cluster: KubernetesUpstream, agent: ConsulUpstream, chan
     table.row("endpoint change to a bare query of Consul, p50", bare * 1000, "ms")
     with watt() as process:
         before = len(process.calls.calls)
-        found = measure(process, lambda number, revision: agent.change(number % 3, revision), changes)
-        table.row("endpoint change to notify, p50", found.p50, "ms", 7, 7 + max(0.0, bare * 1000 - BARE_MS))
-        table.row("endpoint change to notify, best", min(found.times), "ms", 7)
+        measured = measure(process, lambda number, revision: agent.change(number % 3, revision), changes)
+        table.row("endpoint change to notify, p50", measured.p50, "ms", 7, 7 + max(0.0, bare * 1000 - BARE_MS))
+        table.row("endpoint change to notify, best", min(measured.times), "ms", 7)
         notifies = (len(process.calls.calls) - before) / (changes + WARM_UP)
         table.row("notifies per change", notifies, "", 1, 1)
 
@@ -289,11 +289,11 @@ def other_hooks(table: Table, cluster: KubernetesUpstream, agent: ConsulUpstream
     table.head(f"{cluster.services:,} Services, 10 services of Consul, hooks that fetch")
     for asks, p50, cpu in (("deltas", 50, 10), ("projection", 50, 10), ("document", 250, 150)):
         with watt(asks) as process:  # type: ignore[arg-type]
-            found = measure(process, cluster.change, changes)
-            what = f"Service change until the hook has the {asks}, {_number(found.size / 1e6)} MB"
-            table.row(f"{what}, p50", found.p50, "ms", original and original.p50, p50)
-            table.row(f"{what}, p99", found.p99, "ms", original and original.p99)
-            table.row(f"{what}, CPU", found.cpu, "ms", original and original.cpu, cpu)
+            measured = measure(process, cluster.change, changes)
+            what = f"Service change until the hook has the {asks}, {_number(measured.size / 1e6)} MB"
+            table.row(f"{what}, p50", measured.p50, "ms", original and original.p50, p50)
+            table.row(f"{what}, p99", measured.p99, "ms", original and original.p99)
+            table.row(f"{what}, CPU", measured.cpu, "ms", original and original.cpu, cpu)
             table.row("peak memory", process.peak, "MiB", original and original.peak)
 
 

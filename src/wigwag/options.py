@@ -258,6 +258,24 @@ def port_number(value: Any) -> int:
     return _within(value, 0, HIGHEST_PORT, "is not a port")
 
 
+def host_and_port(text: str, option: str) -> tuple[str, int]:
+    """Read `HOST:PORT`; the host may be empty, and an IPv6 address is in brackets. Errors name the option.
+
+    >>> host_and_port(":8002", "--x"), host_and_port("[::1]:80", "--x")
+    (('', 8002), ('::1', 80))
+    """
+    host, colon, port = text.rpartition(":")
+    try:
+        number = port_number(port)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}; write HOST:PORT") from None
+    if not colon:
+        raise UsageError(f"{option}: {text!r} has no port; write HOST:PORT")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise UsageError(f"{option}: {text!r} may mean two things; write [ADDRESS]:PORT")
+    return host.strip("[]"), number
+
+
 def _within(value: Any, lowest: int, highest: int | None, complaint: str) -> int:
     number = integer(value)
     if number < lowest or (highest is not None and number > highest):

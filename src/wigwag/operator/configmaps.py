@@ -13,6 +13,8 @@ import gzip
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
+from wigwag.kube.control.apply import owner_reference
+from wigwag.kube.kinds import FEATURE_FLAG as FLAGS
 from wigwag.operator.names import COMPONENT, FEATURE_FLAG, MANAGED_BY, OPERATOR, config_map_name
 
 if TYPE_CHECKING:
@@ -54,16 +56,10 @@ def flag_config_map(flag: ObjectName, uid: str, packed: PackedFlags, namespace: 
         "annotations": {FEATURE_FLAG: _annotation(flag, namespace)},
     }
     if flag.namespace == namespace:
-        metadata["ownerReferences"] = [owner_reference(flag, uid)]
+        metadata["ownerReferences"] = [owner_reference(FLAGS, {"metadata": {"name": flag.name, "uid": uid}})]
     binary = packed.packing == "gzip"
     member, text = ("binaryData", b64encode(packed.content)) if binary else ("data", packed.content)
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, member: {flag.file: text.decode()}}
-
-
-def owner_reference(flag: ObjectName, uid: str) -> dict[str, Json]:
-    """Return a reference to a FeatureFlag as the owner of an object."""
-    kind = {"apiVersion": "core.openfeature.dev/v1beta1", "kind": "FeatureFlag"}
-    return {**kind, "name": flag.name, "uid": uid, "controller": True}
 
 
 def holds_flags(about: ObjectMeta, flag: ObjectName) -> bool:

@@ -8,7 +8,6 @@ and ConfigMaps only the metadata are watched: what they hold may be large, and a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -17,9 +16,9 @@ from msgspec import Struct
 from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG, FEATURE_FLAG_SOURCE, IN_PROCESS_CONFIGURATION
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.configmaps import holds_flags
-from wigwag.operator.injection.known import ProxyState
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import PROXY, ObjectName, parse_name
+from wigwag.operator.reconcile.proxy import proxy_state
 from wigwag.operator.resources.featureflagsource import FeatureFlagSource
 from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
 from wigwag.operator.resources.kubernetes import ObjectMeta
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from wigwag.kube.hub import Hub
     from wigwag.kube.watch.reflector import Item
+    from wigwag.operator.injection.known import ProxyState
 
 Objects: TypeAlias = "Mapping[tuple[str, str], Any]"
 
@@ -39,33 +39,17 @@ class _Named(Struct):
     metadata: ObjectMeta
 
 
-class _DeploymentStatus(Struct, frozen=True, rename="camel"):
-    ready_replicas: int = 0
-
-
-class _Dated(Struct, rename="camel"):
-    creation_timestamp: str = ""
-
-
-class _Deployment(Struct):
-    metadata: _Dated
-    status: _DeploymentStatus = _DeploymentStatus()
-
-
 _source = msgspec.json.Decoder(FeatureFlagSource).decode
 _configuration = msgspec.json.Decoder(InProcessConfiguration).decode
 _named = msgspec.json.Decoder(_Named).decode
-_deployment = msgspec.json.Decoder(_Deployment).decode
 
 
 def _metadata(raw: Raw) -> ObjectMeta:
     return _named(raw).metadata
 
 
-def _proxy(raw: Raw) -> ProxyState:
-    deployment = _deployment(raw)
-    created = datetime.fromisoformat(deployment.metadata.creation_timestamp or "1970-01-01T00:00:00Z")
-    return ProxyState(deployment.status.ready_replicas, created.timestamp())
+def _proxy(raw: Raw) -> ProxyState | None:
+    return proxy_state(msgspec.json.decode(raw))
 
 
 SOURCES = KubeWatch(FEATURE_FLAG_SOURCE)

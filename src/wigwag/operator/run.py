@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from wigwag.errors import UsageError, WigwagError
+from wigwag.errors import WigwagError
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
 from wigwag.kube.control.lease import LeaderElector
@@ -31,7 +31,7 @@ from wigwag.operator.certificates.secret import directory_tls, service_names
 from wigwag.operator.controllers.flagd import FlagdController
 from wigwag.operator.names import LEASE, OPERATOR
 from wigwag.operator.observed import Observed, assemble, watch, watches
-from wigwag.options import port_number
+from wigwag.options import host_and_port
 from wigwag.pipeline.clock import wait_event
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
     from wigwag.kube.watch.spec import KubeWatch
     from wigwag.operator.settings import OperatorSettings
-    from wigwag.serve.management.manage import Page
     from wigwag.wire.http import Handler
     from wigwag.wire.tls import MemoryCertificate, Tls
 
@@ -138,7 +137,7 @@ class Operator:
 
     def _ports(self, tls: Tls | MemoryCertificate) -> list[Port]:
         options = self._settings.options
-        pages = Management(lambda: self.ready, self.registry, _NoDebugging()).handler()
+        pages = Management(lambda: self.ready, self.registry).handler()
         host, port = bind_address(options.webhook_bind_address, "--webhook-bind-address")
         return [
             admission_port(self._service, tls, host, port),
@@ -156,22 +155,11 @@ class Operator:
         log.log(level, "watch %s: %s", spec, text)
 
 
-class _NoDebugging:
-    def pages(self) -> Mapping[bytes, Page]:
-        return {}
-
-
 def bind_address(text: str, option: str) -> tuple[str | None, int]:
     """Read `HOST:PORT` as Go writes it; without a host, every address.
 
     >>> bind_address(":9443", "--x"), bind_address("127.0.0.1:0", "--x"), bind_address("[::1]:80", "--x")
     ((None, 9443), ('127.0.0.1', 0), ('::1', 80))
     """
-    host, colon, port = text.rpartition(":")
-    try:
-        number = port_number(port)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}; write HOST:PORT") from None
-    if not colon:
-        raise UsageError(f"{option}: {text!r} has no port; write HOST:PORT")
-    return host.strip("[]") or None, number
+    host, port = host_and_port(text, option)
+    return host or None, port

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.observe import Registry
-from wigwag.options import port_number
+from wigwag.options import host_and_port
 from wigwag.pipeline.spec import describe
 from wigwag.serve.access.guard import TokenGuard
 from wigwag.serve.face.capacity import divide, needed, open_files
@@ -114,18 +114,10 @@ def listen_address(options: WattOptions) -> tuple[str, int]:
     """
     if not options.listen_address:
         return "::1" if options.listen_network == "tcp6" else LOOPBACK, options.port
-    host, colon, port = options.listen_address.rpartition(":")
-    try:
-        number = port_number(port)
-    except ValueError as error:
-        raise UsageError(f"--listen-address: {error}; write HOST:PORT") from None
-    if not colon:
-        raise UsageError(f"--listen-address: {options.listen_address!r} has no port; write HOST:PORT")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise UsageError(f"--listen-address: {options.listen_address!r} may mean two things; write [ADDRESS]:PORT")
+    host, number = host_and_port(options.listen_address, "--listen-address")
     if not host and options.listen_network == "tcp4":
         host = "0.0.0.0"  # noqa: S104 - asked for, and only with a token
-    return host.strip("[]"), number
+    return host, number
 
 
 def _check_tokens(path: str) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.kinds import FEATURE_FLAG, Kind
+from wigwag.operator.names import ENABLED, MIRROR
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +35,6 @@ VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
 POD_WEBHOOK, FLAG_WEBHOOK = "mutate.openfeature.dev", "vfeatureflag.kb.io"
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
-ENABLED, MIRROR = "openfeature.dev/enabled", "kubernetes.io/config.mirror"
 INJECTED = "cert-manager.io/inject-ca-from"
 """The annotation of a configuration whose `caBundle` cert-manager writes."""
 TIMEOUT_SECONDS = 5

@@ -37,7 +37,7 @@ class Debugging(Protocol):
 class Management:
     """The management service."""
 
-    def __init__(self, ready: Callable[[], bool], registry: Registry, debug: Debugging) -> None:
+    def __init__(self, ready: Callable[[], bool], registry: Registry, debug: Debugging | None = None) -> None:
         self._ready, self._registry, self._debug = ready, registry, debug
 
     def handler(self) -> Handler:
@@ -46,7 +46,7 @@ class Management:
             b"/healthz": lambda request: Reply(200, _TEXT),
             b"/readyz": lambda request: Reply(200 if self._ready() else 412, _TEXT),
             b"/metrics": lambda request: Reply(200, _METRICS, self._registry.render().encode()),
-            **self._debug.pages(),
+            **(self._debug.pages() if self._debug is not None else {}),
         }
 
         def handle(request: Request) -> Reply | Awaitable[Reply]:

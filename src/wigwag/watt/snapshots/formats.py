@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from wigwag.watt.snapshots.projection import EVERYTHING, object_kind
+from wigwag.watt.snapshots.snapshot import ENDPOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 Format: TypeAlias = Literal["watt1", "v2"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-ENDPOINTS = "Endpoints"
-"""The table of the section `Consul` with endpoints by service."""
 CHUNK = 64 << 10
 """Bytes of a chunk, about: an entry is never divided."""
 _BATCH = 16 << 10
@@ -128,12 +127,12 @@ def _kind_fields(part: WatchPart | None) -> dict[str, str]:
 def _watt1(snapshot: WattSnapshot, projection: Projection) -> dict[str, Node]:
     tables = projection.tables(snapshot)
     kinds: dict[str, WatchPart] = {}
-    consul: dict[str, Node] = {ENDPOINTS: Many(b"{}", ())}
+    consul: dict[str, Node] = {ENDPOINTS.name: Many(b"{}", ())}
     for table, part in tables.items():
         if table.section == "Kubernetes":
             kinds[part.spelled if part.spelled and part.spelled not in kinds else table.name] = part
         elif table.section == "Consul":
-            consul[table.name] = _members(part, projection, _watt1_endpoints if table.name == ENDPOINTS else None)
+            consul[table.name] = _members(part, projection, _watt1_endpoints if table.name == ENDPOINTS.name else None)
     lists: dict[str, Node] = {kind: _objects(part, projection) for kind, part in sorted(kinds.items())}
     others = {section: tree for section, tree in _others(tables.values(), projection).items() if tree}
     return {"Consul": consul, "Kubernetes": lists, **others}
@@ -156,12 +155,12 @@ def _v2(snapshot: WattSnapshot, projection: Projection, sources: Sources | None)
 def _v2_sections(snapshot: WattSnapshot, projection: Projection) -> dict[str, Node]:
     tables = projection.tables(snapshot)
     kinds: dict[str, Node] = {}
-    consul: dict[str, Node] = {ENDPOINTS: Many(b"[]", ())}
+    consul: dict[str, Node] = {ENDPOINTS.name: Many(b"[]", ())}
     for table, part in tables.items():
         if table.section == "Kubernetes":
             kinds[table.name] = _objects(part, projection)
         elif table.section == "Consul":
-            consul[table.name] = (_objects if table.name == ENDPOINTS else _members)(part, projection)
+            consul[table.name] = (_objects if table.name == ENDPOINTS.name else _members)(part, projection)
     sections: dict[str, Node] = {"Kubernetes": kinds, "Consul": consul, **_others(tables.values(), projection)}
     return {section: tree for section, tree in sections.items() if projection.section(section)}  # type: ignore[arg-type]
 
@@ -183,7 +182,7 @@ def _objects(part: WatchPart, projection: Projection) -> Many:
 
 def _members(part: WatchPart, projection: Projection, body: Callable[[bytes], bytes] | None = None) -> Many:
     """Return entries by their names, each with its body, or what `body` makes of that."""
-    whole = _watch_id if part.table.name == ENDPOINTS else "|".join
+    whole = _watch_id if part.table.name == ENDPOINTS.name else "|".join
     named = _named(sorted(projection.keys(part)), whole)
     bodies = ((name, part.entries[key].body) for name, key in named)
     return Many(b"{}", (b"%b:%b" % (_encode(name), body(text) if body else text) for name, text in bodies))
