@@ -264,10 +264,11 @@ def test_the_api_server_away_frozen_and_back(
                 kinds = ["cm", "secrets", "endpoints", f"nosuch{number}"][: 1 + number % 4]
                 selectors = [{"kind": kind, "label-selector": f"v!={number}"} for kind in kinds]
                 hook.answer(kubernetes_watches=selectors)
-                (files / "number").write_text(str(number))
                 calls = hook.calls
+                (files / "number").write_text(str(number))
                 until(lambda calls=calls: hook.calls > calls, f"the hook, for change {number}")  # type: ignore[misc]
-            assert len([name for name in watt.watches() if "v!=" in name]) == 2
+            until(lambda: len([name for name in watt.watches() if "v!=29" in name]) == 2, "the last watch set")
+            assert len([name for name in watt.watches() if "v!=" in name]) == 2, "and nothing of the sets before"
             assert names(watt.snapshot(), "services") == {"web", "api"}, "kept"
         finally:
             plane.apiserver.resume()
