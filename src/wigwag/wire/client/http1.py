@@ -64,8 +64,8 @@ class Http1Connection:
     async def secure(self, context: ssl.SSLContext, name: str) -> Self:
         """Begin TLS inside of it. If that fails or is cancelled, it is closed.
 
-        asyncio can also connect and begin TLS in one call. But if that is cancelled at its end, it keeps the socket open
-        until the other side agrees.
+        asyncio can also connect and begin TLS in one call. But if that is cancelled at its end, it keeps the socket
+        open until the other side agrees.
         """
         try:
             await self._writer.start_tls(context, server_hostname=name)
