@@ -68,7 +68,9 @@ def test_with_the_flags_and_variables_of_the_original_it_serves_and_ends_when_to
         until(lambda: create(cluster, "probe", SOURCE, dryRun="All").status == 403, "the API server calls us")
         assert "orphan" in create(cluster, unique("app"), SOURCE).json["message"]
         assert cluster.rest.ask("POST", flags, flag("of")).status == 403
-        until(lambda: cluster.get(LEASE)["spec"].get("holderIdentity"), "the Lease")
+        leads = b'leader_election_master_status{name="131bf64c.openfeature.dev"} 1\n'
+        until(lambda: leads in operator.fetch("metrics", "/metrics")[1], "the Lease")
+        assert cluster.get(LEASE)["spec"]["holderIdentity"]
         assert operator.fetch("probes", "/healthz") == (200, b"ok")
         assert b"controller_runtime_webhook_requests_total" in operator.fetch("metrics", "/metrics")[1]
         assert operator.stop(signal.SIGTERM) == 0
