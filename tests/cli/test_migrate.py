@@ -89,6 +89,25 @@ def test_what_is_new_already_stays_as_it_is(tmp_path: Path, capsys: pytest.Captu
     assert capsys.readouterr().out == NEW
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("--- {a: on}\r\n", " {a: on}\n"),
+        ("---\r\na: on # kept\r\n...\r\n", "a: on # kept\n"),
+        ("a: and so on...\n", "a: and so on...\n"),
+        ("%YAML 1.2\n---\na: on # lost\n", "a: 'on'\n"),
+        ("---\n---\na: 1\n---\n", "a: 1\n"),
+        ("", ""),
+    ],
+)
+def test_texts_that_stay_may_begin_and_end_in_many_ways(
+    text: str, written: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "other.yaml").write_bytes(text.encode())
+    assert main(["migrate", str(tmp_path / "other.yaml")]) == 0
+    assert capsys.readouterr().out == written
+
+
 def test_with_strict_what_is_lost_is_an_error(old: str) -> None:
     assert main(["migrate", "--strict", old]) == 1
 
@@ -110,6 +129,7 @@ def test_an_object_that_cannot_be_migrated_is_an_error_with_its_line(
         ("a: 1\n---\nb: [1\n", "cannot be read: not valid YAML: "),
         ("a: 1\n---\nb: 1\nb: 2\n", "the key 'b' appears twice at line 4, column 1"),
         (b"\xff\xfe\xff", "not valid YAML"),
+        ("a: 1".encode("utf-16"), "it is not UTF-8"),
     ],
 )
 def test_a_file_that_is_no_yaml_is_exit_code_2(

@@ -250,6 +250,8 @@ class TestWorkloads:
         [result] = migrate([misplaced])
         assert result.objects is None
         assert severities(result) == [("warning", '$.metadata.annotations["openfeature.dev"]')]
+        service = {"kind": "Service", "metadata": misplaced["metadata"], "spec": {}}
+        assert migrate([service]) == [Migrated()], "it has no pods"
 
 
 def test_lists_become_their_items_and_remarks_say_which() -> None:

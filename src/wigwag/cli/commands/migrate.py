@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
@@ -48,6 +49,10 @@ class Options:
     strict: bool = option(False, "treat warnings as errors")
 
 
+_END = re.compile(r"^\.\.\.\s*\Z", re.MULTILINE)
+"""The end of a document, where it is marked."""
+
+
 class _Document(NamedTuple):
     """A document of a file: where it begins, its text, and its value."""
 
@@ -80,10 +85,10 @@ def _documents(name: str) -> Iterator[_Document]:
     if len(text) > limits.document_bytes:
         raise UsageError(f"{title(name)} has more than {limits.document_bytes} bytes; split it")
     try:
-        found = load_all(text, Bounds(limits.document_bytes, limits.depth))
-    except DocumentError as error:
-        raise UsageError(f"{title(name)} cannot be read: {error}") from error
-    lines = text.decode().splitlines(keepends=True)
+        found, lines = load_all(text, Bounds(limits.document_bytes, limits.depth)), text.decode().splitlines(True)
+    except (DocumentError, UnicodeDecodeError) as error:
+        reason = error if isinstance(error, DocumentError) else "it is not UTF-8"
+        raise UsageError(f"{title(name)} cannot be read: {reason}") from error
     starts = [0, *(line - 1 for line, _ in found[1:]), len(lines)]
     for (start, end), (_, value) in zip(pairwise(starts), found, strict=False):
         yield _Document(title(name), start + 1, "".join(lines[start:end]), value)
@@ -95,12 +100,16 @@ def _written(document: _Document, result: Migrated) -> Iterator[str]:
 
     if result.objects is not None:
         yield from map(dump, result.objects)
+    elif document.text.startswith("%"):  # a directive, which may stand at the beginning of a file only
+        yield dump(document.value)
     elif document.value is not None:
-        text = document.text.removeprefix("---").lstrip("\n").rstrip().removesuffix("\n...")
-        yield f"{text}\n"
+        text = document.text.removeprefix("---").lstrip("\r\n")
+        yield f"{_END.sub('', text).rstrip()}\n"
 
 
 def _report(document: _Document, result: Migrated) -> None:
+    if not result.remarks:
+        return
     places = locate(document.text, "yaml", [each.path for each in result.remarks])
     for each in result.remarks:
         line = document.line + places[each.path][0] - 1

@@ -88,15 +88,22 @@ def migrate_workload(manifest: Json, old: OldObjects) -> Migrated:
     return Migrated((*made, changed), (*remarks, *_misplaced(manifest)))
 
 
-def _annotated(manifest: Json) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the annotations of pod templates that have old ones, and the path to what has them."""
-    places = [()] if manifest.get("kind") == "Pod" else _TEMPLATES
-    for place in places:
+def _templates(manifest: Json) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Yield the pod templates of an object, and the path to each; a pod is its own."""
+    for place in [()] if manifest.get("kind") == "Pod" else _TEMPLATES:
         found = manifest
-        for step in (*place, "metadata", "annotations"):
-            found = found.get(step) if isinstance(found, dict) else None
-        if isinstance(found, dict) and any(name in found for name in _OLD):
-            yield ".".join(("$", *place, "metadata")), found
+        for step in place:
+            found = members(found).get(step)
+        if isinstance(found, dict):
+            yield ".".join(("$", *place)), found
+
+
+def _annotated(manifest: Json) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Yield the annotations of pod templates that have old ones, and the path to what has them."""
+    for path, template in _templates(manifest):
+        found = members(members(template.get("metadata")).get("annotations"))
+        if any(name in found for name in _OLD):
+            yield f"{path}.metadata", found
 
 
 def _references(annotations: Mapping[str, Any], namespace: str) -> _References:
@@ -140,8 +147,10 @@ def _rewrite(annotations: dict[str, str], own: Sequence[str], names: _References
 
 def _misplaced(manifest: Json) -> Iterator[Remark]:
     """Yield old annotations of the workload itself, which never had an effect."""
-    annotations = members(members(manifest.get("metadata")).get("annotations"))
-    for name in _OLD if manifest.get("kind") != "Pod" else ():
-        if name in annotations and any(isinstance(manifest.get(each), dict) for each in ("spec", "template")):
+    found = members(members(manifest.get("metadata")).get("annotations"))
+    if manifest.get("kind") == "Pod" or not any(_templates(manifest)):
+        return
+    for name in _OLD:
+        if name in found:
             message = f"{name} is on the {manifest.get('kind')}, where it has no effect: put it on the pod template"
             yield Remark("warning", f'$.metadata.annotations["{name}"]', message)
