@@ -117,7 +117,7 @@ def container(found: Objects) -> Json:
 def options_of(found: Objects) -> OperatorOptions:
     """Read the arguments of the operator as it does; a flag that it does not have is an error."""
     command, *arguments = container(found)["args"]
-    assert command == "operator"
+    assert [*container(found)["command"], command] == ["wigwag", "operator"]
     parser = argparse.ArgumentParser(exit_on_error=False)
     add_options(parser, OperatorOptions)
     return collect(OperatorOptions, parser.parse_args(arguments))

@@ -50,6 +50,14 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
+def unregistered(plane: ControlPlane) -> Iterator[None]:
+    """Take the webhooks away after the test, when nobody serves them any more."""
+    yield
+    for kind in (MUTATING, VALIDATING):
+        plane.cluster.rest.call("DELETE", kind.path())
+
+
+@pytest.fixture
 def installer(plane: ControlPlane, tmp_path: Path) -> Callable[..., str]:
     """Runs kubectl and Helm as an administrator; returns what they say, which has no warnings in it."""
     config = plane.cluster.access.kubeconfig(tmp_path / "admin.kubeconfig")
@@ -117,10 +125,27 @@ def test_helm_installs_and_upgrades_and_leaves_the_definitions(
     assert {resource.kind.kind for resource in RESOURCES} <= {each["spec"]["names"]["kind"] for each in definitions}
 
 
-def test_kubectl_applies_everything_and_again_without_a_change(
+def original() -> dict[str, Any]:
+    """Return what counts of the original's Deployment."""
+    labels = {"app.kubernetes.io/name": "open-feature-operator", "control-plane": "controller-manager"}
+    container = {"name": "manager", "image": "original", "command": ["/manager"], "args": ["--verbose=false"]}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    about = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    return {**about, "metadata": {"name": OPERATOR_DEPLOYMENT, "namespace": SYSTEM}, "spec": spec}
+
+
+def test_kubectl_replaces_the_original_and_changes_nothing_when_it_applies_again(
     plane: ControlPlane, kubectl: Callable[..., str], tmp_path: Path
 ) -> None:
-    foreign(plane.cluster)
+    cluster = plane.cluster
+    foreign(cluster)
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+    operator = cluster.path_of(original())
+    if cluster.exists(operator):
+        cluster.delete(operator)
+    (tmp_path / "original.json").write_text(json.dumps(original()))
+    kubectl("apply", "-f", tmp_path / "original.json")
     components = sorted(path.name for path in (KUSTOMIZE / "components").iterdir())
     folder = overlay(tmp_path, *components)
     apply(kubectl, "-k", folder)
@@ -130,6 +155,8 @@ def test_kubectl_applies_everything_and_again_without_a_change(
         return {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in found}
 
     before = versions()
+    containers = cluster.get(operator)["spec"]["template"]["spec"]["containers"]
+    assert [each["command"] for each in containers] == [["wigwag"]]
     apply(kubectl, "-k", folder)
     assert versions() == before
 
@@ -157,6 +184,7 @@ def test_the_operator_serves_the_examples_with_the_rights_that_are_installed(
     kubectl: Callable[..., str],
     kubeconfig: Callable[[Access], Path],
     caplog: pytest.LogCaptureFixture,
+    unregistered: None,
 ) -> None:
     cluster = plane.cluster
     apply(kubectl, "-k", KUSTOMIZE / "default")
