@@ -28,6 +28,7 @@ from wigwag.operator.admission.registration import (
     VALIDATING,
     VALIDATING_NAME,
 )
+from wigwag.operator.injection.agent import SECURITY_CONTEXT
 from wigwag.operator.names import LEASE, OPERATOR_ACCOUNT, OPERATOR_DEPLOYMENT, PROXY, PROXY_BUDGET, PROXY_SERVICE
 from wigwag.operator.resources.crd import RESOURCES
 
@@ -128,7 +129,13 @@ def test_helm_installs_and_upgrades_and_leaves_the_definitions(
 def original() -> dict[str, Any]:
     """Return what counts of the original's Deployment."""
     labels = {"app.kubernetes.io/name": "open-feature-operator", "control-plane": "controller-manager"}
-    container = {"name": "manager", "image": "original", "command": ["/manager"], "args": ["--verbose=false"]}
+    container: dict[str, Any] = {
+        "name": "manager",
+        "image": "original",
+        "command": ["/manager"],
+        "args": ["--verbose=false"],
+    }
+    container["securityContext"] = SECURITY_CONTEXT
     template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     about = {"apiVersion": "apps/v1", "kind": "Deployment"}
     spec = {"selector": {"matchLabels": labels}, "template": template}
