@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
+from tests.documents import contents
 from tests.operator.known import settings
 from tests.real import programs
 from tests.real.conftest import loudly
@@ -399,3 +400,23 @@ def test_the_end_to_end_example_has_both_providers() -> None:
         each["spec"]["sources"][0]["provider"] for (kind, _), each in found.items() if kind == "FeatureFlagSource"
     ]
     assert providers == ["kubernetes", "flagd-proxy"]
+
+
+def test_the_kustomization_of_the_guide_does_what_it_says(tmp_path: Path) -> None:
+    guide = (ROOT / "docs/guides/install.md").read_text()
+    (block,) = (each for each in contents(guide, "yaml") if "kind: Kustomization" in each)
+    (tmp_path / "kustomization.yaml").write_text(
+        block.replace("wigwag/deploy/", f"{os.path.relpath(DEPLOY, tmp_path)}/")
+    )
+    found = objects(kustomize(tmp_path))
+    image = container(found)["image"].rpartition(":")[0]
+    given = settings_of(found)
+    assert {given.sidecar.image, given.flagd.image, given.proxy.image} == {image} == {"registry.example/wigwag"}
+    assert {("NetworkPolicy", MANAGER[1]), ("ServiceMonitor", MANAGER[1])} <= found.keys()
+
+
+def test_the_values_of_the_guide_are_values_of_the_chart() -> None:
+    guide = (ROOT / "docs/guides/install.md").read_text()
+    (block,) = (each for each in contents(guide, "yaml") if "sidecarConfiguration" in each)
+    given = settings_of(objects(template(yaml.safe_load(block))))
+    assert (given.proxy.replica_count, given.flagd.image) == (2, "registry.example/wigwag")
