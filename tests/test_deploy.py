@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 import yaml
 
+from tests.agent.process import AgentProcess
 from tests.documents import contents
 from tests.operator.known import settings
 from tests.real import programs
@@ -235,11 +236,13 @@ def test_cert_manager_replaces_the_operators_own_ca_and_its_rights(tmp_path: Pat
         assert source == f"{SYSTEM}/{certificate['metadata']['name']}"
 
 
-def test_the_original_cluster_role_binding_is_a_component(tmp_path: Path) -> None:
+def test_the_cluster_role_binding_of_the_original_is_a_choice(tmp_path: Path) -> None:
     found = objects(kustomize(overlay(tmp_path, "cluster-role-binding")))
     assert options_of(found).cluster_role_binding
     (added,) = {each for each in found if each[0] == "ClusterRole"} - default().keys()
     assert found[added]["rules"][0]["resourceNames"] == [names.SYNC_BINDING]
+    for either in (found, objects(template(VARIANTS["one replica, the original's images"]))):
+        assert "subjects" not in either["ClusterRoleBinding", names.SYNC_BINDING], "the operator writes them"
 
 
 def test_another_namespace_is_one_line_of_a_kustomization(tmp_path: Path) -> None:
@@ -420,3 +423,17 @@ def test_the_values_of_the_guide_are_values_of_the_chart() -> None:
     (block,) = (each for each in contents(guide, "yaml") if "sidecarConfiguration" in each)
     given = settings_of(objects(template(yaml.safe_load(block))))
     assert (given.proxy.replica_count, given.flagd.image) == (2, "registry.example/wigwag")
+
+
+def test_the_page_of_the_example_shows_what_the_agent_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = objects((DEPLOY / "examples/end-to-end.yaml").read_text())
+    flags = tmp_path / "flags.json"
+    flags.write_text(json.dumps(found["FeatureFlag", "end-to-end"]["spec"]["flagSpec"]))
+    program, _, serve = found["ConfigMap", "open-feature-demo"]["data"]["page.py"].partition("ThreadingHTTPServer((")
+    assert serve
+    with AgentProcess("--uri", f"file:{flags}") as agent:
+        monkeypatch.setenv("FLAGD_PORT", str(agent.port("evaluation")))
+        page: dict[str, Json] = {}
+        exec(program, page)
+        assert page["flag"]("Boolean", "new-welcome-message") is False
+        assert page["flag"]("String", "hex-color", email="fay@example.com") == "#00CC00"

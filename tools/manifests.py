@@ -36,7 +36,8 @@ KUSTOMIZE, CHART = DEPLOY / "kustomize", DEPLOY / "helm" / "wigwag-operator"
 CRDS = KUSTOMIZE / "crds"
 CHART_FILES = {
     "crds": [f"crds/{resource.file_name}" for resource in RESOURCES],
-    "rbac": ["rbac/operator.yaml", "rbac/sync.yaml"],
+    "rbac": ["rbac/operator.yaml"],
+    "sync": ["rbac/sync.yaml"],
     "certificates": ["rbac/certificates.yaml"],
     "webhooks": ["webhooks/service.yaml", "webhooks/mutating.yaml", "webhooks/validating.yaml"],
     "cert-manager": ["components/cert-manager/certificate.yaml"],
