@@ -17,7 +17,7 @@ from wigwag.kube.watch.reflector import Reflector
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 
-SCHEDULES, BATCHES = 3000, 12
+SCHEDULES, BATCHES = 1200, 6
 HOUR = 3600.0
 REFUSED = WatchFault("no connection")
 
