@@ -89,12 +89,13 @@ class Cluster:
         return self.rest.lines(path, {"watch": "true", "resourceVersion": version, **query})
 
     def add_namespace(self, name: str = "") -> Namespace:
-        """Make a namespace that is ready for pods."""
+        """Make a namespace that is ready for pods: the controllers have made in it what they make in each."""
         made = Namespace(self, name or f"test-{uuid4().hex[:12]}")
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.name}})
         if self.controllers:
-            account = self.path("v1", "ServiceAccount", made.name, "default")
-            until(lambda: self.exists(account), f"the default service account of {made.name}")
+            for kind, expected in (("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")):
+                path = self.path("v1", kind, made.name, expected)
+                until(lambda path=path: self.exists(path), f"{path} being there")  # type: ignore[misc]
         return made
 
     def install(self, definitions: Sequence[Path]) -> None:
