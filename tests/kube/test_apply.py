@@ -176,6 +176,24 @@ def test_an_object_that_somebody_creates_at_the_same_moment_is_looked_at_again()
     run(main)
 
 
+def test_u15_an_owner_is_the_same_by_its_uid() -> None:
+    """U15 of open-feature-operator: not by its name, since one that was created again owns nothing of the first."""
+
+    def owned(uid: str, name: str = "shop") -> Object:
+        reference = owner_reference(DEPLOYMENT, {"metadata": {"name": name, "uid": uid}})
+        return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [reference]}, "data": {}}
+
+    async def main() -> None:
+        server = OneObject()
+        live = (await applier(server).apply(CONFIG_MAP, owned("1"))).object
+        refused = await applier(server).apply(CONFIG_MAP, owned("2"), live)
+        assert (refused.outcome, refused.reason) == ("refused", "ConfigMap x is controlled by Deployment shop")
+        assert (await applier(server).apply(CONFIG_MAP, owned("1", "renamed"), live)).outcome == "updated"
+        assert (await applier(server).apply(CONFIG_MAP, body(), live)).outcome == "updated", "who has no owner"
+
+    run(main)
+
+
 def test_an_object_that_is_being_deleted_is_not_applied() -> None:
     async def main() -> None:
         server = OneObject()

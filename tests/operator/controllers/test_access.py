@@ -6,7 +6,7 @@ import pytest
 
 from tests.operator.controllers.world import Object, World, refusal
 from tests.pipeline.fakes import run
-from wigwag.kube.kinds import CLUSTER_ROLE_BINDING, DEPLOYMENT, FEATURE_FLAG, ROLE, ROLE_BINDING
+from wigwag.kube.kinds import CLUSTER_ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG, ROLE, ROLE_BINDING
 from wigwag.operator.controllers.access import NO_NAMESPACE
 from wigwag.operator.names import ALLOW_FROM, SYNC_BINDING, ObjectName, access_name
 
@@ -55,7 +55,7 @@ def test_what_was_left_by_an_earlier_leader_is_pruned_but_not_what_is_used() -> 
     run(main)
 
 
-def test_a_role_that_is_edited_or_deleted_is_repaired_and_one_that_is_right_is_not_written() -> None:
+def test_a_role_is_repaired_and_not_written_if_it_is_right() -> None:
     async def main() -> None:
         world = world_with_a_reader()
         async with world.running():
@@ -91,7 +91,7 @@ def test_a_namespace_that_is_missing_is_tried_again_and_holds_up_no_other() -> N
     run(main)
 
 
-def test_rights_that_nobody_needs_are_pruned_although_others_cannot_be_given() -> None:
+def test_rights_are_pruned_although_others_cannot_be_given() -> None:
     async def main() -> None:
         world = World(cross_namespace="allow")
         world.source({"source": "team-b/shop", "provider": "kubernetes"})
@@ -173,3 +173,20 @@ def test_with_the_switch_there_are_subjects_and_no_roles(caplog: pytest.LogCaptu
 
     run(main)
     assert sum("does not exist; apply the operator's manifests" in each.getMessage() for each in caplog.records) == 1
+
+
+def test_u90_a_binding_that_cannot_be_written_is_retried_and_stops_nothing() -> None:
+    async def main() -> None:
+        world = World(cluster_role_binding=True)
+        world.flag()
+        world.source({"source": "shop", "provider": "kubernetes"}, {"source": "shop", "provider": "file"})
+        world.workload()
+        world.server.put(CLUSTER_ROLE_BINDING, binding())
+        world.server.refusals += [("replace", refusal(500))] * 3
+        async with world.running():
+            assert world.get(CLUSTER_ROLE_BINDING, SYNC_BINDING, "")["subjects"] == []
+            assert world.names(CONFIG_MAP) == ["team-a/shop"]
+            await world.clock.advance(5.0)
+            assert len(world.get(CLUSTER_ROLE_BINDING, SYNC_BINDING, "")["subjects"]) == 3
+
+    run(main)

@@ -83,7 +83,7 @@ KINDS = {each.kind: each for each in (DEPLOYMENT, SERVICE, HTTP_ROUTE, INGRESS)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_u71_to_u74_an_error_of_the_server_is_retried_and_says_nothing_about_the_flagd(kind: str) -> None:
+def test_u71_to_u74_an_error_of_the_server_is_retried(kind: str) -> None:
     async def main() -> None:
         world = world_with_a_flagd(**INGRESSES, **ROUTES)
         world.server.refusals += [(f"apply {kind}", refusal(500))] * 20
@@ -100,7 +100,7 @@ def test_u71_to_u74_an_error_of_the_server_is_retried_and_says_nothing_about_the
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("code", [403, 404, 422])
-def test_u77_an_object_that_the_server_refuses_holds_up_no_other_and_the_status_says_why(kind: str, code: int) -> None:
+def test_u77_an_object_that_the_server_refuses_holds_up_no_other(kind: str, code: int) -> None:
     async def main() -> None:
         world = world_with_a_flagd(**INGRESSES, **ROUTES)
         world.server.refusals += [(f"apply {kind}", refusal(code))] * 20
@@ -118,7 +118,7 @@ def test_u77_an_object_that_the_server_refuses_holds_up_no_other_and_the_status_
     run(main)
 
 
-def test_u76_u78_an_object_of_ours_is_updated_and_one_of_others_is_an_event_once() -> None:
+def test_u76_u78_one_of_ours_is_updated_and_one_of_others_is_not() -> None:
     async def main() -> None:
         world = world_with_a_flagd()
         world.put(SERVICE, "agent", {"ports": []})

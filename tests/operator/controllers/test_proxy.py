@@ -58,7 +58,7 @@ def test_a_source_that_needs_no_proxy_deploys_none_and_a_proxy_stays() -> None:
     run(main)
 
 
-def test_each_object_is_repaired_and_nothing_is_written_if_all_is_well() -> None:
+def test_each_object_is_repaired_and_not_written_if_it_is_right() -> None:
     async def main() -> None:
         world = world_with_a_proxied_source()
         owner(world)
@@ -81,7 +81,7 @@ def test_each_object_is_repaired_and_nothing_is_written_if_all_is_well() -> None
     run(main)
 
 
-def test_one_of_the_original_is_taken_over_and_one_of_others_is_an_event_once() -> None:
+def test_one_of_the_original_is_taken_over_and_one_of_others_is_not() -> None:
     async def main() -> None:
         world = world_with_a_proxied_source()
         owner(world)

@@ -29,7 +29,7 @@ def world_of(*names: str, rate: int = 100) -> World:
     return world
 
 
-def test_all_kinds_of_workloads_are_rolled_and_then_the_status_has_the_digest() -> None:
+def test_all_kinds_of_workloads_are_rolled_before_the_status_says_so() -> None:
     async def main() -> None:
         world = world_of("web")
         for kind in (STATEFUL_SET, DAEMON_SET):
