@@ -98,7 +98,7 @@ def test_a_use_lasts_as_long_as_the_workload_or_one_of_its_pods() -> None:
         known = Laid(sources={"team-a/flags": source_object({"source": "shop"})}, flags={"team-a/shop": {}})
         running = injected(pod(), known)
         for name in ("web-1", "web-2"):
-            metadata = {**running["metadata"], "name": name, "namespace": "team-a"}
+            metadata = {**running["metadata"], "name": name, "namespace": "team-a", "ownerReferences": []}
             world.server.put(POD, {**running, "metadata": metadata})
         async with world.running(watched.run):
             world.server.remove(DEPLOYMENT, ("team-a", "web"))

@@ -79,7 +79,18 @@ class FakeServer:
         return stored
 
     def remove(self, kind: Kind, key: Key) -> None:
+        """Delete an object, and what it owned."""
         del self.objects[kind][key]
+        self._collect()
+
+    def _collect(self) -> None:
+        """Delete the objects all of whose owners are gone, as garbage collection does sooner or later."""
+        uids = {each["metadata"]["uid"] for objects in self.objects.values() for each in objects.values()}
+        for objects in self.objects.values():
+            for key, each in list(objects.items()):
+                owners = [owner["uid"] for owner in each["metadata"].get("ownerReferences") or ()]
+                if owners and uids.isdisjoint(owners):
+                    del objects[key]
         self.version += 1
         self._changes.publish(self.version)
 
@@ -87,7 +98,7 @@ class FakeServer:
         """Let all watches show what there is."""
         self.held.clear()
         self.hidden.clear()
-        self._changes.publish(self.version)
+        self._collect()
 
     async def watch(self, _: Kube, spec: KubeWatch, decode: Decode[Any]) -> AsyncIterator[Item[Any]]:
         wanted = dict(pair.split("=") for pair in spec.labels.split(",") if pair)
