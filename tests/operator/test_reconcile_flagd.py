@@ -5,8 +5,8 @@
 | U67, U84 | `test_u67_u84_routes_of_the_gateway_api` |
 | U68, U85 | `test_u68_u85_an_ingress_has_three_paths_for_each_host` |
 | U69 | `test_u69_what_is_disabled_is_to_be_removed` |
-| U70 to U74, U77 | of the controller that applies |
-| U75, U76, U78, U83, U86, U89 | tests/real/test_operator_reconcile.py, on a real API server |
+| U70 to U78 | tests/operator/controllers/test_flagd.py |
+| U83, U86, U89 | tests/operator/test_upstream.py; tests/real/test_operator_reconcile.py, on a real API server |
 | U79 | `test_u79_the_deployment` |
 | U80, U82 | `test_u80_a_source_that_cannot_be_used_changes_nothing`, `test_u82_a_missing_source_changes_nothing` |
 | U81 | cannot happen: the container is made, not looked for |

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 
 from wigwag.kube.control.informer import reopened
+from wigwag.kube.control.queue import KeyQueue, WorkQueue
 from wigwag.kube.errors import ApiError
 from wigwag.operator.reconcile.status import events
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Hashable
 
     from wigwag.kube.control.controller import ControllerMetrics
     from wigwag.kube.control.events import EventRecorder
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from wigwag.pipeline.broadcast import Broadcast
 
 T = TypeVar("T")
+K = TypeVar("K", bound="Hashable")
 MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
 
@@ -48,6 +50,11 @@ class ControlContext:
     metrics: ControllerMetrics
     now: Callable[[], float] = time.time
     """Unix seconds."""
+
+    def queue(self) -> WorkQueue[K]:
+        """Return a work queue."""
+        deps = self.hub.kube.deps
+        return WorkQueue(KeyQueue(random=deps.random), deps.clock)
 
     def watch(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
         """Watch objects for ever."""

@@ -58,24 +58,24 @@ class HeldFlags(Struct, frozen=True):
     """Of the document in it; empty if there is none that can be read."""
 
 
-class _WrittenFlags(Struct, rename="camel"):
+class _DocumentSpec(Struct, rename="camel"):
     flag_spec: Raw = Raw()
 
 
 class _FlagObject(Struct):
     metadata: ObjectMeta = ObjectMeta()
-    spec: _WrittenFlags = field(default_factory=_WrittenFlags)
+    spec: _DocumentSpec = field(default_factory=_DocumentSpec)
     status: FeatureFlagStatus = FeatureFlagStatus()
 
 
-class _HoldingMap(Struct, rename="camel"):
+class _HeldDocument(Struct, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
     binary_data: dict[str, bytes] | None = None
 
 
 _flag = msgspec.json.Decoder(_FlagObject).decode
-_config_map_object = msgspec.json.Decoder(_HoldingMap).decode
+_config_map_object = msgspec.json.Decoder(_HeldDocument).decode
 
 
 def decode_flag(raw: Raw) -> FlagSummary:

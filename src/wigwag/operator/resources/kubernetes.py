@@ -31,6 +31,8 @@ class ObjectMeta(Struct, frozen=True, kw_only=True, rename="camel"):
     generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    """Set while the object is being deleted; then nothing more is made for it."""
 
 
 class EnvVar(Struct, frozen=True, rename="camel", omit_defaults=True):
