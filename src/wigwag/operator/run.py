@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
-from wigwag.kube.control.lease import LeaderElector
+from wigwag.kube.control.lease import LeaderElector, LeaseTiming
 from wigwag.kube.hub import Hub
 from wigwag.observe import Registry
 from wigwag.operator.admission.registration import WebhookEndpoint
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wigwag.kube.watch.spec import KubeWatch
-    from wigwag.operator.settings import OperatorSettings
+    from wigwag.operator.settings import OperatorOptions, OperatorSettings
     from wigwag.serve.face.ports import Port
 
 PORTS, CONNECTIONS, RESERVED_FILES = 3, 1000, 500
@@ -76,7 +76,8 @@ class Operator:
         self._keeper = CertificateKeeper(self._hub, namespace, options.webhook_secret, names, self._certificate)
         self._files = webhook_files(options)
         identity = f"{socket.gethostname()}_{uuid4()}"
-        self._elector = LeaderElector(self._hub.kube, namespace, LEASE, identity) if options.leader_elect else None
+        elector = LeaderElector(self._hub.kube, namespace, LEASE, identity, lease_timing(options))
+        self._elector = elector if options.leader_elect else None
         metrics, self._recorder = ControllerMetrics(), EventRecorder(self._hub.kube, OPERATOR, socket.gethostname())
         self.registry.add(*metrics.instruments, self._recorder.dropped)
         self._context = ControlContext(self._hub, self.pipeline.published, settings, self._recorder, metrics)
@@ -131,3 +132,9 @@ class Operator:
 
     def _log(self, level: int, spec: KubeWatch, text: str) -> None:
         log.log(level, "watch %s: %s", spec, text)
+
+
+def lease_timing(options: OperatorOptions) -> LeaseTiming:
+    """Return the seconds of leader election."""
+    duration, deadline = options.leader_elect_lease_duration, options.leader_elect_renew_deadline
+    return LeaseTiming(int(duration), deadline, options.leader_elect_retry_period)
