@@ -214,3 +214,19 @@ def test_what_an_intent_does_not_speak_about_does_not_count() -> None:
         "list": [{"x": 1}],
         "longer": [1, 2],
     }
+
+
+def test_an_object_of_an_owner_that_was_created_again_goes_to_the_new_one_and_others_are_refused() -> None:
+    def owned(name: str, uid: str) -> Object:
+        reference = owner_reference(CONFIG_MAP, {"metadata": {"name": name, "uid": uid}})
+        return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [reference]}}
+
+    async def main() -> None:
+        ours = applier(OneObject())
+        live = (await ours.apply(CONFIG_MAP, owned("a", "1"))).object
+        refused = await ours.apply(CONFIG_MAP, owned("b", "2"), live)
+        assert (refused.outcome, refused.reason) == ("refused", "ConfigMap x is controlled by ConfigMap a")
+        taken = await ours.apply(CONFIG_MAP, owned("a", "2"), live)
+        assert taken.object["metadata"]["ownerReferences"][0]["uid"] == "2"
+
+    run(main)

@@ -6,6 +6,7 @@ deleted and created again meanwhile is another object.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,10 @@ import msgspec
 
 from wigwag.kube.control.informer import reopened
 from wigwag.kube.errors import ApiError
+from wigwag.kube.watch.listwatch import KindNotServed
 from wigwag.operator.reconcile.status import events
+from wigwag.pipeline.spec import Unavailable
+from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
+log = logging.getLogger("wigwag.operator")
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,16 @@ class ControlContext:
     now: Callable[[], float] = time.time
     """Unix seconds."""
 
-    def watch(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
-        """Watch objects for ever."""
-        deps = self.hub.kube.deps
-        return reopened(partial(self.hub.watch, spec, decode), deps.clock, deps.random)
+    async def watch(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
+        """Watch objects for ever. What prevents it is logged, and when it is over; a kind may be missing for good."""
+        deps, problem = self.hub.kube.deps, ""
+        async with closing(reopened(partial(self.hub.watch, spec, decode), deps.clock, deps.random)) as items:
+            async for item in items:
+                before, problem = problem, item.reason if isinstance(item, Unavailable) else ""
+                if problem != before:
+                    level = logging.WARNING if problem and not isinstance(item, KindNotServed) else logging.INFO
+                    log.log(level, "watch %s: %s", spec, problem or "live")
+                yield item
 
     async def report(self, kind: Kind, about: ObjectMeta, before: ObjectStatus, after: ObjectStatus) -> None:
         """Write the status of an object if it has changed, and record Events about what has become of it."""

@@ -4,7 +4,7 @@
 
 It is level-triggered: whatever changes, the whole plan is made again, and nothing is written if all is as planned. A
 child that is deleted or edited by hand changes its owner's key, so it is repaired at once. Children of a deleted Flagd
-go by garbage collection.
+go by garbage collection, and are not made again while a finalizer keeps the Flagd.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FlagdController:
 
     async def _reconcile(self, key: Key) -> Again | None:
         flagd, context = self._flagds.get(key), self._context
-        if flagd is None:
+        if flagd is None or flagd.metadata.deletion_timestamp:
             return None
         plan = plan_flagd(flagd, context.known.value, context.settings, context.now())
         refusals = [reason for desired in plan.apply if (reason := await self._managed.apply(desired))]

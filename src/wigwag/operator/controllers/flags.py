@@ -8,6 +8,7 @@ The kubelet writes a changed ConfigMap into pods that run, so their agents have 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wigwag.kube.client import ApiRequest
@@ -88,7 +89,7 @@ class FlagController:
         wanted = [ObjectName(namespace, config_map_name(name, namespace)) for namespace in namespaces]
         held = {each: live for each in wanted if (live := self._held.get(each))}
         summary = known.flags.get(name)
-        if summary is None or is_current(summary, namespaces, held):
+        if summary is None or summary.about.deletion_timestamp or is_current(summary, namespaces, held):
             return None
         flag = await self._read(name)
         if flag is None:
@@ -97,11 +98,16 @@ class FlagController:
         maps = flag_config_maps(flag, namespaces, present)
         for each in maps.adopt:
             await self._context.hub.kube.patch(CONFIG_MAP, each.name, {"metadata": {"labels": LABELS}}, each.namespace)
-        for body in maps.apply:
-            await self._applier.apply(CONFIG_MAP, body)
-        status = flag_status(flag, maps, self._context.now())
+        refused = [name for body in maps.apply if (name := await self._refused(body))]
+        status = flag_status(flag, replace(maps, refused=(*maps.refused, *refused)), self._context.now())
         await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
         return None
+
+    async def _refused(self, body: Object) -> ObjectName | None:
+        """Make a ConfigMap as it should be; return its name if it is somebody else's."""
+        result = await self._applier.apply(CONFIG_MAP, body)
+        about = body["metadata"]
+        return ObjectName(about["namespace"], about["name"]) if result.outcome == "refused" else None
 
     async def _read(self, name: ObjectName) -> ObservedFlag | None:
         """Read a flag with its document, byte for byte; None if it is gone."""
