@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.real.access import Access
 from tests.real.admissions import AdmissionLoad, JsonConnection, Replicas, dry_run, review, to_cluster
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
-from tests.real.controlplane import ControlPlane
+from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.operators import OperatorProcess, trusted
 from tests.real.processes import until
 from tests.real.test_admission import JSON_PATCH, configurations, flag, plane, unique
@@ -417,3 +418,104 @@ def test_what_is_deleted_while_it_is_made_leaves_nothing_behind_and_may_come_bac
         until(lambda: cluster.exists(team.path("v1", "Service", "other")), "the operator has looked")
         assert not cluster.exists(deployment), "whoever deletes it need not do so twice"
         cluster.patch(agent, {"metadata": {"finalizers": None}})
+
+
+def as_manager(cluster: Cluster, path: str, name: str, change: dict[str, Any]) -> Any:
+    """Change an object as `kubectl edit` does, which owns the fields from then on."""
+    query = {"fieldManager": name}
+    return cluster.rest.call("PATCH", path, change, query=query, kind="application/merge-patch+json").json
+
+
+def test_what_others_edit_in_objects_of_the_operator_is_put_right_and_what_they_add_stays(team: Namespace) -> None:
+    cluster = team.cluster
+    team.apply(in_team(team, flag("on", name="shop")))
+    team.apply(in_team(team, source("files", source="shop", provider="file")))
+    team.apply(in_team(team, source("direct", source="shop", provider="kubernetes")))
+    team.apply(flagd("agent", featureFlagSource="direct"))
+    team.apply(sourced("Deployment", "web", "files,direct"))
+    deployment, service = team.path("apps/v1", "Deployment", "agent"), team.path("v1", "Service", "agent")
+    maps = team.path("v1", "ConfigMap", "shop")
+    with OperatorProcess() as operator:
+        until(lambda: items(team, RBAC, "RoleBinding") and cluster.exists(maps), "all that is made")
+        until(lambda: cluster.exists(service), "the Service")
+        [role], [binding] = (items(team, RBAC, kind) for kind in ("Role", "RoleBinding"))
+        container = cluster.get(deployment)["spec"]["template"]["spec"]["containers"][0]
+        edited = {**container, "image": "example.org/mine:1"}
+        mine = {"metadata": {"labels": {"example.org/mine": "yes"}, "annotations": {"example.org/note": "kept"}}}
+        as_manager(cluster, deployment, "kubectl-edit", mine)
+        as_manager(cluster, deployment, "kubectl-edit", {"spec": {"template": {"spec": {"containers": [edited]}}}})
+        as_manager(cluster, service, "kubectl-edit", {"spec": {"ports": cluster.get(service)["spec"]["ports"][:1]}})
+        as_manager(cluster, maps, "kubectl-edit", {"data": {f"{team.name}_shop.flagd.json": "{}", "other.json": "{}"}})
+        as_manager(cluster, team.path(RBAC, "Role", role["metadata"]["name"]), "kubectl-edit", {"rules": []})
+        subject = {"kind": "ServiceAccount", "name": "intruder", "namespace": team.name}
+        there = team.path(RBAC, "RoleBinding", binding["metadata"]["name"])
+        as_manager(cluster, there, "kubectl-edit", {"subjects": [*binding["subjects"], subject]})
+
+        def image() -> str:
+            return str(cluster.get(deployment)["spec"]["template"]["spec"]["containers"][0]["image"])
+
+        until(lambda: image() == container["image"], "the image")
+        until(lambda: len(cluster.get(service)["spec"]["ports"]) > 1, "the ports")
+        until(lambda: items(team, RBAC, "Role")[0]["rules"] == role["rules"], "the rules")
+        until(lambda: cluster.get(there)["subjects"] == binding["subjects"], "the subjects")
+        until(lambda: current(cluster, team, "on"), "the flags")
+        assert cluster.get(maps)["data"]["other.json"] == "{}"
+        about = cluster.get(deployment)["metadata"]
+        assert (about["labels"]["example.org/mine"], about["annotations"]["example.org/note"]) == ("yes", "kept")
+        paths = deployment, service, maps, there
+        versions = {each: cluster.get(each)["metadata"]["resourceVersion"] for each in paths}
+        team.apply(flagd("mark", featureFlagSource="direct"))
+        until(lambda: cluster.exists(team.path("v1", "Service", "mark")), "the operator has looked at others")
+        after = {each: cluster.get(each)["metadata"]["resourceVersion"] for each in versions}
+        assert after == versions, "it is not written again and again"
+        assert not number(operator, "wigwag_controller_failing_keys")
+
+
+@contextmanager
+def permissive(cluster: Cluster) -> Iterator[None]:
+    """Have the API server store objects of our kinds as an old definition did: without rules and limits."""
+    definitions = {path: yaml.safe_load(path.read_text()) for path in DEFINITIONS}
+    for each in definitions.values():
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        each["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}
+    cluster.define([*definitions.values()])
+    try:
+        yield
+    finally:
+        cluster.install(DEFINITIONS)
+
+
+def test_objects_of_before_there_were_rules_are_said_to_be_wrong_and_harm_nobody(team: Namespace) -> None:
+    cluster = team.cluster
+
+    def state(kind: str, name: str) -> Any:
+        status = cluster.get(team.path(OPENFEATURE, kind, name)).get("status") or {}
+        accepted = {each["type"]: each for each in status.get("conditions") or []}.get("Accepted", {})
+        return accepted.get("status"), accepted.get("reason"), accepted.get("message")
+
+    def make(kind: str, name: str, spec: Any) -> None:
+        made = {"apiVersion": OPENFEATURE, "kind": kind, "metadata": {"name": name}, "spec": spec}
+        until(lambda: cluster.rest.ask("POST", team.path(OPENFEATURE, kind), made).status == 201, "the old definition")
+
+    with permissive(cluster):
+        make("FeatureFlagSource", "unknown", {"sources": [{"source": "x", "provider": "carrier-pigeon"}]})
+        make("FeatureFlagSource", "negative", {"sources": [{"source": "x", "provider": "http", "interval": -1}]})
+        make("FeatureFlagSource", "odd", {"sources": "none"})
+        make("InProcessConfiguration", "odd", {"cache": "all"})
+        make("Flagd", "odd", {"replicas": -1})
+        make("FeatureFlag", "odd", {"flagSpec": {"flags": [1, 2]}})
+        make("FeatureFlag", "empty", None)
+    with OperatorProcess("--allow-orphan-pods") as operator:
+        operator.register(cluster)
+        team.apply(in_team(team, source("flags", source="http://flags.test", provider="http")))
+        called(cluster, team)
+        until(lambda: state("FeatureFlagSource", "unknown")[1] == "UnknownProvider", "a reason")
+        until(lambda: state("FeatureFlag", "odd")[1] == "Invalid", "a reason")
+        connection = to_cluster(cluster)
+        for name, reason in (("unknown", "unrecognized sync provider"), ("negative", ""), ("odd", "")):
+            injected, said = dry_run(connection, team.name, {**SOURCE, "openfeature.dev/featureflagsource": name})
+            assert not injected
+            assert reason in said
+        connection.close()
+        for where in ("spec.sources[0].interval", "spec.sources`", "spec.cache", "spec.replicas"):
+            operator.wait_for_log(lambda line, where=where: where in line["msg"] and line["level"] == "warning")  # type: ignore[misc]

@@ -98,16 +98,14 @@ class FlagController:
         maps = flag_config_maps(flag, namespaces, present)
         for each in maps.adopt:
             await self._context.hub.kube.patch(CONFIG_MAP, each.name, {"metadata": {"labels": LABELS}}, each.namespace)
-        refused = [name for body in maps.apply if (name := await self._refused(body))]
+        refused = [_name(body) for body in maps.apply if await self._is_refused(body)]
         status = flag_status(flag, replace(maps, refused=(*maps.refused, *refused)), self._context.now())
         await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
         return None
 
-    async def _refused(self, body: Object) -> ObjectName | None:
-        """Make a ConfigMap as it should be; return its name if it is somebody else's."""
-        result = await self._applier.apply(CONFIG_MAP, body)
-        about = body["metadata"]
-        return ObjectName(about["namespace"], about["name"]) if result.outcome == "refused" else None
+    async def _is_refused(self, body: Object) -> bool:
+        """Make a ConfigMap as it should be; tell whether it is somebody else's."""
+        return (await self._applier.apply(CONFIG_MAP, body)).outcome == "refused"
 
     async def _read(self, name: ObjectName) -> ObservedFlag | None:
         """Read a flag with its document, byte for byte; None if it is gone."""
@@ -127,6 +125,10 @@ class FlagController:
 def _flag_held(key: Key, held: HeldFlags) -> Iterable[Key]:
     name = (held.about.annotations or {}).get(HELD_FLAG)
     return [parse_name(name, key[0])] if name else []
+
+
+def _name(body: Object) -> ObjectName:
+    return ObjectName(body["metadata"]["namespace"], body["metadata"]["name"])
 
 
 def _plain(about: ObjectMeta) -> Object:
