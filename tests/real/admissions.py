@@ -111,6 +111,7 @@ class AdmissionLoad:
         self._cluster, self._namespace, self._annotations = cluster, namespace, annotations
         self._stop = threading.Event()
         self.injected, self.refused = 0, list[str]()
+        self.threads = threads
         self._threads = [threading.Thread(target=self._run) for _ in range(threads)]
 
     def _run(self) -> None:

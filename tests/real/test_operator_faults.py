@@ -97,13 +97,6 @@ def test_a_leader_that_is_killed_in_a_rollout_is_followed_by_one_that_goes_on(te
         assert before, "there was something left to do"
 
 
-def test_a_leader_that_is_told_to_stop_leaves_its_lease_to_the_other(cluster: Cluster) -> None:
-    with replicas(cluster, *PATIENT) as (leader, _):
-        first = holder(cluster)
-        assert leader.stop(signal.SIGTERM) == 0
-        until(lambda: holder(cluster) not in ("", first), "another leader, long before the Lease ends", 10)
-
-
 def register(cluster: Cluster, url: str) -> None:
     """Register webhooks at an address, without a CA, and wait until operators have added it."""
     endpoint = WebhookEndpoint("", namespace="operator", url=url)
@@ -124,7 +117,13 @@ def webhook(operator: OperatorProcess, cluster: Cluster) -> JsonConnection:
     return JsonConnection(operator.url, b64decode(cluster.get(SECRET)["data"]["ca.crt"]).decode())
 
 
-def test_both_replicas_answer_and_a_burst_outlives_one_of_them(cluster: Cluster) -> None:
+def lost_in_flight(load: AdmissionLoad) -> None:
+    """Check that clients have lost what was in flight, and that no pod was admitted without its agent."""
+    assert len(load.refused) <= 2 * load.threads
+    assert all(said.startswith("500: Internal error occurred: failed calling webhook") for said in load.refused)
+
+
+def test_both_replicas_answer_and_one_that_is_told_to_stop_leaves_its_lease_to_the_other(cluster: Cluster) -> None:
     teams = [new_team(cluster) for _ in range(5)]
     for team in teams:
         team.apply(in_team(team, flag("on", name="shop")))
@@ -156,10 +155,10 @@ def test_both_replicas_answer_and_a_burst_outlives_one_of_them(cluster: Cluster)
             until(lambda: holder(cluster) not in ("", first), "another leader, long before the Lease ends", 10)
             enough = load.injected + 100
             until(lambda: load.injected > enough, "calls of the other")
-        print("TERM", load.injected, load.refused[:3], len(load.refused))
+        lost_in_flight(load)
 
 
-def test_a_killed_replica_costs_only_what_it_was_asked(team: Namespace) -> None:
+def test_a_killed_replica_loses_only_what_it_was_asked(team: Namespace) -> None:
     cluster = team.cluster
     team.apply(in_team(team, source("flags", source="http://flags.test", provider="http")))
     with (
@@ -173,7 +172,7 @@ def test_a_killed_replica_costs_only_what_it_was_asked(team: Namespace) -> None:
             other.process.kill()
             enough = load.injected + 100
             until(lambda: load.injected > enough, "calls of the other")
-        print("KILL", load.injected, load.refused[:3], len(load.refused))
+        lost_in_flight(load)
 
 
 def number(operator: OperatorProcess, name: str) -> float:

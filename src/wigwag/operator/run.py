@@ -19,7 +19,7 @@ from uuid import uuid4
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
 from wigwag.kube.control.lease import LeaderElector, LeaseTiming
-from wigwag.kube.hub import Hub
+from wigwag.kube.hub import Hub, open_watch_promptly
 from wigwag.observe import Registry
 from wigwag.operator.admission.registration import WebhookEndpoint
 from wigwag.operator.admission.server import AdmissionService
@@ -61,7 +61,7 @@ class Operator:
     """The operator, assembled from its settings."""
 
     def __init__(self, settings: OperatorSettings, hub: Hub | None = None) -> None:
-        self._settings, self._hub = settings, hub or Hub()
+        self._settings, self._hub = settings, hub or Hub(open_watch=open_watch_promptly)
         namespace, options = settings.pod.namespace, settings.options
         wanted = [Wanted(spec) for spec in watches(namespace)]
         self.pipeline: Pipeline[KubeWatch, Mapping[tuple[str, str], object], Observed] = Pipeline(
