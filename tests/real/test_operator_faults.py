@@ -507,14 +507,18 @@ def test_objects_of_before_there_were_rules_are_said_to_be_wrong_and_harm_nobody
     with OperatorProcess("--allow-orphan-pods") as operator:
         operator.register(cluster)
         team.apply(in_team(team, source("flags", source="http://flags.test", provider="http")))
+        team.apply(flagd("behind", featureFlagSource="negative"))
         called(cluster, team)
         until(lambda: state("FeatureFlagSource", "unknown")[1] == "UnknownProvider", "a reason")
         until(lambda: state("FeatureFlag", "odd")[1] == "Invalid", "a reason")
         connection = to_cluster(cluster)
-        for name, reason in (("unknown", "unrecognized sync provider"), ("negative", ""), ("odd", "")):
+        for kind in ("FeatureFlagSource", "InProcessConfiguration", "Flagd"):
+            until(lambda kind=kind: state(kind, "odd")[1] == "Invalid", "a reason")  # type: ignore[misc]
+        until(lambda: "spec.sources[0].interval" in (state("FeatureFlagSource", "negative")[2] or ""), "where")
+        wrong = {"unknown": "unrecognized sync provider", "negative": "sources[0].interval", "odd": "$.spec.sources"}
+        for name, reason in wrong.items():
             injected, said = dry_run(connection, team.name, {**SOURCE, "openfeature.dev/featureflagsource": name})
             assert not injected
             assert reason in said
         connection.close()
-        for where in ("spec.sources[0].interval", "spec.sources`", "spec.cache", "spec.replicas"):
-            operator.wait_for_log(lambda line, where=where: where in line["msg"] and line["level"] == "warning")  # type: ignore[misc]
+        assert not number(operator, "wigwag_controller_failing_keys")

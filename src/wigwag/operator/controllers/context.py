@@ -17,7 +17,7 @@ import msgspec
 from wigwag.kube.control.informer import reopened
 from wigwag.kube.errors import ApiError
 from wigwag.kube.watch.listwatch import KindNotServed
-from wigwag.operator.reconcile.status import events
+from wigwag.operator.reconcile.status import ACCEPTED, ConditionState, conditions, events
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wigwag.kube.watch.spec import KubeWatch
     from wigwag.operator.observed import Observed
     from wigwag.operator.resources.kubernetes import ObjectMeta, ObjectStatus
+    from wigwag.operator.resources.unreadable import UnreadableObject
     from wigwag.operator.settings import OperatorSettings
     from wigwag.pipeline.broadcast import Broadcast
 
@@ -81,6 +82,13 @@ class ControlContext:
             raise
         for event in events(before.conditions, after.conditions):
             self.record(kind, about, event.type, event.reason, event.message)
+
+    async def report_unreadable(self, kind: Kind, each: UnreadableObject) -> None:
+        """Say in the status of an object that it cannot be read; the rest of the status stays as it is."""
+        state = ConditionState("False", "Invalid", f"it does not fit its schema, so nobody can use it: {each.problem}")
+        generation, before = each.metadata.generation, each.status
+        after = conditions(before.conditions, {ACCEPTED: state}, generation, self.now())
+        await self.report(kind, each.metadata, before, msgspec.structs.replace(before, conditions=after))
 
     def record(
         self, kind: Kind, about: ObjectMeta, type: Literal["Normal", "Warning"], reason: str, message: str
