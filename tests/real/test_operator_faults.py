@@ -277,7 +277,7 @@ def test_certificates_rotate_under_load_without_one_failed_call(team: Namespace)
             connection.close()
             return status != 0
 
-        with AdmissionLoad(cluster, team.name, SOURCE) as load:
+        with AdmissionLoad(cluster, team.name, SOURCE, threads=8) as load:
 
             def passes(count: int = 100) -> None:
                 enough = load.injected + count
@@ -332,7 +332,7 @@ def allow(cluster: Cluster, account: str, without: str = "") -> None:
     cluster.apply({**about, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": [subject]})
 
 
-def test_a_missing_right_is_named_and_once_it_is_given_all_goes_on(
+def test_a_right_that_is_missing_or_taken_away_is_named_and_once_it_is_given_all_goes_on(
     team: Namespace, kubeconfig: Callable[[Access], Path]
 ) -> None:
     cluster, account = team.cluster, unique("operator")
@@ -347,6 +347,16 @@ def test_a_missing_right_is_named_and_once_it_is_given_all_goes_on(
         allow(cluster, account)
         operator.wait_for_log(lambda line: line["msg"] == "watch pods */*: live")
         until(lambda: up_to_date(team), "the controllers work")
+
+        team.apply(in_team(team, flag("on", name="shop")))
+        team.apply(in_team(team, source("files", source="shop", provider="file")))
+        allow(cluster, account, without="configmaps")
+        team.apply(sourced("Deployment", "web", "files"))
+        said = operator.wait_for_log(lambda line: "it is retried" in line["msg"])["msg"]
+        assert said.startswith(f"flags: {team.name}/shop: ")
+        assert 'cannot patch resource "configmaps"' in said or 'cannot get resource "configmaps"' in said
+        allow(cluster, account)
+        until(lambda: current(cluster, team, "on"), "the ConfigMap")
 
 
 def test_a_namespace_that_goes_takes_its_objects_and_nothing_is_made_in_it(team: Namespace) -> None:
