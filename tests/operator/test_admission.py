@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,6 +44,7 @@ from wigwag.operator.names import (
     IN_PROCESS_CONFIGURATION,
     MIRROR,
 )
+from wigwag.operator.resources.unreadable import UnreadableSource, decode_source
 from wigwag.version import __version__
 
 HTTP = {"source": "http://flags.test", "provider": "http"}
@@ -78,6 +80,15 @@ def test_u95_a_source_that_is_missing_is_not_found() -> None:
     assert message.startswith('featureflagsources.core.openfeature.dev "other" not found in namespace team-a')
     code, message = refused(pod({ENABLED: "true", IN_PROCESS_CONFIGURATION: "x"}), ONE)
     assert (code, message[:26]) == (404, "inprocessconfigurations.co")
+
+
+def test_a_source_that_does_not_fit_its_schema_is_refused_with_the_place() -> None:
+    raw = {"metadata": {"name": "flags"}, "spec": {"sources": [{"source": "x", "interval": -1}]}}
+    source = decode_source(msgspec.Raw(msgspec.json.encode(raw)))
+    assert isinstance(source, UnreadableSource)
+    code, message = refused(pod(), Laid(unreadable={"team-a/flags": source}))
+    assert (code, message[:54]) == (500, "FeatureFlagSource team-a/flags does not fit its schema")
+    assert "$.spec.sources[0].interval" in message
 
 
 def test_u96_a_pod_gets_the_agent() -> None:

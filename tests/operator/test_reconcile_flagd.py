@@ -33,6 +33,7 @@ from wigwag.operator.reconcile.flagd import FlagdPlan, plan_flagd
 from wigwag.operator.reconcile.routes import EVALUATION_SERVICES, SYNC_SERVICES
 from wigwag.operator.reconcile.status import ConditionState
 from wigwag.operator.resources.flagd import Flagd
+from wigwag.operator.resources.unreadable import UnreadableSource
 from wigwag.operator.settings import OperatorSettings
 from wigwag.options import add_options, collect
 from wigwag.serve import evaluation, sync
@@ -312,6 +313,13 @@ def test_u80_a_source_that_cannot_be_used_changes_nothing(source: dict[str, str]
     planned = plan(known=laid(source))
     assert (planned.apply, planned.resolved[:2]) == ((), ("False", "SourceUnusable"))
     assert reason in planned.resolved.message
+
+
+def test_a_source_that_does_not_fit_its_schema_changes_nothing() -> None:
+    unreadable = UnreadableSource(problem="Expected `int` >= 0 - at `$.spec.sources[0].interval`")
+    planned = plan(known=Laid(unreadable={"team-a/flags": unreadable}))
+    assert (planned.apply, planned.resolved[:2]) == ((), ("False", "SourceUnusable"))
+    assert unreadable.problem in planned.resolved.message
 
 
 def test_a_source_of_another_namespace_cannot_be_named() -> None:

@@ -257,7 +257,7 @@ class Applier:
             wanted = ", ".join(f"{name}={value}" for name, value in self.labels.items())
             return f"{about} exists and is not ours (it has no label {wanted}); rename or delete it"
         ours, theirs = (_controller(each) for each in (intent, live))
-        if ours and theirs and ours["uid"] != theirs["uid"]:
+        if ours and theirs and not _is_same_owner(ours, theirs):
             return f"{about} is controlled by {theirs['kind']} {theirs['name']}"
         return ""
 
@@ -278,6 +278,12 @@ class Applier:
 
 def _key(each: Object) -> Key:
     return each["metadata"].get("namespace", ""), each["metadata"]["name"]
+
+
+def _is_same_owner(ours: Object, theirs: Object) -> bool:
+    """Tell whether two references name one object. Another uid means that it was deleted and created again."""
+    (group, *_), (other, *_) = (each["apiVersion"].rpartition("/") for each in (ours, theirs))
+    return bool((group, ours["kind"], ours["name"]) == (other, theirs["kind"], theirs["name"]))
 
 
 def _controller(each: Object) -> Object | None:

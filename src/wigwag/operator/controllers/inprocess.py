@@ -35,10 +35,14 @@ class InProcessController:
 
     async def _reconcile(self, key: Key) -> Again | None:
         context, name = self._context, ObjectName(*key)
-        configuration = context.known.value.in_process_configuration(name)
+        known = context.known.value
+        if unreadable := known.unreadable_configuration(name):
+            await context.report_unreadable(IN_PROCESS_CONFIGURATION, unreadable)
+            return None
+        configuration = known.in_process_configuration(name)
         if configuration is None:
             return None
-        statuses = SourceStatuses(known=context.known.value, settings=context.settings, now=context.now())
+        statuses = SourceStatuses(known=known, settings=context.settings, now=context.now())
         status = statuses.of_in_process(name, configuration, self._consumers.naming(name))
         await context.report(IN_PROCESS_CONFIGURATION, configuration.metadata, configuration.status, status)
         return None

@@ -58,6 +58,9 @@ class SourceController:
     async def _reconcile(self, key: Key) -> Again | None:
         context, name = self._context, ObjectName(*key)
         known, settings, now = context.known.value, context.settings, context.now()
+        if unreadable := known.unreadable_source(name):
+            await context.report_unreadable(FEATURE_FLAG_SOURCE, unreadable)
+            return None
         source = known.feature_flag_source(name)
         if source is None:
             return None
