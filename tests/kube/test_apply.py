@@ -176,24 +176,6 @@ def test_an_object_that_somebody_creates_at_the_same_moment_is_looked_at_again()
     run(main)
 
 
-def test_u15_an_owner_is_the_same_by_its_uid() -> None:
-    """U15 of open-feature-operator. What an owner of the same name had, one that was created again takes over."""
-
-    def owned(uid: str, name: str = "shop") -> Object:
-        reference = owner_reference(DEPLOYMENT, {"metadata": {"name": name, "uid": uid}})
-        return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [reference]}, "data": {}}
-
-    async def main() -> None:
-        server = OneObject()
-        live = (await applier(server).apply(CONFIG_MAP, owned("1"))).object
-        refused = await applier(server).apply(CONFIG_MAP, owned("2", "other"), live)
-        assert (refused.outcome, refused.reason) == ("refused", "ConfigMap x is controlled by Deployment shop")
-        assert (await applier(server).apply(CONFIG_MAP, owned("1", "renamed"), live)).outcome == "updated"
-        assert (await applier(server).apply(CONFIG_MAP, body(), live)).outcome == "updated", "who has no owner"
-
-    run(main)
-
-
 def test_an_object_that_is_being_deleted_is_not_applied() -> None:
     async def main() -> None:
         server = OneObject()
@@ -288,7 +270,7 @@ def test_what_an_intent_does_not_speak_about_does_not_count() -> None:
     }
 
 
-def test_an_object_of_an_owner_that_was_created_again_goes_to_the_new_one_and_others_are_refused() -> None:
+def test_u15_an_object_of_an_owner_that_was_created_again_goes_to_the_new_one_and_others_are_refused() -> None:
     def owned(name: str, uid: str) -> Object:
         reference = owner_reference(CONFIG_MAP, {"metadata": {"name": name, "uid": uid}})
         return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [reference]}, "data": {}}
