@@ -114,6 +114,8 @@ def colon_pairs(value: Any) -> dict[str, str]:
     >>> colon_pairs("team:a,app.kubernetes.io/part-of:shop")
     {'team': 'a', 'app.kubernetes.io/part-of': 'shop'}
     """
+    if isinstance(value, dict):  # in a config file
+        return {str(key): str(text) for key, text in value.items()}
     pairs = {}
     for item in filter(None, map(str.strip, str(value).split(","))):
         key, separator, text = item.partition(":")
@@ -138,7 +140,9 @@ def at_least_one(value: Any) -> int:
 
 
 def comma_list(value: Any) -> tuple[str, ...]:
-    """Read a list that is separated by commas."""
+    """Read a list: separated by commas, or a list in a config file."""
+    if isinstance(value, list):
+        return tuple(map(str, value))
     return tuple(filter(None, map(str.strip, str(value).split(","))))
 
 
@@ -148,18 +152,25 @@ class OperatorOptions:
 
     webhook_bind_address: str = option(":9443", "address of the webhooks", metavar="ADDRESS", group="serving")
     webhook_secret: str = option("webhook-server-cert", "Secret of the webhooks' certificates", metavar="NAME")
-    metrics_bind_address: str = option(":8080", "address of the metrics", metavar="ADDRESS")
-    health_probe_bind_address: str = option(":8081", "address of the probes", metavar="ADDRESS")
-    metrics_secure: bool = option(True, "serve metrics with TLS, if there is a certificate")
-    enable_http2: bool = option(False, "serve HTTP/2, too")
-    webhook_cert_path: str = option("", "directory of the webhooks' certificate", metavar="DIR")
+    metrics_bind_address: str = option(":8080", "address of the metrics; 0 for none", metavar="ADDRESS")
+    health_probe_bind_address: str = option(":8081", "address of the probes; 0 for none", metavar="ADDRESS")
+    metrics_secure: bool = option(True, "serve metrics with TLS, if --metrics-cert-path names a certificate")
+    enable_http2: bool = option(False, "serve HTTP/2 on all ports, not only HTTP/1.1")
+    webhook_cert_path: str = option(
+        "",
+        "directory of the webhooks' certificate; without it, /tmp/k8s-webhook-server/serving-certs if a certificate "
+        "of another's is there, and else --webhook-secret, which is kept for you",
+        metavar="DIR",
+    )
     webhook_cert_name: str = option("tls.crt", "file of the certificate", metavar="FILE")
     webhook_cert_key: str = option("tls.key", "file of its key", metavar="FILE")
     metrics_cert_path: str = option("", "directory of the metrics' certificate", metavar="DIR")
     metrics_cert_name: str = option("tls.crt", "file of the certificate", metavar="FILE")
     metrics_cert_key: str = option("tls.key", "file of its key", metavar="FILE")
     leader_elect: bool = option(False, "let one of several replicas run the controllers", group="process")
-    verbose: bool = option(True, "log more")
+    verbose: bool = option(True, "log at debug level")
+    log_format: str = option("console", "the format of log lines", choices=("console", "json"))
+    config: str = option("", "a config file (YAML, JSON or TOML) with these names as keys", metavar="FILE")
     sidecar_cpu_limit: str = option("0.5", "CPU limit of agents", group="injected agents", convert=quantity_text)
     sidecar_ram_limit: str = option("64M", "memory limit of agents", convert=quantity_text)
     sidecar_cpu_request: str = option("0.2", "CPU request of agents", convert=quantity_text)

@@ -1,0 +1,121 @@
+"""`wigwag operator` as a process against a real API server, started as the original's Deployment starts it."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import ClassVar
+from urllib.request import urlopen
+
+import pytest
+from cryptography.x509 import DNSName
+
+from tests.agent.process import TIMEOUT
+from tests.real.access import Access
+from tests.real.cluster import OPENFEATURE, Cluster
+from tests.real.controlplane import ControlPlane
+from tests.real.operators import OperatorProcess
+from tests.real.processes import until
+from tests.real.test_admission import create, flag, plane, unique
+from tests.real.test_operator import SECRET, SOURCE, source
+from tests.wire.test_tls import Authority
+from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating
+
+__all__ = ["plane"]
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/131bf64c.openfeature.dev"
+ORIGINAL = (
+    "--leader-elect",
+    "--sidecar-cpu-limit=500m",
+    "--sidecar-ram-limit=64Mi",
+    "--sidecar-cpu-request=200m",
+    "--sidecar-ram-request=32Mi",
+    "--image-pull-secrets=pull",
+    "--labels=team:shop",
+    "--annotations=owner:shop",
+    "--metrics-secure=false",
+    "--verbose=true",
+)
+"""What the original's Deployment passes."""
+VARIABLES = {
+    "SIDECAR_IMAGE": "agents.test/flagd",
+    "SIDECAR_TAG": "v0.15.4",
+    "SIDECAR_ENV_VAR_PREFIX": "FLAGD",
+    "SIDECAR_PROBES_ENABLED": "true",
+    "FLAGS_VALIDATION_ENABLED": "true",
+    "FLAGD_PROXY_REPLICA_COUNT": "1",
+}
+
+
+@pytest.fixture
+def cluster(plane: ControlPlane, kubeconfig: Callable[[Access], Path]) -> Iterator[Cluster]:
+    kubeconfig(plane.cluster.access)
+    yield plane.cluster
+    for kind in (MUTATING, VALIDATING):
+        plane.cluster.rest.call("DELETE", kind.path())
+    for path in (SECRET, LEASE):
+        if plane.cluster.exists(path):
+            plane.cluster.delete(path)
+
+
+def test_with_the_flags_and_variables_of_the_original_it_serves_and_ends_when_told(cluster: Cluster) -> None:
+    cluster.apply(source("flags", source="http://flags.test", provider="http"))
+    flags = cluster.path(OPENFEATURE, "FeatureFlag", "default")
+    with OperatorProcess(*ORIGINAL, environment=VARIABLES) as operator:
+        operator.register(cluster)
+        until(lambda: create(cluster, "probe", SOURCE, dryRun="All").status == 403, "the API server calls us")
+        assert "orphan" in create(cluster, unique("app"), SOURCE).json["message"]
+        assert cluster.rest.ask("POST", flags, flag("of")).status == 403
+        until(lambda: cluster.get(LEASE)["spec"].get("holderIdentity"), "the Lease")
+        assert operator.fetch("probes", "/healthz") == (200, b"ok")
+        assert b"controller_runtime_webhook_requests_total" in operator.fetch("metrics", "/metrics")[1]
+        assert operator.stop(signal.SIGTERM) == 0
+    assert not cluster.get(LEASE)["spec"].get("holderIdentity"), "released"
+
+
+class BareOperator(OperatorProcess):
+    """An operator where the extra is not installed."""
+
+    program: ClassVar[tuple[str, ...]] = (
+        sys.executable,
+        "-c",
+        "import sys; sys.modules['cryptography'] = None; from wigwag.cli.main import main; sys.exit(main())",
+    )
+
+
+def test_with_certificates_of_others_it_needs_no_package_and_metrics_have_tls(cluster: Cluster, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    for path, name in zip(authority.issue("localhost", DNSName("localhost")), ("tls.crt", "tls.key"), strict=True):
+        Path(path).rename(tmp_path / name)
+    paths = f"--webhook-cert-path={tmp_path}", f"--metrics-cert-path={tmp_path}", "--allow-orphan-pods"
+    cluster.apply(source("flags", source="http://flags.test", provider="http"))
+    with BareOperator(*paths) as operator:
+        endpoint = WebhookEndpoint(authority.path.read_text(), namespace="operator", url=operator.url)
+        cluster.apply(mutating(endpoint))
+        until(lambda: create(cluster, "probe", SOURCE, dryRun="All").json["spec"].get("initContainers"), "injection")
+        trust = ssl.create_default_context(cafile=str(authority.path))
+        with urlopen(f"https://localhost:{operator.port('metrics')}/metrics", context=trust) as response:
+            assert b"/mutate-v1-pod" in response.read()
+    assert not cluster.exists(SECRET), "nobody needs it"
+
+
+def test_without_the_package_and_without_a_certificate_it_says_what_to_install(cluster: Cluster) -> None:
+    with BareOperator().spawn() as process:
+        said = process.communicate(timeout=TIMEOUT)[1].splitlines()[-1]
+    assert process.returncode == 2
+    assert said.startswith("wigwag: certificates of the operator's own need the package 'cryptography'")
+    assert "pip install 'wigwag[operator]'" in said
+
+
+def test_while_the_api_server_is_down_it_is_alive_says_why_it_is_not_ready_and_ends_when_told(
+    kubeconfig: Callable[[Access], Path], cluster: Cluster
+) -> None:
+    kubeconfig(Access("https://127.0.0.1:1", cluster.access.authority, "token"))
+    with OperatorProcess("--leader-elect", ready=False) as operator:
+        operator.wait_for_log(lambda line: "no webhook is served yet" in line["msg"])
+        assert operator.fetch("probes", "/healthz")[0] == 200
+        status, body = operator.fetch("probes", "/readyz")
+        assert (status, body) == (500, b"not ready: not all objects are read, the webhooks have no certificate\n")
+        assert operator.stop(signal.SIGTERM) == 0
