@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _BROKEN_PIPE = 141
 _FORMATTER = argparse.RawDescriptionHelpFormatter
-COMMANDS = ("start", "check-config", "eval", "lint", "diff", "proxy", "watt", "help", "completion", "version")
+COMMANDS = (
+    "start", "check-config", "eval", "lint", "diff", "proxy", "operator", "watt", "help", "completion", "version"
+)  # fmt: skip
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 

@@ -36,9 +36,10 @@ from wigwag.pipeline.clock import wait_event
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.statuslog import log_statuses
-from wigwag.serve.face.capacity import divide, open_files
+from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.ports import Port
+from wigwag.serve.face.process import run_process
 from wigwag.serve.management.manage import Management
 from wigwag.serve.management.process_metrics import vitals
 from wigwag.wire.limits import WireLimits
@@ -56,6 +57,12 @@ PORTS, CONNECTIONS, RESERVED_FILES = 3, 1000, 500
 RETRY = 2.0
 """Seconds between two attempts to get the first certificate."""
 log = logging.getLogger("wigwag.operator")
+
+
+def run_operator(settings: OperatorSettings) -> int:
+    """Run the operator until a signal stops it; return the exit code."""
+    options, files = settings.options, needed(PORTS, CONNECTIONS, RESERVED_FILES)
+    return run_process(lambda stop: Operator(settings).run(stop), options.log_format, files, debug=options.verbose)
 
 
 class Operator:

@@ -1,0 +1,81 @@
+"""A real operator in a process of its own, on loopback, whose webhooks a real API server calls.
+
+    kubeconfig(plane.cluster.access)                      # as whom it asks; sets KUBECONFIG
+    with OperatorProcess("--leader-elect", environment={"SIDECAR_TAG": "v1"}) as operator:
+        operator.register(plane.cluster)                  # the API server calls its webhooks from now on
+        …
+        assert operator.stop() == 0
+
+It is ready when the block begins: all objects are read, and webhooks, metrics and probes are served. Webhook
+configurations are of the whole cluster: use a control plane of your own, such as `tests.real.test_admission.plane`, and
+delete the configurations when the test ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from tests.agent.process import AgentProcess
+from tests.real.cluster import Cluster
+from tests.real.processes import until
+from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating, validating
+
+_OF_OPERATORS = ("SIDECAR_", "IN_PROCESS_", "FLAGD_", "POD_", "FLAGS_")
+
+
+class OperatorProcess(AgentProcess):
+    """`with OperatorProcess("--leader-elect") as operator:`; without POD_NAMESPACE it is in `default`."""
+
+    command: ClassVar[tuple[str, ...]] = ("operator",)
+    ports: ClassVar[tuple[str, ...]] = ("webhook-bind-address", "metrics-bind-address", "health-probe-bind-address")
+
+    def __init__(self, *arguments: str, ready: bool = True, environment: Mapping[str, str] | None = None) -> None:
+        """Without `ready`, the block begins as soon as it serves. `environment` is added to that of the test."""
+        super().__init__(*arguments, ready=False)
+        self._awaited, self._environment = ready, {"POD_NAMESPACE": "default", **(environment or {})}
+
+    def spawn(self) -> subprocess.Popen[str]:
+        """Start the process."""
+        given = {each.partition("=")[0].lstrip("-") for each in self._arguments}
+        addresses = [f"--{name}=127.0.0.1:0" for name in self.ports if name not in given]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_OPERATORS)}
+        return subprocess.Popen(
+            [*self.program, *self.command, "--log-format=json", *addresses, *self._arguments],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env={**inherited, **self._environment},
+        )
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        if self._awaited:
+            until(lambda: self.fetch("probes", "/readyz")[0] == 200, "a ready operator")
+        return self
+
+    @property
+    def url(self) -> str:
+        """Where the webhooks are; the certificate is for this name."""
+        return f"https://localhost:{self.port('admission')}"
+
+    def register(self, cluster: Cluster, *, fail: bool = True, namespace: str = "operator") -> None:
+        """Register the webhooks as a manifest does, without a CA, and wait until the operator has added it.
+
+        Pods of `namespace` are not injected, as those of the operator's own namespace are not.
+        """
+        endpoint = WebhookEndpoint("", namespace=namespace, url=self.url)
+        for made in (mutating(endpoint, fail=fail), validating(endpoint, fail=fail)):
+            cluster.apply(made)
+        until(lambda: trusted(cluster), "the CA in both configurations")
+
+
+def trusted(cluster: Cluster) -> bool:
+    """Tell whether both webhook configurations have a CA."""
+    webhooks: list[Any] = []
+    for kind in (MUTATING, VALIDATING):
+        for configuration in cluster.get(kind.path())["items"]:
+            webhooks += configuration["webhooks"]
+    return len(webhooks) == 2 and all(each["clientConfig"].get("caBundle") for each in webhooks)
