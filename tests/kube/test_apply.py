@@ -16,7 +16,6 @@ from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, Kind, Query
 
 Object = dict[str, Any]
 HASH = "example.org/applied"
-NOT_FOUND = ApiError("GET /x", ApiStatus(404, "NotFound"))
 CONFLICT = ApiError("PATCH /x", ApiStatus(409, "Conflict"))
 FIELDS = ApiError("PATCH /x", ApiStatus(409, "Conflict", "a", Details(causes=(Cause("FieldManagerConflict"),))))
 
@@ -33,10 +32,8 @@ class OneObject:
         self.spelling: dict[str, str] = {}
         """Values that the server stores in another way."""
 
-    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
+    async def find(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
         self.asked.append("get")
-        if self.live is None:
-            raise NOT_FOUND
         return self.live
 
     async def list(self, kind: Kind, namespace: str = "", labels: str = "") -> ObjectList:
@@ -157,12 +154,13 @@ def test_an_object_that_somebody_creates_at_the_same_moment_is_looked_at_again()
         server = OneObject()
         ours = applier(server)
 
-        async def get(kind: Kind, name: str, namespace: str = "", first: list[bool] = [True]) -> Object:  # noqa: B006
-            if first.pop() if first else False:
-                raise NOT_FOUND
-            return {"metadata": {"name": "x", "namespace": "ns", "uid": "u2"}, "data": {"a": "theirs"}}
+        theirs = {"metadata": {"name": "x", "namespace": "ns", "uid": "u2"}, "data": {"a": "theirs"}}
+        answers: list[Object | None] = [None, theirs]
 
-        server.get = get  # type: ignore[method-assign]
+        async def find(kind: Kind, name: str, namespace: str = "") -> Object | None:
+            return answers.pop(0)
+
+        server.find = find  # type: ignore[method-assign]
         server.errors = [FIELDS]
         refused = await ours.apply(CONFIG_MAP, body(a="1"))
         assert refused.outcome == "refused"

@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from tests.pipeline.fakes import FakeClock, run, settle
-from wigwag.kube.control.informer import Informer, changed_keys, label_key, only_objects, own_key, owner_key, reopened
+from wigwag.kube.control.informer import (
+    Index,
+    Informer,
+    changed_keys,
+    label_key,
+    only_objects,
+    own_key,
+    owner_key,
+    reopened,
+)
 from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, NODE
 from wigwag.kube.watch.objects import ChangeJournal, Objects
 from wigwag.kube.watch.reflector import Item
@@ -112,5 +121,31 @@ def test_a_watch_that_fails_or_ends_is_opened_again_after_a_pause() -> None:
             await clock.advance(60.0)
             assert seen[2:4] == [UNCHANGED, Unavailable("the watch ended")]
             reader.cancel()
+
+    run(main)
+
+
+def test_an_index_follows_what_objects_say() -> None:
+    informer = Informer[Object]()
+    index = Index(informer, label_key("source"))
+    one, two = made("x", labels={"source": "a"}), made("y", labels={"source": "a"})
+    informer.put(objects(one, two))
+    assert index[("ns", "a")] == {("ns", "x"), ("ns", "y")}
+    informer.put(objects(made("x", labels={"source": "b"}), two))
+    assert index[("ns", "a")] == {("ns", "y")}
+    assert index[("ns", "b")] == {("ns", "x")}
+    informer.put(objects())
+    assert index[("ns", "a")] == frozenset()
+    assert not list(index), "nothing is left of keys without objects"
+
+
+def test_objects_that_were_read_are_waited_for() -> None:
+    async def main() -> None:
+        informer = Informer[Object]()
+        waiting = asyncio.ensure_future(informer.synced())
+        await settle()
+        assert not waiting.done()
+        informer.put(objects())
+        await waiting
 
     run(main)

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.json import encode
 
 from tests.operator.known import Laid, injected, pod, settings, source_object
 from wigwag.kube.kinds import DEPLOYMENT
@@ -49,7 +50,7 @@ def workload_object(annotations: dict[str, str], *, account: str = "", namespace
 
 
 def workload(listed: str = "flags", **given: Any) -> Workload:
-    read = read_workload(DEPLOYMENT, workload_object({ENABLED: "true", FEATURE_FLAG_SOURCE: listed}, **given))
+    read = read_workload(DEPLOYMENT, encode(workload_object({ENABLED: "true", FEATURE_FLAG_SOURCE: listed}, **given)))
     assert read is not None
     return read
 
@@ -74,10 +75,10 @@ def reads(flag: str, account: str = "team-a/default") -> FlagUse:
     ],
 )
 def test_u14_a_workload_counts_by_the_annotations_of_its_template(annotations: dict[str, str], mode: str) -> None:
-    read = read_workload(DEPLOYMENT, workload_object(annotations))
+    read = read_workload(DEPLOYMENT, encode(workload_object(annotations)))
     assert (read and read.mode) == mode
-    assert read_workload(DEPLOYMENT, {"metadata": {"annotations": annotations}}) is None
-    assert read_workload(DEPLOYMENT, "nonsense") is None
+    assert read_workload(DEPLOYMENT, encode({"metadata": {"annotations": annotations}})) is None
+    assert read_workload(DEPLOYMENT, encode("nonsense")) is None
 
 
 def test_a_workload_names_sources_with_and_without_spaces_and_namespaces() -> None:
@@ -87,8 +88,8 @@ def test_a_workload_names_sources_with_and_without_spaces_and_namespaces() -> No
 
 def test_u34_u50_a_pod_without_an_account_uses_default() -> None:
     known = Laid(sources={"team-a/flags": source_object({"source": "shop"})}, flags={"team-a/shop": {}})
-    assert pod_uses(running_pod(known)) == {reads("team-a/shop")}
-    assert pod_uses(running_pod(known, serviceAccountName="web")) == {reads("team-a/shop", "team-a/web")}
+    assert pod_uses(encode(running_pod(known))) == {reads("team-a/shop")}
+    assert pod_uses(encode(running_pod(known, serviceAccountName="web"))) == {reads("team-a/shop", "team-a/web")}
     assert workload_uses(workload(), known, settings()) == {reads("team-a/shop")}
 
 
@@ -98,18 +99,18 @@ def test_u19_only_marked_pods_read_the_api() -> None:
     for value in ("false", None):
         annotations = {**marked["metadata"]["annotations"], ALLOW_KUBERNETES_SYNC: value}
         annotations = {name: text for name, text in annotations.items() if text}
-        assert not pod_uses({**marked, "metadata": {**marked["metadata"], "annotations": annotations}})
-    assert not pod_uses({**marked, "status": {"phase": "Succeeded"}})
-    assert pod_uses({**marked, "status": {"phase": "Pending"}})
-    assert not pod_uses("nonsense")
-    assert not pod_uses(pod())
+        assert not pod_uses(encode({**marked, "metadata": {**marked["metadata"], "annotations": annotations}}))
+    assert not pod_uses(encode({**marked, "status": {"phase": "Succeeded"}}))
+    assert pod_uses(encode({**marked, "status": {"phase": "Pending"}}))
+    assert not pod_uses(encode("nonsense"))
+    assert not pod_uses(encode(pod()))
 
 
 @pytest.mark.parametrize("arguments", [["--sources"], ["--sources", "{"], ["--sources", '[{"uri":1}]'], []])
 def test_arguments_that_the_operator_did_not_write_use_nothing(arguments: list[str]) -> None:
     agent = {"name": "flagd", "args": arguments}
     written = pod({ALLOW_KUBERNETES_SYNC: "true"}, initContainers=[agent])
-    assert not pod_uses(written)
+    assert not pod_uses(encode(written))
 
 
 def test_a_file_source_is_a_use_of_its_flag() -> None:
@@ -118,7 +119,7 @@ def test_a_file_source_is_a_use_of_its_flag() -> None:
         flags={"ops/shop.flags": {ALLOW_FROM: "*"}},
     )
     use = FlagUse(DEFAULT, "file", ObjectName("ops", "shop.flags"))
-    assert pod_uses(running_pod(known)) == workload_uses(workload(), known, settings()) == {use}
+    assert pod_uses(encode(running_pod(known))) == workload_uses(workload(), known, settings()) == {use}
     assert not access_objects([use], known, settings())
 
 
@@ -128,7 +129,7 @@ def test_u90_after_a_restart_rights_come_from_the_pods_that_run() -> None:
     running = running_pod(known)
     known.sources.clear()
     assert not workload_uses(workload(), known, settings())
-    assert len(access_objects(pod_uses(running), known, settings())) == 1
+    assert len(access_objects(pod_uses(encode(running)), known, settings())) == 1
 
 
 def test_u51_a_role_names_the_flags_of_an_account_and_no_others() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from tests.operator.known import Laid, settings, source_object
@@ -59,7 +60,7 @@ class Cluster(Laid):
 
     def workloads(self) -> list[Workload]:
         kinds = {each.kind: each for each in KINDS}
-        return [read for (kind, _), each in self.objects.items() if (read := read_workload(kinds[kind], each))]
+        return [read for (kind, _), each in self.objects.items() if (read := read_workload(kinds[kind], encode(each)))]
 
     def plan(self, name: ObjectName = FLAGS, rate: float = 100.0) -> RolloutPlan:
         planner = RolloutPlanner(known=self, settings=settings(), now=NOW, rate=rate)
@@ -282,4 +283,4 @@ def test_the_digest_is_of_what_agents_get() -> None:
 
     assert digest() == digest(rolloutOnChange=True)
     assert digest() != digest(port=9)
-    assert read_workload(DEPLOYMENT, {}) is None
+    assert read_workload(DEPLOYMENT, encode({})) is None

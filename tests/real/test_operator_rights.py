@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.json import encode
 
 from tests.operator.known import Laid, settings, source_object
 from tests.real.cluster import OPENFEATURE, Namespace
@@ -42,7 +43,7 @@ def test_a_patch_rolls_once_although_it_is_sent_twice_and_somebody_edits_the_wor
         found = source_object({"source": "x", "provider": "http"}, port=port, rolloutOnChange=True)
         status = FeatureFlagSourceStatus(digest="before", observed_generation=1)
         known.sources[str(name)] = type(found)(metadata=found.metadata, spec=found.spec, status=status)
-        workload = read_workload(DEPLOYMENT, made)
+        workload = read_workload(DEPLOYMENT, encode(made))
         assert workload
         (rollout,) = RolloutPlanner(known=known, settings=settings(), now=port, rate=1.0).plan(name, [workload]).due
         namespace.cluster.patch(path, {"metadata": {"labels": {"edited": str(port)}}})

@@ -163,6 +163,15 @@ class Kube:
         """Return an object; `ApiError` with the status 404 if there is none."""
         return self._object(await self._retried(ApiRequest(kind.path(namespace, name, subresource))))
 
+    async def find(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
+        """Return an object; None if there is none, or no such kind."""
+        try:
+            return await self.get(kind, name, namespace)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
     async def list(self, kind: Kind, namespace: str = "", labels: str = "", fields: str = "") -> ObjectList:
         """Return all objects, page by page; without pages if the continue token expires meanwhile."""
         selectors = tuple((key, text) for key, text in (("labelSelector", labels), ("fieldSelector", fields)) if text)

@@ -108,6 +108,11 @@ class ApiError(WigwagError):
         return self.status.code == HTTPStatus.FORBIDDEN
 
     @property
+    def invalid(self) -> bool:
+        """Whether the object would not be valid, or a `test` of a JSON patch has failed."""
+        return self.status.code == HTTPStatus.UNPROCESSABLE_ENTITY
+
+    @property
     def busy(self) -> bool:
         """Whether the server asks to come back later."""
         return self.status.code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)

@@ -10,6 +10,7 @@ and flagd does not (decision 92). It is one file in one ConfigMap still, because
 from __future__ import annotations
 
 import gzip
+import zlib
 from base64 import b64encode
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
@@ -31,6 +32,12 @@ MOST_BYTES = 1 << 20
 """What a ConfigMap may hold; the API server counts binary data before base64."""
 
 
+LARGEST = 16 << 20
+"""Bytes of a document that are unpacked at most; an object of the API server is smaller."""
+_GZIP = 16
+"""Tells zlib to expect a header of gzip."""
+
+
 class PackedFlags(NamedTuple):
     """The file with the flags."""
 
@@ -45,6 +52,16 @@ def pack(document: str) -> PackedFlags:
         return PackedFlags("plain", plain)
     compressed = gzip.compress(plain, mtime=0)
     return PackedFlags("gzip", compressed) if len(compressed) <= MOST_BYTES else PackedFlags("too large", b"")
+
+
+def unpack(content: bytes) -> bytes:
+    """Return the document of a compressed file; empty if it is none, or larger than a document can be."""
+    decompressor = zlib.decompressobj(zlib.MAX_WBITS | _GZIP)
+    try:
+        document = decompressor.decompress(content, LARGEST)
+    except zlib.error:
+        return b""
+    return document if decompressor.eof else b""
 
 
 def flag_config_map(flag: ObjectName, uid: str, packed: PackedFlags, namespace: str) -> dict[str, Json]:

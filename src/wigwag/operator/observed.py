@@ -1,8 +1,9 @@
 """What the operator knows of the cluster: the objects that admission asks about, as one immutable record.
 
 Each kind is one watch of the hub, and the pipeline puts the newest of all into one `Observed`. Admission reads that and
-sends no request, so it takes microseconds and cannot deadlock with the API server that waits for it. Of FeatureFlags
-and ConfigMaps only the metadata are watched: what they hold may be large, and admission does not look at it.
+sends no request, so it takes microseconds and cannot deadlock with the API server that waits for it. What FeatureFlags
+and ConfigMaps hold may be large, so it is not kept: of ConfigMaps only the metadata are watched, and of a FeatureFlag a
+digest stays, by which a controller knows whether a ConfigMap has the same flags.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.configmaps import holds_flags
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import PROXY, ObjectName, parse_name
+from wigwag.operator.reconcile.flags import decode_flag
 from wigwag.operator.reconcile.proxy import proxy_state
 from wigwag.operator.resources.featureflagsource import FeatureFlagSource
 from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from wigwag.kube.hub import Hub
     from wigwag.kube.watch.reflector import Item
     from wigwag.operator.injection.known import ProxyState
+    from wigwag.operator.reconcile.flags import FlagSummary
 
 Objects: TypeAlias = "Mapping[tuple[str, str], Any]"
 
@@ -44,7 +47,8 @@ _configuration = msgspec.json.Decoder(InProcessConfiguration).decode
 _named = msgspec.json.Decoder(_Named).decode
 
 
-def _metadata(raw: Raw) -> ObjectMeta:
+def metadata(raw: Raw) -> ObjectMeta:
+    """Decode the metadata of an object."""
     return _named(raw).metadata
 
 
@@ -54,9 +58,9 @@ def _proxy(raw: Raw) -> ProxyState | None:
 
 SOURCES = KubeWatch(FEATURE_FLAG_SOURCE)
 CONFIGURATIONS = KubeWatch(IN_PROCESS_CONFIGURATION)
-FLAGS = KubeWatch(FEATURE_FLAG, metadata_only=True)
+FLAGS = KubeWatch(FEATURE_FLAG)
 CONFIG_MAPS = KubeWatch(CONFIG_MAP, metadata_only=True)
-_DECODERS = {SOURCES: _source, CONFIGURATIONS: _configuration, FLAGS: _metadata, CONFIG_MAPS: _metadata}
+_DECODERS = {SOURCES: _source, CONFIGURATIONS: _configuration, FLAGS: decode_flag, CONFIG_MAPS: metadata}
 
 
 def proxy_watch(namespace: str) -> KubeWatch:
@@ -94,7 +98,8 @@ class Observed:
 
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         """Return the metadata of a FeatureFlag."""
-        return self.flags.get(name)
+        summary: FlagSummary | None = self.flags.get(name)
+        return None if summary is None else summary.about
 
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that holds no flags."""

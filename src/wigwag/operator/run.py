@@ -3,8 +3,6 @@
 The webhooks answer on every replica. They are served as soon as there is a certificate; until all objects are read,
 they refuse pods with a reason, and the pods' controllers try again. Controllers run on one replica: with
 `--leader-elect` on the one that holds the Lease, and without it on each that is started.
-
-Of the controllers, that of Flagds is wired up. Those of the proxy, rights, rollouts and ConfigMaps are to come.
 """
 
 from __future__ import annotations
@@ -28,7 +26,8 @@ from wigwag.operator.admission.server import AdmissionService, admission_port
 from wigwag.operator.admission.webhooks import reviews
 from wigwag.operator.certificates.keeper import CertificateKeeper
 from wigwag.operator.certificates.secret import directory_tls, service_names
-from wigwag.operator.controllers.flagd import FlagdController
+from wigwag.operator.controllers.context import ControlContext
+from wigwag.operator.controllers.run import run_controllers
 from wigwag.operator.names import LEASE, OPERATOR
 from wigwag.operator.observed import Observed, assemble, watch, watches
 from wigwag.options import host_and_port
@@ -85,7 +84,7 @@ class Operator:
         self._elector = LeaderElector(self._hub.kube, namespace, LEASE, identity) if options.leader_elect else None
         metrics, self._recorder = ControllerMetrics(), EventRecorder(self._hub.kube, OPERATOR, socket.gethostname())
         self.registry.add(*metrics.instruments, self._recorder.dropped)
-        self._flagds = FlagdController(self._hub, self.pipeline.published, settings, self._recorder, metrics)
+        self._context = ControlContext(self._hub, self.pipeline.published, settings, self._recorder, metrics)
         capacity = divide(open_files(), PORTS, CONNECTIONS, RESERVED_FILES)
         self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
 
@@ -119,7 +118,7 @@ class Operator:
     async def _controllers(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recorder.run())
-            group.create_task(self._flagds.run())
+            group.create_task(run_controllers(self._context))
 
     @property
     def ready(self) -> bool:

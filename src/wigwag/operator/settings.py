@@ -129,6 +129,14 @@ def quantity_text(value: Any) -> str:
     return str(value)
 
 
+def at_least_one(value: Any) -> int:
+    """Read a number that is not 0."""
+    number = natural(value)
+    if not number:
+        raise ValueError("0 would be never; use at least 1")
+    return number
+
+
 def comma_list(value: Any) -> tuple[str, ...]:
     """Read a list that is separated by commas."""
     return tuple(filter(None, map(str.strip, str(value).split(","))))
@@ -169,6 +177,9 @@ class OperatorOptions:
     )
     cluster_role_binding: bool = option(
         False, "let agents read all FeatureFlags by one ClusterRoleBinding, as flagd's own image needs, not by Roles"
+    )
+    rollout_rate: int = option(
+        100, "workloads that are rolled in a second when a source with rolloutOnChange changes", convert=at_least_one
     )
     allow_orphan_pods: bool = option(False, "inject agents into pods without an owner")
     share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")

@@ -45,8 +45,8 @@ MOST_REMEMBERED = 10_000
 class ApplyApi(Protocol):
     """What an applier needs of `Kube`."""
 
-    async def get(self, kind: Kind, name: str, namespace: str = "") -> Object:
-        """Return an object."""
+    async def find(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
+        """Return an object, if there is one."""
         ...
 
     async def list(self, kind: Kind, namespace: str = "", labels: str = "") -> ObjectList:
@@ -231,12 +231,7 @@ class Applier:
 
     async def _get(self, kind: Kind, intent: Object) -> Object | None:
         namespace, name = _key(intent)
-        try:
-            return await self.api.get(kind, name, namespace)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
+        return await self.api.find(kind, name, namespace)
 
     async def _delete(self, kind: Kind, key: Key, uid: str) -> None:
         """Delete the object with this uid; one that is gone, or has been replaced, is no error."""

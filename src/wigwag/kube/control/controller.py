@@ -76,11 +76,11 @@ class ControllerMetrics:
         self.duration = Histogram(
             "wigwag_controller_reconcile_duration", "Duration of reconciles.", _BOUNDS, ("controller",), "s"
         )
-        self._controllers: list[Controller[Any]] = []
+        self._controllers: dict[str, Controller[Any]] = {}
 
     def add(self, controller: Controller[Any]) -> None:
-        """Show the state of a controller."""
-        self._controllers.append(controller)
+        """Show the state of a controller, instead of an earlier one of this name."""
+        self._controllers[controller.name] = controller
 
     @property
     def instruments(self) -> tuple[Instrument, ...]:
@@ -88,7 +88,7 @@ class ControllerMetrics:
 
         def gauge(name: str, help: str, read: Callable[[Controller[Any]], float]) -> Gauge:
             def samples() -> Samples:
-                return [((controller.name,), read(controller)) for controller in self._controllers]
+                return [((controller.name,), read(controller)) for controller in self._controllers.values()]
 
             return Gauge(f"wigwag_controller_{name}", help, samples, ("controller",))
 

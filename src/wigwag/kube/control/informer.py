@@ -6,12 +6,15 @@ A mapping says which keys a changed object concerns: its own, its owner's, the o
 the object as it was and as it is, so that an owner who has lost an object is told, too. A queue gets keys, not changes:
 a value that was skipped is harmless, because `Objects.changed_since` covers all that happened since the last one read.
 
+An `Index` answers the other way round: which objects lead to a key, without looking at all of them.
+
 `only_objects` reads a watch without its status items. The hard case is a watch that is opened again, after an error
 or by another hub: its first value is compared with the last one as a whole, so nothing that happened between is lost.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -22,7 +25,7 @@ from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from wigwag.kube.kinds import Kind
     from wigwag.kube.watch.objects import Objects
@@ -125,7 +128,12 @@ class Informer(Generic[T]):
         """None until the watch has answered."""
         self.trouble: Unavailable | None = None
         """Why the objects may be out of date."""
+        self._read = asyncio.Event()
         self._handlers: list[Callable[[Objects[T] | None, Objects[T]], None]] = []
+
+    def on_change(self, handle: Callable[[Objects[T] | None, Objects[T]], None]) -> None:
+        """Have a function called with the objects before (None: never read) and after a change, in this order."""
+        self._handlers.append(handle)
 
     def feed(self, add: Callable[[K], object], *mappings: Concerns[T, K]) -> None:
         """Have `add` called with each key that a change concerns."""
@@ -134,7 +142,7 @@ class Informer(Generic[T]):
             for key in changed_keys(before, after, *mappings):
                 add(key)
 
-        self._handlers.append(handle)
+        self.on_change(handle)
 
     def get(self, key: Key) -> T | None:
         """Return an object, if there is one as far as is known."""
@@ -146,6 +154,11 @@ class Informer(Generic[T]):
         before, self.objects = self.objects, objects
         for handle in self._handlers:
             handle(before, objects)
+        self._read.set()
+
+    async def synced(self) -> None:
+        """Wait until all objects have been read once."""
+        await self._read.wait()
 
     async def follow(self, items: AsyncIterator[Item[T]]) -> None:
         """Read a watch to its end. May be called again with another watch of the same objects."""
@@ -154,3 +167,33 @@ class Informer(Generic[T]):
 
     def _note(self, trouble: Unavailable | None) -> None:
         self.trouble = trouble
+
+
+class Index(Generic[T, K]):
+    """The objects of an informer by the keys that mappings give them. Make it before feeds that look something up."""
+
+    def __init__(self, informer: Informer[T], *mappings: Concerns[T, K]) -> None:
+        self._mappings = mappings
+        self._entries: dict[K, set[Key]] = {}
+        informer.on_change(self._update)
+
+    def __getitem__(self, key: K) -> frozenset[Key]:
+        """Return the objects that lead to a key: their namespaces and names."""
+        return frozenset(self._entries.get(key, ()))
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(list(self._entries))
+
+    def _update(self, before: Objects[T] | None, after: Objects[T]) -> None:
+        for changed in after.changed_since(before):
+            for key in self._keys(before, changed):
+                entry = self._entries[key]
+                entry.discard(changed)
+                if not entry:
+                    del self._entries[key]
+            for key in self._keys(after, changed):
+                self._entries.setdefault(key, set()).add(changed)
+
+    def _keys(self, objects: Objects[T] | None, name: Key) -> set[K]:
+        value = None if objects is None else objects.get(name)
+        return set() if value is None else {key for mapping in self._mappings for key in mapping(name, value)}

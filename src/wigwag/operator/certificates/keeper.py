@@ -153,19 +153,11 @@ class CertificateKeeper:
 
     async def _configurations(self) -> list[tuple[Kind, Object]]:
         """Return the webhook configurations that there are."""
-        present = [(kind, await self._get(kind, name)) for kind, name in CONFIGURATIONS]
+        present = [(kind, await self._kube.find(kind, name)) for kind, name in CONFIGURATIONS]
         return [(kind, configuration) for kind, configuration in present if configuration is not None]
 
     async def _read(self) -> Object | None:
-        return await self._get(SECRET, self._secret, self._namespace)
-
-    async def _get(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
-        try:
-            return await self._kube.get(kind, name, namespace)
-        except ApiError as error:
-            if error.not_found:
-                return None
-            raise
+        return await self._kube.find(SECRET, self._secret, self._namespace)
 
     async def _write(self, live: Object | None, data: SecretData) -> None:
         encoded = {name: b64encode(value.encode()).decode() for name, value in data.items()}

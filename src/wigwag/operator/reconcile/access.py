@@ -23,6 +23,7 @@ from wigwag.operator.names import (
     OPERATOR,
     OPERATOR_ACCOUNT,
     PROXY_ACCOUNT,
+    SERVICE_ACCOUNT,
     SYNC_BINDING,
     ObjectName,
     access_name,
@@ -67,7 +68,13 @@ def access_objects(
 
 def _access(namespace: str, account: ObjectName, flags: list[str], known: KnownObjects) -> AccessObjects:
     name = access_name(account)
-    metadata: dict[str, Json] = {"name": name, "namespace": namespace, "labels": LABELS}
+    annotations = {SERVICE_ACCOUNT: str(account)}
+    metadata: dict[str, Json] = {
+        "name": name,
+        "namespace": namespace,
+        "labels": LABELS,
+        "annotations": annotations,
+    }
     present = ((flag, known.feature_flag(ObjectName(namespace, flag))) for flag in flags)
     of_flag = {"apiVersion": FEATURE_FLAG.api, "kind": FEATURE_FLAG.kind}
     owners = [{**of_flag, "name": flag, "uid": about.uid} for flag, about in present if about and about.uid]

@@ -3,23 +3,28 @@
 A ConfigMap is wanted in every namespace with pods that mount the flag, and kept while there is such a pod. The hard
 cases: a flag that was deleted leaves its ConfigMaps in other namespaces to the pods that mount them, with the last
 flags; a ConfigMap of the user's with the same name stays as it is; and one that the original has made is adopted.
+
+Flags may be large, and there may be many. So the operator keeps a digest of each (`FlagSummary`) and of what each
+ConfigMap holds (`HeldFlags`), and reads the flags themselves only if `is_current` says that there is something to do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Raw, Struct, field
 
 from wigwag.flags.model import canonical
-from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack
+from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack, unpack
 from wigwag.operator.names import ObjectName, config_map_name
 from wigwag.operator.reconcile.status import ACCEPTED, PROGRAMMED, ConditionState, conditions, listed
 from wigwag.operator.reconcile.usage import permitted
 from wigwag.operator.resources.featureflag import FeatureFlagStatus
 from wigwag.operator.resources.featureflagsource import FILE
+from wigwag.operator.resources.kubernetes import ObjectMeta
 from wigwag.operator.validation import flag_findings, is_refused, lines
 
 if TYPE_CHECKING:
@@ -28,11 +33,75 @@ if TYPE_CHECKING:
     from wigwag.operator.configmaps import Packing
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.reconcile.usage import FlagUse
-    from wigwag.operator.resources.kubernetes import ObjectMeta
     from wigwag.operator.settings import OperatorSettings
 
 Json: TypeAlias = Any
 DIGITS = 16
+MOUNTED, NOT_MOUNTED = ("Mounted", "Compressed"), "NotMounted"
+"""Reasons of the condition `Programmed`."""
+
+
+class FlagSummary(Struct, frozen=True):
+    """A FeatureFlag without its flags."""
+
+    about: ObjectMeta
+    status: FeatureFlagStatus
+    digest: str
+    """Of its document as the API server writes it."""
+
+
+class HeldFlags(Struct, frozen=True):
+    """A ConfigMap of the operator without the flags that it holds."""
+
+    about: ObjectMeta
+    digest: str
+    """Of the document in it; empty if there is none that can be read."""
+
+
+class _FlagSpec(Struct, rename="camel"):
+    flag_spec: Raw = Raw()
+
+
+class _Flag(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _FlagSpec = field(default_factory=_FlagSpec)
+    status: FeatureFlagStatus = FeatureFlagStatus()
+
+
+class _ConfigMap(Struct, rename="camel"):
+    metadata: ObjectMeta = ObjectMeta()
+    data: dict[str, str] | None = None
+    binary_data: dict[str, bytes] | None = None
+
+
+_flag = msgspec.json.Decoder(_Flag).decode
+_config_map_object = msgspec.json.Decoder(_ConfigMap).decode
+
+
+def decode_flag(raw: Raw) -> FlagSummary:
+    """Decode a FeatureFlag of a watch."""
+    flag = _flag(raw)
+    return FlagSummary(flag.metadata, flag.status, _digest(bytes(flag.spec.flag_spec) or NO_FLAGS.encode()))
+
+
+def read_flag(body: bytes) -> ObservedFlag:
+    """Read a FeatureFlag, with its flags."""
+    flag = _flag(body)
+    about = flag.metadata
+    name = ObjectName(about.namespace, about.name)
+    return ObservedFlag(name=name, about=about, document=bytes(flag.spec.flag_spec), status=flag.status)
+
+
+def decode_held(raw: Raw) -> HeldFlags:
+    """Decode a ConfigMap of a watch."""
+    given = _config_map_object(raw)
+    plain, packed = (given.data or {}).values(), (given.binary_data or {}).values()
+    contents = [*(each.encode() for each in plain), *map(unpack, packed)]
+    return HeldFlags(given.metadata, _digest(contents[0]) if len(contents) == 1 else "")
+
+
+def _digest(document: bytes) -> str:
+    return sha256(document).hexdigest()[:DIGITS]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +112,7 @@ class ObservedFlag:
     about: ObjectMeta
     document: bytes = b""
     """Its `flagSpec` as it was written; empty if it has none."""
-    status: FeatureFlagStatus = field(default_factory=FeatureFlagStatus)
+    status: FeatureFlagStatus = FeatureFlagStatus()
 
 
 @dataclass(frozen=True)
@@ -79,6 +148,22 @@ def kept_config_maps(uses: Iterable[FlagUse], known: KnownObjects, settings: Ope
 
 def _config_map(flag: ObjectName, namespace: str) -> ObjectName:
     return ObjectName(namespace, config_map_name(flag, namespace))
+
+
+def is_current(flag: FlagSummary, namespaces: Iterable[str], held: Mapping[ObjectName, HeldFlags]) -> bool:
+    """Tell whether there is nothing to do about a flag: its ConfigMaps hold it, and its status says so.
+
+    One that cannot be held, because it is too large or a name is taken, never is.
+    """
+    status, about = flag.status, flag.about
+    if status.observed_generation != about.generation:
+        return False
+    name = ObjectName(about.namespace, about.name)
+    present = [held.get(_config_map(name, namespace)) for namespace in namespaces]
+    reason = next((each.reason for each in status.conditions if each.type == PROGRAMMED), "")
+    if not present or reason not in MOUNTED:
+        return not present and reason == NOT_MOUNTED
+    return all(each and each.digest == flag.digest and holds_flags(each.about, name) for each in present)
 
 
 def flag_config_maps(
@@ -171,4 +256,4 @@ def _programmed(maps: FlagConfigMaps) -> ConditionState:
     if maps.packing == "gzip" and maps.apply:
         message = f"{size}, so they are compressed (gzip). The agent of the image wigwag reads that; flagd does not"
         return ConditionState("True", "Compressed", message)
-    return ConditionState("True", "Mounted" if maps.apply else "NotMounted")
+    return ConditionState("True", MOUNTED[0] if maps.apply else NOT_MOUNTED)

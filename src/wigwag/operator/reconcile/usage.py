@@ -15,7 +15,8 @@ namespaces grants are checked again, so a grant that is withdrawn ends the use, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -74,12 +75,20 @@ class _RunningPod(Struct):
 
 
 _decode_sources = msgspec.json.Decoder(list[AgentSource]).decode
+_decode_pod = msgspec.json.Decoder(_RunningPod).decode
+MOST_SHARED = 10_000
 
 
-def pod_uses(given: Any) -> frozenset[FlagUse]:
-    """Return what the agent of a pod was told to use; nothing if the pod has none, or has ended."""
+@lru_cache(maxsize=MOST_SHARED)
+def _shared(uses: frozenset[FlagUse]) -> frozenset[FlagUse]:
+    """Return the same object for equal values, since the pods of a workload have equal uses."""
+    return uses
+
+
+def pod_uses(raw: bytes) -> frozenset[FlagUse]:
+    """Decode what the agent of a pod was told to use; nothing if the pod has none, or has ended."""
     try:
-        pod = msgspec.convert(given, _RunningPod)
+        pod = _decode_pod(raw)
     except msgspec.ValidationError:
         return frozenset()
     if pod.status.phase in _OVER:
@@ -94,7 +103,7 @@ def pod_uses(given: Any) -> frozenset[FlagUse]:
         for source in _sources(container.args or [])
         if (flag := _flag(source, namespace)) and (reads_api or source.provider != KUBERNETES)
     )
-    return frozenset(uses)
+    return _shared(frozenset(uses))
 
 
 def _sources(arguments: list[str]) -> list[AgentSource]:

@@ -6,7 +6,7 @@ annotations of its pod template, as a pod does; its own annotations say nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -80,13 +80,16 @@ class _WorkloadObject(Struct):
     spec: _WorkloadSpec = field(default_factory=_WorkloadSpec)
 
 
-def read_workload(kind: Kind, given: Any) -> Workload | None:
-    """Return what counts of an object; None if nothing is injected into its pods."""
+_decode = msgspec.json.Decoder(_WorkloadObject).decode
+
+
+def read_workload(kind: Kind, raw: bytes) -> Workload | None:
+    """Decode what counts of an object; None if nothing is injected into its pods."""
     try:
-        found = msgspec.convert(given, _WorkloadObject)
+        workload = _decode(raw)
     except msgspec.ValidationError:
         return None
-    template, about = found.spec.template, found.metadata
+    template, about = workload.spec.template, workload.metadata
     annotations = template.metadata.annotations or {}
     mode = mode_of(annotations)
     if mode not in ("sidecar", "in-process"):

@@ -1,0 +1,124 @@
+"""The controller of rights: each service account may read exactly the FeatureFlags that its agents use.
+
+    a use begins or ends, a flag comes or goes, a Role is edited ─▶ account ─▶ Roles and RoleBindings: apply, prune
+
+With `--cluster-role-binding` there are no Roles, and the accounts are subjects of the original's ClusterRoleBinding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from wigwag.kube.control.apply import Applier
+from wigwag.kube.control.controller import Again, Controller
+from wigwag.kube.control.informer import Index, Informer
+from wigwag.kube.control.queue import WorkQueue
+from wigwag.kube.errors import ApiError
+from wigwag.kube.kinds import CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
+from wigwag.kube.watch.decode import plain
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.controllers.context import APPLIED, MANAGER
+from wigwag.operator.names import SERVICE_ACCOUNT, SYNC_BINDING, ObjectName, parse_name
+from wigwag.operator.reconcile.access import LABELS, access_objects, reconcile_binding
+from wigwag.operator.resources.featureflagsource import KUBERNETES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from wigwag.kube.client import Object
+    from wigwag.kube.kinds import Kind
+    from wigwag.kube.watch.decode import Key
+    from wigwag.operator.controllers.changes import KnownChanges
+    from wigwag.operator.controllers.consumers import Consumers
+    from wigwag.operator.controllers.context import ControlContext
+    from wigwag.operator.reconcile.usage import FlagUse
+
+BINDING = ObjectName("", SYNC_BINDING)
+"""The key of the ClusterRoleBinding, beside those of accounts."""
+NO_NAMESPACE = 60.0
+"""Seconds until rights in a namespace that does not exist are tried again."""
+log = logging.getLogger(__name__)
+
+
+class AccessController:
+    """Keeps the rights of agents."""
+
+    def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
+        self._context, self._consumers, self._problem = context, consumers, ""
+        self._is_shared = context.settings.options.cluster_role_binding
+        self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
+        self._queue: WorkQueue[ObjectName] = WorkQueue()
+        self._controller = Controller("access", self._reconcile, self._queue, context.metrics)
+        self._live: dict[Kind, Informer[Object]] = {ROLE: Informer(), ROLE_BINDING: Informer()}
+        self._of_account = {kind: Index(informer, _account) for kind, informer in self._live.items()}
+        for informer in self._live.values():
+            informer.feed(self._queue.add, _account)
+        self._binding: Informer[Object] = Informer()
+        self._binding.feed(self._queue.add, lambda *_: (BINDING,))
+        consumers.on_use(self._use_changed)
+        changes.flags.feed(self._flag_changed, lambda key, _: (key,))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        selector = ",".join(f"{name}={value}" for name, value in LABELS.items())
+        async with asyncio.TaskGroup() as group:
+            for kind, informer in self._live.items():
+                group.create_task(informer.follow(self._context.watch(KubeWatch(kind, labels=selector), plain)))
+                await informer.synced()
+            if self._is_shared:
+                binding = KubeWatch(CLUSTER_ROLE_BINDING, name=SYNC_BINDING)
+                group.create_task(self._binding.follow(self._context.watch(binding, plain)))
+                await self._binding.synced()
+            await self._consumers.synced()
+            group.create_task(self._controller.run())
+
+    def _use_changed(self, use: FlagUse) -> None:
+        if use.provider == KUBERNETES:
+            self._queue.add(BINDING if self._is_shared else use.account)
+
+    def _flag_changed(self, flag: Key) -> None:
+        """Look at who uses a flag: it may be new, and own the Role, or grant its use."""
+        for use in self._consumers.uses.of_flag(ObjectName(*flag)):
+            self._use_changed(use)
+
+    async def _reconcile(self, account: ObjectName) -> Again | None:
+        if account == BINDING:
+            await self._bind()
+            return None
+        uses, known = self._consumers.uses.of_account(account), self._context.known.value
+        wanted = access_objects(uses, known, self._context.settings)
+        try:
+            for name, objects in wanted.items():
+                await self._apply(ROLE, name, objects.role)
+                await self._apply(ROLE_BINDING, name, objects.binding)
+        except ApiError as error:
+            if not error.not_found:
+                raise
+            return Again(NO_NAMESPACE)
+        for kind in (ROLE_BINDING, ROLE):
+            live = [each for key in self._of_account[kind][account] if (each := self._live[kind].get(key))]
+            await self._applier.prune(kind, wanted.keys(), live=live)
+        return None
+
+    async def _apply(self, kind: Kind, name: ObjectName, body: Object) -> None:
+        result = await self._applier.apply(kind, body, self._live[kind].get(name))
+        if result.outcome == "refused":
+            log.warning("%s %s: %s; the agents of %s cannot read their flags", kind.kind, name, result.reason, name)
+
+    async def _bind(self) -> None:
+        """Make the subjects of the ClusterRoleBinding as they should be; a conflict is tried again."""
+        live = self._binding.get(BINDING)
+        change = reconcile_binding(live, self._consumers.uses, self._context.settings)
+        if change.problem and change.problem != self._problem:
+            log.warning("%s", change.problem)
+        self._problem = change.problem
+        if change.body is not None:
+            await self._context.hub.kube.replace(CLUSTER_ROLE_BINDING, change.body)
+
+
+def _account(key: Key, value: Any) -> Iterable[ObjectName]:
+    """Return the account that a Role or RoleBinding is for."""
+    name = (value["metadata"].get("annotations") or {}).get(SERVICE_ACCOUNT)
+    return [parse_name(name, key[0])] if name else []

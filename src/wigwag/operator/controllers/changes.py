@@ -1,0 +1,74 @@
+"""What has changed of the things that the operator knows, and which FeatureFlagSources that concerns.
+
+    pipeline ─▶ Observed ─▶ an informer for each kind ─▶ keys for the queues of controllers
+
+A source concerns itself with more than its own content: the FeatureFlags that it names, ConfigMaps that have the name
+of one, and the proxy. Names in a source are read in the namespace of each pod, so a flag concerns every source with an
+entry of its name, in whatever namespace; to look at one too many costs microseconds, and writes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from wigwag.kube.control.informer import Index, Informer, own_key
+from wigwag.kube.watch.objects import Objects
+from wigwag.operator.reconcile.proxy import needs_proxy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from wigwag.kube.watch.decode import Key
+    from wigwag.operator.injection.known import ProxyState
+    from wigwag.operator.observed import Observed
+    from wigwag.operator.reconcile.flags import FlagSummary
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource
+    from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+    from wigwag.operator.resources.kubernetes import ObjectMeta
+    from wigwag.operator.settings import OperatorSettings
+    from wigwag.pipeline.broadcast import Broadcast
+
+
+class KnownChanges:
+    """The known objects, by kind, as informers."""
+
+    def __init__(self, known: Broadcast[Observed], settings: OperatorSettings) -> None:
+        self._known, self._settings = known, settings
+        self.sources: Informer[FeatureFlagSource] = Informer()
+        self.configurations: Informer[InProcessConfiguration] = Informer()
+        self.flags: Informer[FlagSummary] = Informer()
+        self.config_maps: Informer[ObjectMeta] = Informer()
+        self.proxies: Informer[ProxyState] = Informer()
+        self._naming: Index[FeatureFlagSource, str] = Index(self.sources, _flag_names)
+
+    async def run(self) -> None:
+        """Follow what is known, until cancelled."""
+        async for observed in self._known:
+            self.sources.put(_objects(observed.sources))  # first, since the others are looked up in it
+            self.configurations.put(_objects(observed.configurations))
+            self.flags.put(_objects(observed.flags))
+            self.config_maps.put(_objects(observed.config_maps))
+            self.proxies.put(_objects(observed.proxies))
+
+    def feed_sources(self, add: Callable[[Key], object]) -> None:
+        """Have `add` called with the key of each source that a change concerns."""
+        self.sources.feed(add, own_key)
+        self.flags.feed(add, self._sources_naming)
+        self.config_maps.feed(add, self._sources_naming)
+        self.proxies.feed(add, self._sources_through_proxy)
+
+    def _sources_naming(self, key: Key, _: Any) -> Iterable[Key]:
+        return self._naming[key[1]]
+
+    def _sources_through_proxy(self, *_: Any) -> Iterable[Key]:
+        sources = self.sources.objects.items() if self.sources.objects else ()
+        return [key for key, source in sources if needs_proxy(source.spec, self._settings)]
+
+
+def _flag_names(_: Key, source: FeatureFlagSource) -> Iterable[str]:
+    """Return what the FeatureFlags that a source names are called, without namespaces."""
+    return {entry.source.rpartition("/")[2] for entry in source.spec.sources}
+
+
+def _objects(known: Any) -> Objects[Any]:
+    return known if isinstance(known, Objects) else Objects(known)

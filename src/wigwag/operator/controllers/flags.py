@@ -1,0 +1,128 @@
+"""The controller of FeatureFlags: ConfigMaps with their flags where pods mount them, and their status.
+
+    flag, its ConfigMaps, its uses ─▶ queue ─▶ current? ─▶ read the flags ─▶ apply ConfigMaps ─▶ status, Events
+
+The kubelet writes a changed ConfigMap into pods that run, so their agents have the new flags without a restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from wigwag.kube.client import ApiRequest
+from wigwag.kube.control.apply import Applier
+from wigwag.kube.control.controller import Again, Controller
+from wigwag.kube.control.informer import Index, Informer, own_key
+from wigwag.kube.control.queue import WorkQueue
+from wigwag.kube.errors import ApiError
+from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.configmaps import LABELS
+from wigwag.operator.controllers.context import APPLIED, MANAGER
+from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
+from wigwag.operator.names import ObjectName, config_map_name, parse_name
+from wigwag.operator.reconcile.flags import (
+    HeldFlags,
+    decode_held,
+    flag_config_maps,
+    flag_status,
+    is_current,
+    kept_config_maps,
+    mounting_namespaces,
+    read_flag,
+)
+from wigwag.operator.resources.featureflagsource import FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from wigwag.kube.client import Object
+    from wigwag.kube.watch.decode import Key
+    from wigwag.operator.controllers.changes import KnownChanges
+    from wigwag.operator.controllers.consumers import Consumers
+    from wigwag.operator.controllers.context import ControlContext
+    from wigwag.operator.reconcile.flags import ObservedFlag
+    from wigwag.operator.reconcile.usage import FlagUse
+    from wigwag.operator.resources.kubernetes import ObjectMeta
+
+
+class FlagController:
+    """Keeps the ConfigMaps of FeatureFlags, and their status."""
+
+    def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
+        self._context, self._consumers = context, consumers
+        self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
+        self._queue: WorkQueue[Key] = WorkQueue()
+        self._controller = Controller("flags", self._reconcile, self._queue, context.metrics)
+        self._held: Informer[HeldFlags] = Informer()
+        self._holding = Index(self._held, _flag_held)
+        self._held.feed(self._queue.add, _flag_held)
+        changes.flags.feed(self._queue.add, own_key)
+        changes.config_maps.feed(self._queue.add, self._flags_wanting)
+        consumers.on_use(self._use_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        selector = ",".join(f"{name}={value}" for name, value in LABELS.items())
+        async with asyncio.TaskGroup() as group:
+            held = self._context.watch(KubeWatch(CONFIG_MAP, labels=selector), decode_held)
+            group.create_task(self._held.follow(held))
+            await self._held.synced()
+            await self._consumers.synced()
+            group.create_task(self._controller.run())
+
+    def _use_changed(self, use: FlagUse) -> None:
+        if use.provider == FILE:
+            self._queue.add(use.flag)
+
+    def _flags_wanting(self, key: Key, _: ObjectMeta) -> Iterable[Key]:
+        """Return the flag that wants a ConfigMap of this name, in its own namespace: one may be in the way, or go."""
+        return [key] if self._consumers.uses.of_flag(ObjectName(*key)) else []
+
+    async def _reconcile(self, key: Key) -> Again | None:
+        name, known, settings = ObjectName(*key), self._context.known.value, self._context.settings
+        uses = self._consumers.uses.of_flag(name)
+        await self._prune(name, kept_config_maps(uses, known, settings))
+        namespaces = mounting_namespaces(name, uses, known, settings)
+        wanted = [ObjectName(namespace, config_map_name(name, namespace)) for namespace in namespaces]
+        held = {each: live for each in wanted if (live := self._held.get(each))}
+        summary = known.flags.get(name)
+        if summary is None or is_current(summary, namespaces, held):
+            return None
+        flag = await self._read(name)
+        if flag is None:
+            return None
+        present = {each: about for each in wanted if (about := known.config_maps.get(each))}
+        maps = flag_config_maps(flag, namespaces, present)
+        for each in maps.adopt:
+            await self._context.hub.kube.patch(CONFIG_MAP, each.name, {"metadata": {"labels": LABELS}}, each.namespace)
+        for body in maps.apply:
+            await self._applier.apply(CONFIG_MAP, body)
+        status = flag_status(flag, maps, self._context.now())
+        await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
+        return None
+
+    async def _read(self, name: ObjectName) -> ObservedFlag | None:
+        """Read a flag with its document, byte for byte; None if it is gone."""
+        try:
+            answer = await self._context.hub.kube.fetch(ApiRequest(FEATURE_FLAG.path(*name)))
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+        return read_flag(answer.body)
+
+    async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> None:
+        live = [_plain(each.about) for key in self._holding[flag] if (each := self._held.get(key))]
+        await self._applier.prune(CONFIG_MAP, keep, live=live)
+
+
+def _flag_held(key: Key, held: HeldFlags) -> Iterable[Key]:
+    name = (held.about.annotations or {}).get(HELD_FLAG)
+    return [parse_name(name, key[0])] if name else []
+
+
+def _plain(about: ObjectMeta) -> Object:
+    metadata = {"namespace": about.namespace, "name": about.name, "uid": about.uid, "labels": about.labels or {}}
+    return {"metadata": metadata}

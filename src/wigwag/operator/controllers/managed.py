@@ -1,0 +1,89 @@
+"""Objects that controllers make: watched, applied, removed; those that the original has made are taken over.
+
+Kinds of the Gateway API need not exist. They are watched if they do; until then there is nothing to remove, and what is
+to be applied is refused by the server with a reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, TypeVar
+
+from wigwag.kube.control.apply import Applier
+from wigwag.kube.control.informer import Informer
+from wigwag.kube.kinds import DEPLOYMENT, GRPC_ROUTE, HTTP_ROUTE, INGRESS, POD_DISRUPTION_BUDGET, SERVICE
+from wigwag.kube.watch.decode import plain
+from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.controllers.context import APPLIED, MANAGER
+from wigwag.operator.names import MANAGED_BY, OPERATOR
+from wigwag.operator.reconcile.takeover import takeover_patch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wigwag.kube.client import Object
+    from wigwag.kube.control.informer import Concerns
+    from wigwag.kube.kinds import Kind
+    from wigwag.kube.watch.decode import Key
+    from wigwag.operator.controllers.context import ControlContext
+    from wigwag.operator.reconcile.objects import DesiredObject
+
+K = TypeVar("K", bound=Hashable)
+OURS = {MANAGED_BY: OPERATOR}
+OPTIONAL = (HTTP_ROUTE, GRPC_ROUTE)
+
+
+class ManagedObjects:
+    """The objects with the operator's label."""
+
+    def __init__(self, context: ControlContext) -> None:
+        self._context, self._kube = context, context.hub.kube
+        self._applier = Applier(self._kube, MANAGER, OURS, APPLIED)
+        selector = ",".join(f"{name}={value}" for name, value in OURS.items())
+        kinds = (DEPLOYMENT, SERVICE, INGRESS, *OPTIONAL)
+        self._watches = {kind: KubeWatch(kind, labels=selector) for kind in kinds}
+        namespace = context.settings.pod.namespace  # of the proxy, which alone has one
+        self._watches[POD_DISRUPTION_BUDGET] = KubeWatch(POD_DISRUPTION_BUDGET, namespace, labels=selector)
+        self._informers: dict[Kind, Informer[Object]] = {kind: Informer() for kind in self._watches}
+
+    def feed(self, add: Callable[[K], object], mapping: Concerns[Object, K]) -> None:
+        """Have `add` called with the keys that a change of an object concerns."""
+        for informer in self._informers.values():
+            informer.feed(add, mapping)
+
+    async def run(self) -> None:
+        """Watch, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind, informer in self._informers.items():
+                group.create_task(informer.follow(self._context.watch(self._watches[kind], plain)))
+
+    async def synced(self) -> None:
+        """Wait until all objects are known, but those of kinds that need not exist."""
+        for kind, informer in self._informers.items():
+            if kind not in OPTIONAL:
+                await informer.synced()
+
+    def get(self, kind: Kind, key: Key) -> Object | None:
+        """Return an object of ours."""
+        return self._informers[kind].get(key)
+
+    async def apply(self, desired: DesiredObject) -> str:
+        """Make an object as it should be; return why that was refused."""
+        live = self.get(desired.kind, desired.name)
+        if live is not None and APPLIED not in (live["metadata"].get("annotations") or {}):
+            await self._take_over(desired)
+        result = await self._applier.apply(desired.kind, desired.body, live)
+        return result.reason if result.outcome == "refused" else ""
+
+    async def _take_over(self, desired: DesiredObject) -> None:
+        namespace, name = desired.name
+        patch = takeover_patch(await self._kube.get(desired.kind, name, namespace), MANAGER)
+        if patch is not None:
+            await self._kube.patch(desired.kind, name, patch, namespace)
+
+    async def remove(self, kind: Kind, key: Key) -> None:
+        """Remove an object, if there is one and it is ours."""
+        live = self.get(kind, key)
+        if live is not None:
+            await self._applier.prune(kind, (), key[0], [live])
