@@ -30,6 +30,8 @@ class Http1Connection:
     def __init__(self, host: str, ip: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.host, self.ip, self._reader, self._writer = host, ip, reader, writer
         self._waiting: asyncio.Timeout | None = None
+        self.idle_since = 0.0
+        """When its last response ended, by the loop's clock."""
 
     async def send(self, data: bytes, end: float) -> None:
         """Send a whole request."""
