@@ -138,8 +138,9 @@ class Sightings:
 class RequestLog:
     """The requests of the operator."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, quiet: float) -> None:
+        """`quiet` is how many seconds without a request show that the operator has nothing to do."""
+        self._path, self.quiet = path, quiet
 
     def mark(self) -> int:
         """Return where the log ends now."""
@@ -162,11 +163,10 @@ class RequestLog:
         reads = ("get", "list", "watch")
         return [each for each in self.since(mark) if each["verb"] not in reads and _resource(each) != "events"]
 
-    def settle(self, seconds: float = 1.0, timeout: float = LONG) -> None:
-        """Wait until the operator has asked for nothing for a while."""
-        deadline = time.monotonic() + timeout
+    def settle(self, times: float = 1.0) -> None:
+        """Wait until the operator has asked for nothing, so many times as long as it takes to be sure."""
         mark, since = self.mark(), time.monotonic()
-        while time.monotonic() - since < seconds and time.monotonic() < deadline:
+        while time.monotonic() - since < times * self.quiet:
             time.sleep(0.05)
             if self.since(mark):
                 mark, since = self.mark(), time.monotonic()
@@ -222,9 +222,9 @@ class MeasuredOperator(OperatorProcess):
 class BenchCluster:
     """The cluster; the operator in it is started, stopped and started again."""
 
-    def __init__(self, plane: ControlPlane, folder: Path, audit: Path) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, audit: Path, quiet: float) -> None:
         self.plane, self.cluster, self.folder = plane, plane.cluster, folder
-        self.requests, self.api = RequestLog(audit), Asker()
+        self.requests, self.api = RequestLog(audit, quiet), Asker()
         self._port = claim_port()
         account = {"name": ACCOUNT, "namespace": SYSTEM}
         access = plane.cluster.add_namespace(SYSTEM).account(ACCOUNT)
@@ -266,8 +266,8 @@ class BenchCluster:
 
 
 @contextmanager
-def bench_cluster() -> Iterator[BenchCluster]:
-    """Start it all but the operator."""
+def bench_cluster(quiet: float = 0.5) -> Iterator[BenchCluster]:
+    """Start it all but the operator; `quiet` is as for `RequestLog`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         policy, audit = folder / "policy.json", folder / "audit.log"
@@ -281,4 +281,4 @@ def bench_cluster() -> Iterator[BenchCluster]:
         with ControlPlane(folder / "plane", programs.kubernetes(), flags) as plane, FakeNodes(plane, nodes=NODES):
             os.environ["KUBECONFIG"] = str(plane.cluster.access.kubeconfig(folder / "kubeconfig"))
             install(plane.cluster)
-            yield BenchCluster(plane, folder, audit)
+            yield BenchCluster(plane, folder, audit, quiet)

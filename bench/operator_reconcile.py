@@ -16,8 +16,6 @@ from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG, FEATURE_FLAG
 from wigwag.operator.names import PROXY
 
 PROXIED, SPACE, FILES = "proxied", "reconciled", "files"
-PAUSE = 0.3
-"""Seconds after which the operator has seen that nobody needs the proxy."""
 
 
 def proxy_source(bench: BenchCluster) -> float:
@@ -31,9 +29,9 @@ def proxy_source(bench: BenchCluster) -> float:
 def no_proxy(bench: BenchCluster) -> None:
     """Delete the source, and then the proxy, which nobody needs now."""
     bench.api.delete(FEATURE_FLAG_SOURCE, PROXIED, "source")
-    time.sleep(PAUSE)
+    time.sleep(bench.requests.quiet)
     bench.api.delete(DEPLOYMENT, SYSTEM, PROXY)
-    time.sleep(PAUSE)
+    time.sleep(bench.requests.quiet)
 
 
 def proxies(table: ComparisonTable, bench: BenchCluster, operator: MeasuredOperator, count: int, sources: int) -> None:
@@ -45,11 +43,11 @@ def proxies(table: ComparisonTable, bench: BenchCluster, operator: MeasuredOpera
         mark = len(seen.events)
         begun = proxy_source(bench)
         made.append(_until(seen, mark, begun, _added(PROXY)))
-        bench.requests.settle(PAUSE)
+        bench.requests.settle()
         mark = len(seen.events)
         begun = bench.api.delete(DEPLOYMENT, SYSTEM, PROXY)
         back.append(_until(seen, mark, begun, _added(PROXY)))
-        bench.requests.settle(PAUSE)
+        bench.requests.settle()
         no_proxy(bench)
     table.row("FeatureFlagSource until the proxy's Deployment, p50", statistics.median(made), "ms", 8, 50)
     table.row("the same, worst", max(made), "ms", 24)
@@ -82,7 +80,7 @@ def flagds(table: ComparisonTable, bench: BenchCluster, operator: MeasuredOperat
         begun = bench.api.create(FLAGD, _flagd(name))
         for kind, seen in children.items():
             times[kind.kind].append(_until(seen, 0, begun, _added(name)))
-        bench.requests.settle(PAUSE)
+        bench.requests.settle()
     for (name, each), original in zip(times.items(), (18, 34, 66), strict=True):
         table.row(f"Flagd until its {name}, p50", statistics.median(each), "ms", original, 50)
     table.row("CPU for each Flagd", (operator.cpu() - cpu) / count * 1000, "ms")
@@ -100,7 +98,7 @@ def _repairs(table: ComparisonTable, bench: BenchCluster, deployments: Sightings
     name, api = "flagd-0", bench.api
 
     def timed(what: str, seen: Sightings, act: Callable[[], float], wanted: Callable[[Sighting], object]) -> None:
-        bench.requests.settle(PAUSE)
+        bench.requests.settle()
         mark = len(seen.events)
         table.row(f"{what}, after", _until(seen, mark, act(), wanted), "ms", None, 1000)
 
@@ -134,7 +132,7 @@ def _annotations(table: ComparisonTable, bench: BenchCluster, operator: Measured
         mark, cpu = bench.requests.mark(), operator.cpu()
         for number in range(times):
             bench.api.patch(FLAGD, SPACE, "flagd-1", {"metadata": {"annotations": {name: str(number)}}})
-            time.sleep(PAUSE)
+            time.sleep(bench.requests.quiet)
         bench.requests.settle()
         requests, written = bench.requests.since(mark), len(bench.requests.writes(mark))
         which = "an annotation" if not writes else "one that the Service takes over"
@@ -154,7 +152,7 @@ def config_maps(table: ComparisonTable, bench: BenchCluster, operator: MeasuredO
     seen.wait(_added("flags"))
     times, cpu = [], operator.cpu()
     for revision in range(1, count + 1):
-        bench.requests.settle(PAUSE)
+        bench.requests.settle()
         mark, spec = len(seen.events), feature_flag("flags", FILES, revision=revision)["spec"]
         begun = bench.api.patch(FEATURE_FLAG, FILES, "flags", {"spec": spec})
         word = f'"revision":{revision}'

@@ -14,8 +14,6 @@ from wigwag.kube.kinds import DEPLOYMENT, FEATURE_FLAG, FEATURE_FLAG_SOURCE
 from wigwag.operator.names import SOURCE_DIGESTS
 
 SPACE = "rolled"
-QUIET = 2.0
-"""Seconds without a change of any Deployment: the rollout before has ended."""
 PATIENCE = 60.0
 
 
@@ -48,7 +46,7 @@ def _change(
     *,
     edits: bool,
 ) -> None:
-    _settle(seen)
+    _settle(seen, 4 * bench.requests.quiet)
     bench.requests.settle()
     digests = _digests(seen)
     mark, requests, cpu = len(seen.events), bench.requests.mark(), operator.cpu()
@@ -96,10 +94,10 @@ def _times(seen: Sightings, mark: int, begun: float, digests: dict[str, str], na
     return list(times.values()) or [PATIENCE * 1000]
 
 
-def _settle(seen: Sightings) -> None:
+def _settle(seen: Sightings, seconds: float) -> None:
     """Wait until no Deployment changes any more."""
     known, since = len(seen.events), time.monotonic()
-    while time.monotonic() - since < QUIET:
-        time.sleep(0.1)
+    while time.monotonic() - since < seconds:
+        time.sleep(0.02)
         if len(seen.events) > known:
             known, since = len(seen.events), time.monotonic()

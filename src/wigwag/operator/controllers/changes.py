@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.watch.objects import Objects
+from wigwag.operator.names import PROXY
 from wigwag.operator.reconcile.proxy import needs_proxy
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class KnownChanges:
         self.config_maps: Informer[ObjectMeta] = Informer()
         self.proxies: Informer[ProxyState] = Informer()
         self._naming: Index[FeatureFlagSource, str] = Index(self.sources, _flag_names)
+        self._proxied: Index[FeatureFlagSource, str] = Index(self.sources, self.proxy_key)
 
     async def run(self) -> None:
         """Follow what is known, until cancelled."""
@@ -55,14 +57,21 @@ class KnownChanges:
         self.sources.feed(add, own_key)
         self.flags.feed(add, self._sources_naming)
         self.config_maps.feed(add, self._sources_naming)
-        self.proxies.feed(add, self._sources_through_proxy)
+        self.proxies.feed(add, self._keys_through_proxy)
+
+    def proxy_key(self, _: Key, source: FeatureFlagSource) -> Iterable[str]:
+        """Map a source to the proxy, if it needs it."""
+        return (PROXY,) if needs_proxy(source.spec, self._settings) else ()
+
+    def sources_through_proxy(self) -> list[FeatureFlagSource]:
+        """Return the sources that need the proxy."""
+        return [source for key in self._proxied[PROXY] if (source := self.sources.get(key))]
 
     def _sources_naming(self, key: Key, _: Any) -> Iterable[Key]:
         return self._naming[key[1]]
 
-    def _sources_through_proxy(self, *_: Any) -> Iterable[Key]:
-        sources = self.sources.objects.items() if self.sources.objects else ()
-        return [key for key, source in sources if needs_proxy(source.spec, self._settings)]
+    def _keys_through_proxy(self, *_: Any) -> Iterable[Key]:
+        return self._proxied[PROXY]
 
 
 def _flag_names(_: Key, source: FeatureFlagSource) -> Iterable[str]:
