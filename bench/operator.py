@@ -30,6 +30,7 @@ from bench.table import ComparisonTable
 from tests.real.operated import SYSTEM
 from wigwag.kube.kinds import DEPLOYMENT, LEASE
 from wigwag.operator.names import LEASE as LEASE_NAME
+from wigwag.operator.names import PROXY
 
 PARTS = ("start", "memory", "restart", "admission", "injection", "reconcile", "rollout")
 LIMIT_MIB = 128
@@ -141,7 +142,7 @@ class Bench:
         self._again()
         cluster.requests.settle(4)
         requests = cluster.requests.since(mark)
-        table.row("start until ready", self.operator.ready_ms / 1000, "s", 1.1, 1)
+        table.row("start until ready", self.operator.ready_ms / 1000, "s")
         table.row("requests", len(requests), "", 987, 100)
         table.row("requests that write", len(cluster.requests.writes(mark)), "", None, 0)
         after = self._generations()
@@ -155,13 +156,14 @@ class Bench:
     def _first_reconcile(self) -> None:
         """Break something while nobody looks, and see when it is repaired."""
         cluster = self.cluster
-        operator_reconcile.proxy_source(cluster)
         seen = cluster.watch(DEPLOYMENT.path(SYSTEM))
+        operator_reconcile.proxy_source(cluster)
+        seen.wait(lambda each: each.name == PROXY)
         self._stopped()
-        cluster.api.delete(DEPLOYMENT, SYSTEM, "flagd-proxy")
+        cluster.api.delete(DEPLOYMENT, SYSTEM, PROXY)
         mark = len(seen.events)
         self._again()
-        back = seen.wait(lambda each: each.kind == "ADDED" and each.name == "flagd-proxy", mark)
+        back = seen.wait(lambda each: each.kind == "ADDED" and each.name == PROXY, mark)
         self.table.row(
             "start until the first reconcile has made an object", back.time - self.operator.started, "s", 15, 3
         )
