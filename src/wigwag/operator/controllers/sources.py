@@ -46,7 +46,7 @@ class SourceController:
         self._context, self._consumers = context, consumers
         self._queue: WorkQueue[Key] = WorkQueue()
         self._controller = Controller("sources", self._reconcile, self._queue, context.metrics)
-        changes.feed_sources(self._queue.add)
+        changes.feed_sources(self._queue.add, consumers.namespaces)
         consumers.feed_named(self._queue.add)
 
     async def run(self) -> None:
