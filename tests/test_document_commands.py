@@ -28,7 +28,8 @@ NOT_RUN = {
     r"^pip install \.$": "it needs an index to build from; `uv tool install .` makes the same, and is run",
     r"client/bin/pip install openfeature-provider-flagd$": "the tests have it installed, as uv.lock pins it",
     r"^docker build": "it needs Docker and a registry",
-    r"^kubectl": "it needs a cluster; tests/real/test_tutorial.py does the same at an API server",
+    r"^kubectl": "it needs a cluster; tests/real/test_tutorial.py and test_deploy.py do the same at an API server",
+    r"^helm": "it needs a cluster; tests/real/test_deploy.py does the same at an API server",
     r"^consul kv put": "it needs Consul; tests/real/test_consul.py runs against one",
     r"^\.venv/bin/python -m tests\.simulation": "it takes minutes; tests/simulation runs a part of the seeds",
     r"^wigwag watt --listen-address": "it takes a fixed port; tests/real/test_watt.py runs such options",
@@ -117,6 +118,10 @@ def proxy(place: Place, text: str) -> None:
     place.write(flags_json=contents(text, "json")[0])
 
 
+def operator(place: Place, text: str) -> None:
+    place.write(old_yaml=contents(text, "yaml")[-1])
+
+
 def readme(place: Place, text: str) -> None:
     place.write(flags_yaml=contents(text, "yaml")[0])
     (place.folder / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
@@ -187,6 +192,7 @@ SPECIAL = {
     "docs/tutorial/first-ten-minutes.md": Page(AGENT, tutorial, openfeature_client),
     "docs/guides/agent.md": Page(AGENT, agent),
     "docs/guides/dflag.md": Page(also=flags_page),
+    "docs/guides/operator.md": Page(files=operator),
     "docs/guides/proxy.md": Page("wigwag proxy start --file-root .", proxy),
     "docs/guides/snapshots.md": Page(AGENT, snapshots, two_snapshots),
     "docs/guides/tenancy.md": Page(AGENT, tenancy),

@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 _BROKEN_PIPE = 141
 _FORMATTER = argparse.RawDescriptionHelpFormatter
 COMMANDS = (
-    "start", "check-config", "eval", "lint", "diff", "proxy", "operator", "watt", "help", "completion", "version"
-)  # fmt: skip
+    *("start", "check-config", "eval", "lint", "diff", "proxy", "operator", "migrate", "watt"),
+    *("help", "completion", "version"),
+)
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 

@@ -20,7 +20,7 @@ from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
 from wigwag.kube.control.lease import LeaderElector
 from wigwag.kube.hub import Hub
-from wigwag.observe import Registry
+from wigwag.observe import Gauge, Registry
 from wigwag.operator.admission.registration import WebhookEndpoint
 from wigwag.operator.admission.server import AdmissionService
 from wigwag.operator.admission.webhooks import reviews
@@ -78,7 +78,8 @@ class Operator:
         identity = f"{socket.gethostname()}_{uuid4()}"
         self._elector = LeaderElector(self._hub.kube, namespace, LEASE, identity) if options.leader_elect else None
         metrics, self._recorder = ControllerMetrics(), EventRecorder(self._hub.kube, OPERATOR, socket.gethostname())
-        self.registry.add(*metrics.instruments, self._recorder.dropped)
+        leads = Gauge("leader_election_master_status", "Whether this replica leads.", self._leads, ("name",))
+        self.registry.add(*metrics.instruments, self._recorder.dropped, leads)
         self._context = ControlContext(self._hub, self.pipeline.published, settings, self._recorder, metrics)
         capacity = divide(open_files(), PORTS, CONNECTIONS, RESERVED_FILES)
         self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
@@ -106,6 +107,9 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recorder.run())
             group.create_task(run_controllers(self._context))
+
+    def _leads(self) -> list[tuple[tuple[str], float]]:
+        return [] if self._elector is None else [((LEASE,), self._elector.holds())]
 
     @property
     def ready(self) -> bool:

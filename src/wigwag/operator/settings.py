@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.errors import UsageError
 from wigwag.operator.resources.featureflagsource import PROVIDERS
@@ -29,6 +29,7 @@ from wigwag.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
 IMAGE = "wigwag"
 """Our own image, which serves all faces. Manifests of the original name its images by variables."""
 _LINK = "tcp://"
@@ -151,15 +152,17 @@ class OperatorOptions:
     """The options of the operator's command line."""
 
     webhook_bind_address: str = option(":9443", "address of the webhooks", metavar="ADDRESS", group="serving")
-    webhook_secret: str = option("webhook-server-cert", "Secret of the webhooks' certificates", metavar="NAME")
+    webhook_secret: str = option(
+        "webhook-server-cert", "Secret of the webhooks' certificate; the operator makes and renews it", metavar="NAME"
+    )
     metrics_bind_address: str = option(":8080", "address of the metrics; 0 for none", metavar="ADDRESS")
     health_probe_bind_address: str = option(":8081", "address of the probes; 0 for none", metavar="ADDRESS")
     metrics_secure: bool = option(True, "serve metrics with TLS, if --metrics-cert-path names a certificate")
     enable_http2: bool = option(False, "serve HTTP/2 on all ports, not only HTTP/1.1")
     webhook_cert_path: str = option(
         "",
-        "directory of the webhooks' certificate; without it, /tmp/k8s-webhook-server/serving-certs if a certificate "
-        "of another's is there, and else --webhook-secret, which is kept for you",
+        "directory of the webhooks' certificate; by default /tmp/k8s-webhook-server/serving-certs, if it holds one "
+        "that the operator did not make, and otherwise the Secret of --webhook-secret",
         metavar="DIR",
     )
     webhook_cert_name: str = option("tls.crt", "file of the certificate", metavar="FILE")
@@ -171,10 +174,12 @@ class OperatorOptions:
     verbose: bool = option(True, "log at debug level")
     log_format: str = option("console", "the format of log lines", choices=("console", "json"))
     config: str = option("", "a config file (YAML, JSON or TOML) with these names as keys", metavar="FILE")
-    sidecar_cpu_limit: str = option("0.5", "CPU limit of agents", group="injected agents", convert=quantity_text)
-    sidecar_ram_limit: str = option("64M", "memory limit of agents", convert=quantity_text)
-    sidecar_cpu_request: str = option("0.2", "CPU request of agents", convert=quantity_text)
-    sidecar_ram_request: str = option("32M", "memory request of agents", convert=quantity_text)
+    sidecar_cpu_limit: str = option(
+        "0.5", "CPU limit of agents", group="injected agents", metavar="QUANTITY", convert=quantity_text
+    )
+    sidecar_ram_limit: str = option("64M", "memory limit of agents", metavar="QUANTITY", convert=quantity_text)
+    sidecar_cpu_request: str = option("0.2", "CPU request of agents", metavar="QUANTITY", convert=quantity_text)
+    sidecar_ram_request: str = option("32M", "memory request of agents", metavar="QUANTITY", convert=quantity_text)
     image_pull_secrets: tuple[str, ...] = option((), "Secrets for pulling images", metavar="NAMES", convert=comma_list)
     labels: dict[str, str] = option({}, "labels of generated objects", metavar="K:V,…", convert=colon_pairs)
     annotations: dict[str, str] = option({}, "annotations of generated objects", metavar="K:V,…", convert=colon_pairs)
@@ -188,7 +193,10 @@ class OperatorOptions:
         False, "let agents read all FeatureFlags by one ClusterRoleBinding, as flagd's own image needs, not by Roles"
     )
     rollout_rate: int = option(
-        100, "workloads that are rolled in a second when a source with rolloutOnChange changes", convert=at_least_one
+        100,
+        "workloads that are rolled in a second when a source with rolloutOnChange changes",
+        metavar="N",
+        convert=at_least_one,
     )
     allow_orphan_pods: bool = option(False, "inject agents into pods without an owner")
     share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")
@@ -208,6 +216,17 @@ class OperatorOptions:
             {"cpu": self.sidecar_cpu_request, "memory": self.sidecar_ram_request},
             {"cpu": self.sidecar_cpu_limit, "memory": self.sidecar_ram_limit},
         )
+
+
+PREFIXES: Mapping[type, str] = {
+    PodSettings: "POD_",
+    ValidationSettings: "FLAGS_",
+    SidecarSettings: "SIDECAR_",
+    InProcessSettings: "IN_PROCESS_",
+    FlagdSettings: "FLAGD_",
+    ProxySettings: "FLAGD_PROXY_",
+}
+"""How the variables of each record begin."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,13 +251,16 @@ def read_settings(environment: Mapping[str, str], options: OperatorOptions | Non
     """
     given = {name: value for name, value in environment.items() if not value.startswith(_LINK)}
     given = {new: given[old] for old, new in _RENAMED.items() if old in given} | given
-    nothing = argparse.Namespace()
     return OperatorSettings(
         options=options or OperatorOptions(),
-        pod=collect(PodSettings, nothing, given, "POD_"),
-        flags=collect(ValidationSettings, nothing, given, "FLAGS_"),
-        sidecar=collect(SidecarSettings, nothing, given, "SIDECAR_"),
-        in_process=collect(InProcessSettings, nothing, given, "IN_PROCESS_"),
-        flagd=collect(FlagdSettings, nothing, given, "FLAGD_"),
-        proxy=collect(ProxySettings, nothing, given, "FLAGD_PROXY_"),
+        pod=_read(PodSettings, given),
+        flags=_read(ValidationSettings, given),
+        sidecar=_read(SidecarSettings, given),
+        in_process=_read(InProcessSettings, given),
+        flagd=_read(FlagdSettings, given),
+        proxy=_read(ProxySettings, given),
     )
+
+
+def _read(record: type[T], given: Mapping[str, str]) -> T:
+    return collect(record, argparse.Namespace(), given, PREFIXES[record])
