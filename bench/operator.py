@@ -107,9 +107,7 @@ class Bench:
         table.row("start until ready and idle, CPU", self.operator.cpu() * 1000, "ms")
         table.row("memory", self.operator.rss(), "MiB", 50, 60)
         table.row("SIGTERM until the process has ended, worst", max(stopped) * 1000, "ms", 30_000, 2000)
-        begun, seconds = self.operator.cpu(), 8 * self.cluster.requests.quiet
-        time.sleep(seconds)
-        table.row("CPU while nothing changes, per second", (self.operator.cpu() - begun) / seconds * 1000, "ms")
+        self._idle()
 
     def memory(self) -> None:
         """Create many objects while it runs."""
@@ -152,6 +150,15 @@ class Bench:
         table.row("memory, peak: it runs in a limit of 128 MiB", self.operator.peak(), "MiB", 178, LIMIT_MIB)
         table.row("CPU until idle", self.operator.cpu() * 1000, "ms")
         self._first_reconcile()
+
+    def _idle(self) -> None:
+        """Count the requests of an operator that has nothing to do: those that probe its watches."""
+        cluster, seconds = self.cluster, 80 * self.cluster.requests.quiet
+        mark, cpu = cluster.requests.mark(), self.operator.cpu()
+        time.sleep(seconds)
+        requests = [each for each in cluster.requests.since(mark) if each["verb"] != "watch"]
+        self.table.row("requests while nothing changes, per minute", len(requests) / seconds * 60, "")
+        self.table.row("CPU while nothing changes, per second", (self.operator.cpu() - cpu) / seconds * 1000, "ms")
 
     def _first_reconcile(self) -> None:
         """Break something while nobody looks, and see when it is repaired."""

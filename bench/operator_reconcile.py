@@ -135,9 +135,8 @@ def _annotations(table: ComparisonTable, bench: BenchCluster, operator: Measured
             time.sleep(bench.requests.quiet)
         bench.requests.settle()
         written = len(bench.requests.writes(mark))
-        read = sum(
-            each["verb"] == "get" for each in bench.requests.since(mark)
-        )  # a list is of a watch, not of a change
+        own = [each for each in bench.requests.since(mark) if each["objectRef"].get("namespace") == SPACE]
+        read = sum(each["verb"] == "get" for each in own)  # others probe watches
         which = "one that the Service takes over" if writes is None else "an annotation"
         table.row(f"{times} changes of {which}: reads", read, "", None, reads)
         table.row(f"{times} changes of {which}: writes", written, "", 30, writes)
