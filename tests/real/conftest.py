@@ -4,6 +4,7 @@
 |---|---|
 | `cluster` | the shared Kubernetes, asked as its administrator |
 | `namespace` | a namespace of its own in it |
+| `operated` | another shared Kubernetes, with the operator and a kubelet at work |
 | `consul` | the shared Consul |
 | `prefix` | a place of its own among the keys of it |
 | `private_plane`, `private_consul` | makes servers of its own, to be killed, paused and restored |
@@ -66,8 +67,19 @@ def cluster(request: pytest.FixtureRequest) -> Cluster:
         found = Cluster(Access.from_kubeconfig(Path(given)))
         found.install(DEFINITIONS)
         return found
-    state = request.getfixturevalue("plane_state")
+    return _cluster(request.getfixturevalue("plane_state"))
+
+
+def _cluster(state: dict[str, Any]) -> Cluster:
     return Cluster(Access(state["server"], state["authority"], state["tokens"]["admin"]), state["controllers"])
+
+
+@pytest.fixture(scope="session")
+def operated(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    with loudly("KUBERNETES"):
+        programs.kubernetes()
+    with shared("operated", of_the_run(tmp_path_factory, pytestconfig, "operated")) as state:
+        yield _cluster(state)
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 RBAC is on, the certificates are made for it, and our custom resource definitions are applied before the
 controller-manager starts: a kind that comes later can take the garbage collector 40 s to learn. There is no kubelet, so
-pods stay Pending unless a test sets their status.
+pods stay Pending unless a test sets their status: `kubelet` runs the agents in them, and `fakenodes` runs nothing, but
+for thousands.
 
 Each part can be killed and started again on the same data and port.
 """
@@ -28,6 +29,7 @@ DEFINITIONS = tuple(sorted((ROOT / "deploy" / "kustomize" / "crds").glob("*s.yam
 USERS = {
     "admin": '"system:masters"',
     "system:kube-controller-manager": "",
+    "system:kube-scheduler": "",
     "nobody": "",
 }
 """Who has a token, and in which group. Nobody may do what everybody who is known may do, and no more."""
@@ -47,7 +49,7 @@ class ControlPlane:
         definitions: Sequence[Path] = DEFINITIONS,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self._programs, self._definitions = folder, programs, definitions
+        self.folder, self.programs, self._definitions = folder, programs, definitions
         self.authority = Authority(folder)
         self._keys = self.authority.signing_keys()
         self.tokens = {user: secrets.token_hex(16) for user in USERS}
@@ -139,7 +141,7 @@ class ControlPlane:
             "election-timeout": 200,
             "log-level": "error",
         }
-        return self._server(self._programs.etcd, _options(flags), lambda: self._store.answers("/health"))
+        return self._server(self.programs.etcd, _options(flags), lambda: self._store.answers("/health"))
 
     def _apiserver(self, port: int, flags: Sequence[str]) -> Server:
         serving: Pair = self.authority.server()
@@ -162,10 +164,10 @@ class ControlPlane:
             "allow-privileged": "true",
         }
         ready = self.cluster.rest
-        return self._server(self._programs.apiserver, [*_options(options), *flags], lambda: ready.answers("/readyz"))
+        return self._server(self.programs.apiserver, [*_options(options), *flags], lambda: ready.answers("/readyz"))
 
     def _controllers(self) -> Server | None:
-        if self._programs.controllers is None:
+        if self.programs.controllers is None:
             return None
         user = self.user("system:kube-controller-manager").access
         options = {
@@ -178,7 +180,7 @@ class ControlPlane:
             "kube-api-burst": 2000,
             "secure-port": 0,
         }
-        return self._server(self._programs.controllers, _options(options), self._accounts_are_made)
+        return self._server(self.programs.controllers, _options(options), self._accounts_are_made)
 
     def _accounts_are_made(self) -> bool:
         return self.cluster.exists(self.cluster.path("v1", "ServiceAccount", "default", "default"))

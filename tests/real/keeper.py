@@ -26,6 +26,7 @@ from typing import Any
 from tests.real import programs
 from tests.real.consul import ConsulServer
 from tests.real.controlplane import ControlPlane
+from tests.real.operated import OperatedPlane
 
 State = dict[str, Any]
 
@@ -34,14 +35,26 @@ State = dict[str, Any]
 def kubernetes(folder: Path) -> Iterator[State]:
     """Run a control plane, and yield what `Access` and `Cluster` are made of."""
     with ControlPlane(folder, programs.kubernetes()) as plane:
-        access = plane.cluster.access
-        yield {
-            "server": access.server,
-            "authority": access.authority,
-            "tokens": plane.tokens,
-            "controllers": plane.cluster.controllers,
-            "pids": [server.pid for server in (plane.etcd, plane.apiserver, plane.controllers) if server],
-        }
+        yield _described(plane)
+
+
+def _described(plane: ControlPlane) -> State:
+    access = plane.cluster.access
+    return {
+        "server": access.server,
+        "authority": access.authority,
+        "tokens": plane.tokens,
+        "controllers": plane.cluster.controllers,
+        "pids": [server.pid for server in (plane.etcd, plane.apiserver, plane.controllers) if server],
+    }
+
+
+@contextmanager
+def operated(folder: Path) -> Iterator[State]:
+    """Run a control plane with the operator at work, and yield the same."""
+    with OperatedPlane(folder) as found:
+        state = _described(found.plane)
+        yield {**state, "pids": [*state["pids"], found.operator.process.pid]}
 
 
 @contextmanager
@@ -51,7 +64,11 @@ def consul(folder: Path) -> Iterator[State]:
         yield {"address": server.consul.address, "pids": [server.server.pid]}
 
 
-KINDS: dict[str, Callable[[Path], AbstractContextManager[State]]] = {"kubernetes": kubernetes, "consul": consul}
+KINDS: dict[str, Callable[[Path], AbstractContextManager[State]]] = {
+    "kubernetes": kubernetes,
+    "operated": operated,
+    "consul": consul,
+}
 
 
 def main(kind: str, folder: Path) -> None:

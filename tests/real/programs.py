@@ -4,6 +4,8 @@
    default service accounts, no garbage collection and no Deployments, and tests that need them are skipped.
 2. The PATH, if the whole set is there, or for Consul the one program.
 3. `.cache/controlplane`.
+
+kwok comes from the PATH or from `.cache/tools`, where `scripts/tools` builds it.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 CACHE = Path(__file__).parent.parent.parent / ".cache" / "controlplane"
+TOOLS = CACHE.parent / "tools"
 BUILD = "run scripts/controlplane, and read what it says"
 
 
@@ -29,6 +32,7 @@ class Programs(NamedTuple):
     apiserver: Path
     controllers: Path | None
     kubectl: Path | None
+    scheduler: Path | None = None
 
 
 def kubernetes(environment: Mapping[str, str] = os.environ, cache: Path = CACHE) -> Programs:
@@ -36,12 +40,12 @@ def kubernetes(environment: Mapping[str, str] = os.environ, cache: Path = CACHE)
     if assets := environment.get("KUBEBUILDER_ASSETS"):
         return _in_folder(Path(assets), f"KUBEBUILDER_ASSETS={assets} has no etcd or no kube-apiserver")
     search = environment.get("PATH", os.defpath)
-    etcd, apiserver, controllers, kubectl = (
+    etcd, apiserver, controllers, kubectl, scheduler = (
         _found(shutil.which(name, path=search))
-        for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl")
+        for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "kube-scheduler")
     )
     if etcd and apiserver and controllers:
-        return Programs(etcd, apiserver, controllers, kubectl)
+        return Programs(etcd, apiserver, controllers, kubectl, scheduler)
     return _in_folder(cache / "k8s", f"kube-apiserver and etcd are not built: {BUILD}")
 
 
@@ -54,13 +58,22 @@ def consul(environment: Mapping[str, str] = os.environ, cache: Path = CACHE) -> 
     return found or _resolved(built)
 
 
+def kwok(environment: Mapping[str, str] = os.environ, tools: Path = TOOLS) -> Path:
+    """Find kwok."""
+    found = _found(shutil.which("kwok", path=environment.get("PATH", os.defpath)))
+    built = tools / "kwok"
+    if found is None and not built.exists():
+        raise UnavailableError("kwok is not built: run scripts/tools, and read what it says")
+    return found or built
+
+
 def _in_folder(folder: Path, otherwise: str) -> Programs:
     etcd, apiserver = folder / "etcd", folder / "kube-apiserver"
     if not (etcd.exists() and apiserver.exists()):
         raise UnavailableError(otherwise)
-    others = (folder / "kube-controller-manager", folder / "kubectl")
-    controllers, kubectl = (_resolved(path) if path.exists() else None for path in others)
-    return Programs(_resolved(etcd), _resolved(apiserver), controllers, kubectl)
+    others = (folder / name for name in ("kube-controller-manager", "kubectl", "kube-scheduler"))
+    controllers, kubectl, scheduler = (_resolved(path) if path.exists() else None for path in others)
+    return Programs(_resolved(etcd), _resolved(apiserver), controllers, kubectl, scheduler)
 
 
 def _resolved(path: Path) -> Path:

@@ -105,7 +105,7 @@ def test_given_programs_come_before_built_ones(tmp_path: Path) -> None:
     for file in (cache / "k8s" / "etcd", cache / "k8s" / "kube-apiserver", cache / "consul" / "consul"):
         file.touch(mode=0o755)
     assets = {"KUBEBUILDER_ASSETS": str(given), "PATH": str(path)}
-    assert programs.kubernetes(assets, cache) == (given / "etcd", given / "kube-apiserver", None, None)
+    assert programs.kubernetes(assets, cache) == programs.Programs(given / "etcd", given / "kube-apiserver", None, None)
     assert programs.kubernetes({"PATH": str(path)}, cache).controllers == path / "kube-controller-manager"
     assert programs.consul({"PATH": str(path)}, cache) == path / "consul"
     assert programs.kubernetes({"PATH": ""}, cache).etcd == cache / "k8s" / "etcd"

@@ -1,0 +1,125 @@
+"""Containers of a pod on this machine: an agent or proxy is a process of this checkout, anything else is only marked.
+
+The command is the pod's own, with three changes, because there is no mount namespace and no cluster network here:
+
+| in the pod | here |
+|---|---|
+| a path below a mount of the container | the directory that stands for the volume |
+| `SERVICE.NAMESPACE.svc.cluster.local` | the loopback address of the Service (`services`) |
+| all addresses of the pod | `--bind` with the pod's loopback address |
+
+A token that is mounted for the API server is handed over as a kubeconfig, because agents look for it in a fixed place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.real.processes import TETHER
+
+RUN = ("flagd", "flagd-proxy")
+"""The names of containers whose image is wigwag's."""
+GRACE = 10.0
+PROBE_TIMEOUT = 2.0
+RESTART_PAUSE = 0.2
+_SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc\.[a-z0-9.-]*[a-z0-9]")
+_VARIABLE = re.compile(r"\$\((\w+)\)")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a container finds around it."""
+
+    address: str
+    """Of the pod."""
+    folder: Path
+    mounts: Mapping[str, Path]
+    """By the path in the container."""
+    variables: Mapping[str, str]
+    service: Callable[[str, str], str]
+    """The address of a Service, by namespace and name."""
+
+    def local(self, text: str) -> str:
+        """Return text of the container as it has to be here."""
+        for path, folder in sorted(self.mounts.items(), reverse=True):
+            text = re.sub(rf"{re.escape(path)}(?=/|$)", str(folder), text)
+        return _SERVICE.sub(lambda found: self.service(found[2], found[1]), text)
+
+
+def command(container: Mapping[str, Any], around: Surroundings) -> list[str]:
+    """Return the command line of an agent or proxy."""
+    variables = around.variables
+    given = [_VARIABLE.sub(lambda found: variables.get(found[1], found[0]), each) for each in container["args"]]
+    return [sys.executable, "-m", "wigwag", *map(around.local, given), f"--bind={around.address}"]
+
+
+@dataclass
+class RunningContainer:
+    """One container: `run` keeps it running; `passes` asks its probes."""
+
+    spec: Mapping[str, Any]
+    around: Surroundings
+    restarts: int = 0
+    process: asyncio.subprocess.Process | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    async def run(self) -> None:
+        """Run it, and start it again whenever it ends, until cancelled."""
+        while True:
+            try:
+                self.process = await self._start()
+                await self.process.wait()
+            finally:
+                await self._end()
+            self.restarts += 1
+            await asyncio.sleep(RESTART_PAUSE)
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGD_", "KUBE"))}
+        environment = inherited | {"HOME": str(self.around.folder)} | dict(self.around.variables)
+        tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
+        with (self.around.folder / f"{self.name}.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *tether, *command(self.spec, self.around), env=environment, stdout=log, stderr=log
+            )
+
+    async def _end(self) -> None:
+        """Ask it to end, and wait; what does not listen is killed."""
+        process, self.process = self.process, None
+        if process is None or process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.terminate()
+        try:
+            await asyncio.wait_for(process.wait(), GRACE)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+    async def passes(self, *probes: str) -> bool:
+        """Tell whether it runs and passes these probes, those of them that it has."""
+        if self.name not in RUN:
+            return True
+        gets = [self.spec[each]["httpGet"] for each in probes if each in self.spec]
+        return self.process is not None and all([await self._answers(get["port"], get["path"]) for get in gets])
+
+    async def _answers(self, port: int, path: str) -> bool:
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(PROBE_TIMEOUT):
+                reader, writer = await asyncio.open_connection(self.around.address, port)
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: kubelet\r\nConnection: close\r\n\r\n".encode())
+                line = await reader.readline()
+                writer.close()
+                return b" 200 " in line
+        return False
