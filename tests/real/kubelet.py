@@ -17,6 +17,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from traceback import format_exception
 from types import TracebackType
 from typing import Any, Self
 
@@ -25,12 +26,10 @@ from tests.real.podworker import PAUSE, PodWorker, timestamp
 from tests.real.services import LoopbackServices, loopback_address
 from wigwag.kube.client import Kube, KubeDeps
 from wigwag.kube.config.cluster import find_cluster
-from wigwag.kube.errors import ApiError
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP, LEASE, NODE, POD, SERVICE, Kind
 from wigwag.kube.watch.decode import plain
 from wigwag.kube.watch.spec import KubeWatch
-from wigwag.wire.client.errors import FetchError
 
 HEARTBEAT = 10.0
 """Seconds; without one for 40 s, the controllers take the node for lost, and its pods for not ready."""
@@ -125,8 +124,7 @@ class Kubelet:
             deleted = "deletionTimestamp" in pod["metadata"]
             if uid not in self._workers and (deleted or pod.get("status", {}).get("phase") not in ENDED):
                 address = self._address if pod["spec"].get("hostNetwork") else loopback_address()
-                folder = self._folder / f"{pod['metadata']['namespace']}_{pod['metadata']['name']}"
-                folder.mkdir(exist_ok=True)
+                folder = self._folder / uid[:8]  # short: the path of a Unix socket has 107 characters at most
                 self._workers[uid] = PodWorker(self, pod, folder, address)
                 self._tasks.add(task := group.create_task(self._work(uid)))
                 task.add_done_callback(self._tasks.discard)
@@ -139,15 +137,15 @@ class Kubelet:
         return bool(pod["spec"].get("nodeName", self.node) == self.node)
 
     async def _work(self, uid: str) -> None:
-        """Run a worker until its pod is gone; what the API server refuses, such as a missing Secret, is tried again."""
+        """Run a worker until its pod is gone. What goes wrong, such as a missing Secret, is noted and tried again."""
         worker, done = self._workers[uid], False
         try:
             while not done:
                 try:
                     await worker.run()
                     done = True
-                except* (ApiError, FetchError) as errors:
-                    worker.say(str(errors.exceptions))
+                except* Exception as errors:  # noqa: BLE001 - a bad pod does not hurt its neighbours
+                    worker.say("".join(format_exception(errors)))
                     await asyncio.sleep(PAUSE)
         finally:
             del self._workers[uid]

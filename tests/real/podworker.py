@@ -42,6 +42,8 @@ class PodWorker:
         self.pod, self._kubelet, self._folder, self.address = pod, kubelet, folder, address
         self.namespace, self.name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         self.leaving = asyncio.Event()
+        folder.mkdir(exist_ok=True)
+        self.say(f"{self.namespace}/{self.name}")
         self._progress = PodProgress()
         self._written: PodProgress | None = None
         self._volumes: dict[str, Volume] = {}
