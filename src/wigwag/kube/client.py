@@ -56,6 +56,8 @@ DRY_RUN: Query = (("dryRun", "All"),)
 """For `query` of a write: the server checks it and answers, and stores nothing."""
 STRICT: Query = (("fieldValidation", "Strict"),)
 """For `query` of a write: a field that the kind does not have is an error. By default the server drops it."""
+SPARE, FRESH = 4, 5.0
+"""How many idle connections are kept, and for how many seconds one may be used for a write: servers wait longer."""
 PAGE = 500
 NOT_MODIFIED = 304
 _LARGEST_ERROR = 256 << 10
@@ -328,7 +330,14 @@ class Kube:
         """Return the HTTP client for these TLS settings; one with others is closed."""
         if self._client is None or self._client[0] != trust:
             self.close()
-            client = Client(trust=trust, proxies=self._proxies, limits=self.limits, resolve=self.deps.resolve)
+            client = Client(
+                trust=trust,
+                proxies=self._proxies,
+                limits=self.limits,
+                resolve=self.deps.resolve,
+                spare=SPARE,
+                fresh=FRESH,
+            )
             self._client = trust, client
         return self._client[1]
 

@@ -162,6 +162,29 @@ def test_a_connection_is_kept_and_used_again_but_not_for_what_must_not_be_repeat
     run(main)
 
 
+@loops
+def test_a_connection_that_was_used_a_moment_ago_serves_what_must_not_be_repeated_and_is_not_repeated(
+    loop: str,
+) -> None:
+    async def main() -> None:
+        client = Client(resolve=names(), fresh=60.0)
+        async with serving(answer()) as server:
+            for method in ("POST", "GET", "PATCH", "POST"):
+                await client.fetch(call(server, method))
+            assert server.connections == 1
+
+            async def give_up(_asked: Asked, _server: Server) -> bool:
+                return False
+
+            server.behaviour = give_up
+            with pytest.raises(BrokenError):
+                await client.fetch(call(server, "POST"))
+            assert (server.connections, len(server.asked)) == (1, 5)
+        client.close()
+
+    run(main, loop)
+
+
 def test_a_client_that_keeps_nothing_says_so() -> None:
     async def main() -> None:
         client = Client(resolve=names(), keep=False)

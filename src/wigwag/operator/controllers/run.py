@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 async def run_controllers(context: ControlContext) -> None:
-    """Run all controllers until cancelled."""
+    """Run all controllers until cancelled; not before the objects that admission asks about are known."""
+    await context.known.changed(0)
     changes = KnownChanges(context.known, context.settings)
     consumers, managed = Consumers(context, changes), ManagedObjects(context)
     parts = (

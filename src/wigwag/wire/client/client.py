@@ -6,7 +6,8 @@ Nothing of a response is taken on trust: time, size, framing and compression are
 body. A connection is kept for the next request if the response ended cleanly.
 
 The hard case is a kept connection that the server closes just as the next request goes out. If nothing at all has come
-back, and the request may be repeated, it is sent once more on a new connection; nobody needs to know.
+back, and the request may be repeated, it is sent once more on a new connection; nobody needs to know. One that must not
+be repeated gets a new connection, or, if the caller wants that, one that was used a moment ago.
 """
 
 from __future__ import annotations
@@ -67,6 +68,11 @@ class PendingRequest:
     def key(self) -> _Key:
         """What a kept connection must be for."""
         return self.request.url.origin, self.proxy
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether it may happen twice."""
+        return self.request.method in REPEATABLE
 
     def parser(self) -> ResponseParser:
         """Return the parser of a response of which nothing has come yet."""
@@ -142,14 +148,16 @@ class Client:
         path: str = "",
         keep: bool = True,
         spare: int = 1,
+        fresh: float = 0.0,
         resolve: Resolve = addresses.resolve,
     ) -> None:
         """`path`: of a unix socket by which every host is asked. `keep`: whether connections are kept.
 
-        `spare`: how many idle ones are kept per server.
+        `spare`: how many idle ones are kept per server. `fresh`: how many seconds one may have been idle that is used
+        for a request which must not be repeated; if the server has closed it, that request fails.
         """
         self.limits = limits
-        self._proxies, self._keep, self._spare, self._path = proxies, keep, spare, path
+        self._proxies, self._keep, self._spare, self._path, self._fresh = proxies, keep, spare, path, fresh
         self._dialler = Dialer(resolve, current_context(trust), path)
         self._idle: dict[_Key, list[Http1Connection]] = {}
 
@@ -174,7 +182,7 @@ class Client:
         try:
             yield StreamedResponse(connection, parser, limits, rest, pending.end)
         finally:
-            if parser.done and parser.keep and self._keep and request.method in REPEATABLE:
+            if parser.done and parser.keep and self._keep and (self._fresh or pending.repeatable):
                 self._put(pending.key, connection)
             else:
                 connection.close()
@@ -194,7 +202,7 @@ class Client:
                     return connection, parser, rest
                 connection.close()
             except BrokenError:
-                if not parser.untouched:
+                if not (parser.untouched and pending.repeatable):
                     raise
         left = pending.end - asyncio.get_running_loop().time()
         limits = replace(pending.limits, connect=min(pending.limits.connect, left))
@@ -217,9 +225,11 @@ class Client:
 
     def _take(self, pending: PendingRequest) -> Http1Connection | None:
         """Return a kept connection that may be used for this; close those that may not."""
-        kept = self._idle.get(pending.key, []) if pending.request.method in REPEATABLE else []
-        judge = pending.allowed
-        while kept:
+        kept = self._idle.get(pending.key, [])
+        judge, oldest = pending.allowed, -math.inf
+        if not pending.repeatable:
+            oldest = asyncio.get_running_loop().time() - self._fresh
+        while kept and kept[-1].idle_since > oldest:
             connection = kept.pop()
             if connection.usable() and (judge is anywhere or (connection.ip and judge(connection.ip))):
                 return connection
@@ -228,6 +238,7 @@ class Client:
 
     def _put(self, key: _Key, connection: Http1Connection) -> None:
         """Keep a connection, and let the oldest go if they become too many."""
+        connection.idle_since = asyncio.get_running_loop().time()
         self._idle[key] = [*self._idle.pop(key, ()), connection]
         self._drop(key, self._spare)
         for server in list(self._idle)[:-MOST_IDLE]:

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import ssl
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from wigwag.errors import UsageError
 from wigwag.wire.client.addresses import Address, Resolve, anywhere, connect, dial
@@ -30,6 +30,8 @@ class Http1Connection:
     def __init__(self, host: str, ip: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.host, self.ip, self._reader, self._writer = host, ip, reader, writer
         self._waiting: asyncio.Timeout | None = None
+        self.idle_since = 0.0
+        """When its last response ended, by the loop's clock."""
 
     async def send(self, data: bytes, end: float) -> None:
         """Send a whole request."""
@@ -61,9 +63,18 @@ class Http1Connection:
         """Return whether it seems to be open still."""
         return not (self._reader.at_eof() or self._reader.exception() or self._writer.is_closing())
 
-    async def secure(self, context: ssl.SSLContext, name: str) -> None:
-        """Begin TLS inside of it."""
-        await self._writer.start_tls(context, server_hostname=name)
+    async def secure(self, context: ssl.SSLContext, name: str) -> Self:
+        """Begin TLS inside of it. If that fails or is cancelled, it is closed.
+
+        asyncio can also connect and begin TLS in one call. But if that is cancelled at its end, it keeps the socket
+        open until the other side agrees.
+        """
+        try:
+            await self._writer.start_tls(context, server_hostname=name)
+        except BaseException:
+            self.close()
+            raise
+        return self
 
     def close(self) -> None:
         """Let go of it at once."""
@@ -93,9 +104,8 @@ class Dialer:
                     addresses = await self._addresses(url)
                     judge(url, addresses, allowed)
                     sock, ip = await dial(addresses, limits.connect)
-                name = url.host if context else None
-                streams = await asyncio.open_connection(sock=sock, ssl=context, server_hostname=name)
-                return Http1Connection(url.endpoint, ip, *streams)
+                connection = Http1Connection(url.endpoint, ip, *await asyncio.open_connection(sock=sock))
+                return connection if context is None else await connection.secure(context, url.host)
             except ssl.SSLError as error:
                 raise untrusted(url.endpoint, error) from error
             except OSError as error:
@@ -122,11 +132,10 @@ class Dialer:
             return connection
         try:
             await tunnel(connection, url, proxy, limits)
-            await connection.secure(context, url.host)
         except BaseException:
             connection.close()
             raise
-        return connection
+        return await connection.secure(context, url.host)
 
     async def _addresses(self, url: Url) -> Sequence[Address]:
         try:
