@@ -71,9 +71,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(wheel: Path) -
     assert packed == expected
 
 
-@pytest.mark.parametrize(
-    "pattern", ["proto/*.proto", "proto/descriptors.binpb", "demo.json", "kube/crds/*.yaml", "py.typed"]
-)
+@pytest.mark.parametrize("pattern", ["proto/*.proto", "proto/descriptors.binpb", "demo.json", "py.typed"])
 def test_the_wheel_has_the_data_that_the_code_reads(wheel: Path, pattern: str) -> None:
     names = {path.relative_to(PACKAGE.parent).as_posix(): path.read_bytes() for path in PACKAGE.glob(pattern)}
     assert names
@@ -85,7 +83,7 @@ def test_the_sdist_has_what_is_needed_to_test_it_and_to_read_about_it(built: Pat
     top = f"wigwag-{wigwag.__version__}"
     with tarfile.open(built / f"{top}.tar.gz") as archive:
         names = {name.removeprefix(f"{top}/") for name in archive.getnames()}
-    folders = {"src", "tests", "bench", "docs", "examples", "scripts", "tools", "changelog.d", ".github"}
+    folders = {"src", "tests", "bench", "deploy", "docs", "examples", "scripts", "tools", "changelog.d", ".github"}
     documents = {"README.md", "CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"}
     settings = {"pyproject.toml", "uv.lock", ".gitignore", ".pre-commit-config.yaml", "mkdocs.yml"}
     assert {name.partition("/")[0] for name in names} == folders | documents | settings | {"PKG-INFO"}

@@ -56,7 +56,7 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     shutil.copytree(DOCS, tmp_path / "docs")
-    for name in ("mkdocs.yml", "tools", "examples"):
+    for name in ("mkdocs.yml", "tools", "examples", "deploy"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 

@@ -25,7 +25,7 @@ from tests.real.programs import Programs
 from tests.real.rest import Rest
 
 ROOT = Path(__file__).parent.parent.parent
-DEFINITIONS = tuple(sorted((ROOT / "src" / "wigwag" / "kube" / "crds").glob("*.yaml")))
+DEFINITIONS = tuple(sorted((ROOT / "deploy" / "kustomize" / "crds").glob("*s.yaml")))
 USERS = {
     "admin": '"system:masters"',
     "system:kube-controller-manager": "",

@@ -29,16 +29,15 @@ SECRET = "/api/v1/namespaces/default/secrets/webhook-server-cert"
 class RunningOperator:
     """An operator in a thread of its own."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, namespace: str = "default", **settings: Any) -> None:
         anywhere = "127.0.0.1:0"
         options = OperatorOptions(
             webhook_bind_address=anywhere,
             metrics_bind_address=anywhere,
             health_probe_bind_address=anywhere,
-            allow_orphan_pods=True,
-            **settings,
+            **{"allow_orphan_pods": True, **settings},
         )
-        self.operator = Operator(read_settings({"POD_NAMESPACE": "default"}, options))
+        self.operator = Operator(read_settings({"POD_NAMESPACE": namespace}, options))
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.errors import UsageError
 from wigwag.operator.resources.featureflagsource import PROVIDERS
@@ -29,6 +29,7 @@ from wigwag.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+T = TypeVar("T")
 IMAGE = "wigwag"
 """Our own image, which serves all faces. Manifests of the original name its images by variables."""
 _LINK = "tcp://"
@@ -201,6 +202,17 @@ class OperatorOptions:
         )
 
 
+PREFIXES: Mapping[type, str] = {
+    PodSettings: "POD_",
+    ValidationSettings: "FLAGS_",
+    SidecarSettings: "SIDECAR_",
+    InProcessSettings: "IN_PROCESS_",
+    FlagdSettings: "FLAGD_",
+    ProxySettings: "FLAGD_PROXY_",
+}
+"""How the variables of each record begin."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OperatorSettings:
     """All settings of the operator."""
@@ -223,13 +235,16 @@ def read_settings(environment: Mapping[str, str], options: OperatorOptions | Non
     """
     given = {name: value for name, value in environment.items() if not value.startswith(_LINK)}
     given = {new: given[old] for old, new in _RENAMED.items() if old in given} | given
-    nothing = argparse.Namespace()
     return OperatorSettings(
         options=options or OperatorOptions(),
-        pod=collect(PodSettings, nothing, given, "POD_"),
-        flags=collect(ValidationSettings, nothing, given, "FLAGS_"),
-        sidecar=collect(SidecarSettings, nothing, given, "SIDECAR_"),
-        in_process=collect(InProcessSettings, nothing, given, "IN_PROCESS_"),
-        flagd=collect(FlagdSettings, nothing, given, "FLAGD_"),
-        proxy=collect(ProxySettings, nothing, given, "FLAGD_PROXY_"),
+        pod=_read(PodSettings, given),
+        flags=_read(ValidationSettings, given),
+        sidecar=_read(SidecarSettings, given),
+        in_process=_read(InProcessSettings, given),
+        flagd=_read(FlagdSettings, given),
+        proxy=_read(ProxySettings, given),
     )
+
+
+def _read(record: type[T], given: Mapping[str, str]) -> T:
+    return collect(record, argparse.Namespace(), given, PREFIXES[record])

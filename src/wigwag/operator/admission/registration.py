@@ -55,7 +55,7 @@ class WebhookEndpoint:
     """Where the API server reaches the webhooks, and whom it trusts there."""
 
     bundle: str
-    """The CAs, as PEM."""
+    """The CAs, as PEM; empty where they are filled in later."""
     namespace: str = "open-feature-operator-system"
     """Of the operator."""
     service: str = "open-feature-operator-webhook-service"
@@ -65,7 +65,7 @@ class WebhookEndpoint:
 
     def client(self, path: str) -> dict[str, Any]:
         """Return the `clientConfig` of a webhook."""
-        trusted = {"caBundle": b64encode(self.bundle.encode()).decode()}
+        trusted = {"caBundle": b64encode(self.bundle.encode()).decode()} if self.bundle else {}
         if self.url:
             return {"url": f"{self.url}{path}", **trusted}
         service = {"namespace": self.namespace, "name": self.service, "path": path, "port": self.port}

@@ -1,11 +1,9 @@
-"""The custom resource definitions, rendered from the records; `tools/crds.py` writes them to `kube/crds`."""
+"""The custom resource definitions, rendered from the records; `tools/manifests.py` writes them to `deploy`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import yaml
 
 from wigwag.kube.kinds import FEATURE_FLAG, FEATURE_FLAG_SOURCE, FLAGD, IN_PROCESS_CONFIGURATION
 from wigwag.operator.resources.featureflag import FeatureFlag
@@ -15,8 +13,6 @@ from wigwag.operator.resources.inprocessconfiguration import InProcessConfigurat
 from wigwag.operator.resources.schema import schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from msgspec import Struct
 
     from wigwag.kube.kinds import Kind
@@ -24,8 +20,6 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 Columns: TypeAlias = "tuple[tuple[str, str, str], ...]"
 """Name, type and JSON path of what `kubectl get` shows, between the name and the age."""
-_HEADER = "# Written by tools/crds.py from wigwag.operator.resources. Do not edit.\n"
-_SHORT = 90
 _ACCEPTED = ("Accepted", "string", '.status.conditions[?(@.type=="Accepted")].status')
 _PROGRAMMED = ("Programmed", "string", '.status.conditions[?(@.type=="Programmed")].status')
 
@@ -110,23 +104,3 @@ def _schema(resource: CustomResource) -> dict[str, Json]:
     typed = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"}}
     properties = {**typed, **{name: whole["properties"][name] for name in ("spec", "status")}}
     return {"description": whole["properties"]["spec"]["description"], "type": "object", "properties": properties}
-
-
-def to_yaml(resource: CustomResource) -> str:
-    """Return the file of a definition."""
-    text: str = yaml.dump(definition(resource), Dumper=_Compact, sort_keys=False, width=1000)
-    return _HEADER + text
-
-
-class _Compact(yaml.SafeDumper):
-    """Writes maps and lists of scalars that fit on a line as one line."""
-
-    def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> yaml.MappingNode:
-        return super().represent_mapping(tag, mapping, flow_style=_fits(mapping, mapping.values()))
-
-    def represent_sequence(self, tag: str, sequence: Any, flow_style: bool | None = None) -> yaml.SequenceNode:
-        return super().represent_sequence(tag, sequence, flow_style=_fits(sequence, sequence))
-
-
-def _fits(value: Any, members: Iterable[Any]) -> bool:
-    return len(str(value)) < _SHORT and not any(isinstance(each, dict | list) for each in members)
