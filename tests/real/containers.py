@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.real.processes import TETHER
+from tests.real.processes import tether
 
 RUN = ("flagd", "flagd-proxy")
 """The names of containers whose image is wigwag's."""
@@ -88,10 +88,9 @@ class RunningContainer:
     async def _start(self) -> asyncio.subprocess.Process:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGD_", "KUBE"))}
         environment = inherited | {"HOME": str(self.around.folder)} | dict(self.around.variables)
-        tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
         with (self.around.folder / f"{self.name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *tether, *command(self.spec, self.around), env=environment, stdout=log, stderr=log
+                *tether(), *command(self.spec, self.around), env=environment, stdout=log, stderr=log
             )
 
     async def _end(self) -> None:

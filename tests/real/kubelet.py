@@ -64,6 +64,14 @@ class Kubelet:
         self._stop()
         self._thread.join()
 
+    def volume(self, pod: Mapping[str, Any], name: str) -> Path:
+        """Return the directory that stands for a volume of a pod."""
+        return self._folder_of(pod["metadata"]["uid"]) / name
+
+    def _folder_of(self, uid: str) -> Path:
+        """Return the directory of a pod. It is short, because the path of a Unix socket has 107 characters at most."""
+        return self._folder / uid[:8]
+
     async def _main(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
@@ -124,8 +132,7 @@ class Kubelet:
             deleted = "deletionTimestamp" in pod["metadata"]
             if uid not in self._workers and (deleted or pod.get("status", {}).get("phase") not in ENDED):
                 address = self._address if pod["spec"].get("hostNetwork") else loopback_address()
-                folder = self._folder / uid[:8]  # short: the path of a Unix socket has 107 characters at most
-                self._workers[uid] = PodWorker(self, pod, folder, address)
+                self._workers[uid] = PodWorker(self, pod, self._folder_of(uid), address)
                 self._tasks.add(task := group.create_task(self._work(uid)))
                 task.add_done_callback(self._tasks.discard)
             if deleted and uid in self._workers:

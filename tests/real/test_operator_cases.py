@@ -27,8 +27,9 @@ is not named here is a number, and a line of `scripts/bench operator`.
 | automount of the token is disabled; hostNetwork | real/test_operator_cases.py::test_pods_without_a_token_or_in_the_hosts_network_run_and_are_warned_about |
 | Jobs complete | real/test_operator_cases.py::test_a_job_with_an_agent_completes |
 | credentials are in the agent's container only | real/test_operator_cases.py::test_a_token_of_a_secret_reaches_the_source_and_no_other_container |
-| a Unix socket is shared | real/test_operator_cases.py::test_a_socket_is_shared_with_the_application |
-| two sources in one FeatureFlagSource; an in-process provider and a Flagd | real/test_operator_cases.py::test_an_in_process_provider_has_the_flags_of_both_sources_from_a_flagd |
+| a Unix socket is shared | real/test_operator_lifecycle.py::test_clients_of_a_pod_can_use_the_socket_that_it_shares |
+| the playground's manifests | real/test_operator_cases.py::test_the_playgrounds_manifests_work_unchanged |
+| no right too many | real/test_operator_lifecycle.py::test_everybody_uses_all_of_their_rights_and_asks_for_no_others |
 | FeatureFlagSource edited, child of a Flagd deleted or edited, Ingress disabled, source missing | real/test_operator.py::test_a_flagd_gets_its_objects_which_are_repaired_and_go_when_they_are_disabled |
 | routes disabled; a label of a Flagd changes nothing | real/test_operator_cases.py::test_disabled_routes_are_removed_and_a_label_writes_nothing |
 | Flagd with ports of its own | real/test_operator_e2e.py::test_e06_custom_ports_show_in_the_environment_and_the_service_leads_to_the_process |
@@ -53,6 +54,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+import yaml
 from openfeature.contrib.provider.flagd import FlagdProvider
 from openfeature.contrib.provider.flagd.config import ResolverType
 
@@ -67,7 +69,6 @@ from tests.real.workloads import (
     daemon_set,
     deployment,
     flagd,
-    in_process,
     job,
     resolve,
     sees,
@@ -76,15 +77,8 @@ from tests.real.workloads import (
     stateful_set,
     template,
 )
-from wigwag.operator.names import (
-    ALLOW_FROM,
-    ALLOW_KUBERNETES_SYNC,
-    ENABLED,
-    IN_PROCESS_CONFIGURATION,
-    ObjectName,
-    access_name,
-    config_map_name,
-)
+from tools.manifests import DEPLOY
+from wigwag.operator.names import ALLOW_FROM, ALLOW_KUBERNETES_SYNC, ObjectName, access_name, config_map_name
 
 TESTS = Path(__file__).parent.parent
 RBAC = "rbac.authorization.k8s.io/v1"
@@ -280,10 +274,8 @@ def test_a_changed_source_rolls_every_kind_of_workload_that_names_it(namespace: 
 
     namespace.apply(source("two", MOUNTED, rolloutOnChange=True, debugLogging=True))
     for name in ("spaced", "stateful", "daemon"):
-        old = before[name]["metadata"]["uid"]
-        app = App(namespace, name)
-        until(lambda app=app, old=old: app.ready()["metadata"]["uid"] != old, f"new pods of {name}")  # type: ignore[misc]
-        assert "--debug" in agent_of(app.ready())["args"]
+        pod = App(namespace, name).ready(without=[before[name]["metadata"]["uid"]])
+        assert "--debug" in agent_of(pod)["args"]
     (same,) = App(namespace, "untouched").pods()
     assert same["metadata"]["uid"] == before["untouched"]["metadata"]["uid"]
 
@@ -407,37 +399,25 @@ def test_a_token_of_a_secret_reaches_the_source_and_no_other_container(namespace
     assert not names & {"AWS_SECRET_ACCESS_KEY", "FLAGD_SOURCE_0_TOKEN"}
 
 
-def test_a_socket_is_shared_with_the_application(namespace: Namespace) -> None:
-    namespace.feature_flag("flags", flags())
-    namespace.apply(source("source", MOUNTED, socketPath="/run/flagd/flagd.sock"))
-    namespace.apply(deployment("web", "source"))
-    pod = App(namespace, "web").ready()
-    (application,) = pod["spec"]["containers"]
-    mounts = [
-        next(each["name"] for each in container["volumeMounts"] if each["mountPath"] == "/run/flagd")
-        for container in (application, agent_of(pod))
-    ]
-    assert mounts == ["flagd-socket", "flagd-socket"]
-    assert {"name": "flagd-socket", "emptyDir": {}} in pod["spec"]["volumes"]
+def test_the_playgrounds_manifests_work_unchanged(namespace: Namespace) -> None:
+    """Two sources in one agent; a provider that evaluates by itself, with flags of a Flagd; a Flagd for browsers."""
+    for path in sorted((DEPLOY / "examples" / "playground").glob("*.yaml")):
+        for manifest in yaml.safe_load_all(path.read_text()):
+            namespace.apply(manifest)
+    demo = App(namespace, "open-feature-demo").ready()
+    assert resolve(demo, "new-welcome-message")["variant"] == "off"
+    assert resolve(demo, "fib-algo", kind="String")["value"] == "recursive"
 
-
-def test_an_in_process_provider_has_the_flags_of_both_sources_from_a_flagd(namespace: Namespace) -> None:
-    """As in the playground: the flags of two FeatureFlags, for providers that evaluate by themselves."""
-    namespace.feature_flag("app", flags())
-    namespace.feature_flag("ui", {"flags": {"y": flags("off")["flags"]["x"]}})
-    entries = [{"source": name, "provider": "kubernetes"} for name in ("app", "ui")]
-    namespace.apply(source("both", *entries))
-    namespace.apply(flagd("flagd-in-process", "both"))
-    namespace.apply(in_process("in-process", host="flagd-in-process"))
-    asked = {ENABLED: "true", IN_PROCESS_CONFIGURATION: "in-process"}
-    namespace.apply(deployment("web", annotations=asked))
-    environment = App(namespace, "web").ready()["spec"]["containers"][0]["env"]
+    environment = App(namespace, "in-process-demo").ready()["spec"]["containers"][0]["env"]
     assert {"name": "FLAGD_HOST", "value": "flagd-in-process"} in environment
     assert {"name": "FLAGD_PORT", "value": "8015"} in environment
     address = App(namespace, "flagd-in-process").ready()["status"]["podIP"]
     with connected(FlagdProvider(host=address, port=8015, resolver_type=ResolverType.IN_PROCESS)) as client:
-        assert client.get_boolean_value("x", False)
-        assert not client.get_boolean_value("y", True)
+        assert client.get_boolean_details("new-welcome-message", True).variant == "off"
+
+    assert resolve(App(namespace, "flagd-client").ready(), "hex-color", kind="String")["variant"] == "blue"
+    ingress = namespace.cluster.get(namespace.path("networking.k8s.io/v1", "Ingress", "flagd-client"))
+    assert [rule.get("host", "") for rule in ingress["spec"]["rules"]] == ["localhost", ""]
 
 
 def test_disabled_routes_are_removed_and_a_label_writes_nothing(namespace: Namespace) -> None:

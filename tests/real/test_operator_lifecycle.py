@@ -4,18 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import grpc
 import pytest
+from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2, evaluation_pb2_grpc
 
 from tests.real import programs
 from tests.real.agents import flags
+from tests.real.audit import Right, forbidden, granted_rights, requests, used_rights
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.conftest import loudly
-from tests.real.operated import SYSTEM, OperatedPlane
+from tests.real.operated import SYSTEM, OperatedPlane, operator_deployment
 from tests.real.processes import until
-from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, sources_of
-from wigwag.operator.names import OPERATOR_DEPLOYMENT, PROXY, PROXY_BUDGET, PROXY_SERVICE
+from tests.real.workloads import (
+    App,
+    agent_of,
+    daemon_set,
+    deployment,
+    flagd,
+    in_process,
+    resolve,
+    sees,
+    source,
+    sources_of,
+    stateful_set,
+)
+from wigwag.operator.names import (
+    OPERATOR,
+    OPERATOR_ACCOUNT,
+    OPERATOR_DEPLOYMENT,
+    PROXY,
+    PROXY_ACCOUNT,
+    PROXY_BUDGET,
+    PROXY_SERVICE,
+    SOCKET_VOLUME,
+    SYNC_BINDING,
+)
 
 PORT = 9015
+RBAC = "rbac.authorization.k8s.io/v1"
+CLUSTER_ROLES = ("manager-role", "certificates-role")
 PROXY_OBJECTS = (
     ("apps/v1", "Deployment", PROXY),
     ("v1", "Service", PROXY_SERVICE),
@@ -25,10 +52,11 @@ PROXY_OBJECTS = (
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedPlane]:
-    """It is stopped and taken apart, so it is one of our own. Its proxy listens on another port."""
+    """It is stopped and taken apart, so it is one of our own. Its API server cannot stream lists."""
     with loudly("KUBERNETES"):
         programs.kubernetes()
-    with OperatedPlane(tmp_path_factory.mktemp("own"), FLAGD_PROXY_PORT=str(PORT)) as operated:
+    server = ["--feature-gates=WatchList=false"]
+    with OperatedPlane(tmp_path_factory.mktemp("own"), server, FLAGD_PROXY_PORT=str(PORT)) as operated:
         yield operated
 
 
@@ -49,6 +77,13 @@ def injected(namespace: Namespace) -> App:
     namespace.apply(source("source", {"source": "flags"}, defaultSyncProvider="flagd-proxy"))
     namespace.apply(deployment("web", "source"))
     return App(namespace, "web")
+
+
+def settled(namespace: Namespace, name: str) -> bool:
+    """Tell whether all workloads run with a source as it is now."""
+    live = namespace.cluster.get(namespace.path(OPENFEATURE, "FeatureFlagSource", name))
+    status = live.get("status") or {}
+    return status.get("observedGeneration") == live["metadata"]["generation"] and bool(status.get("digest"))
 
 
 def test_a_default_provider_deploys_the_proxy_on_the_port_that_is_set(namespace: Namespace, proxy: list[str]) -> None:
@@ -86,11 +121,10 @@ def test_the_proxy_goes_with_the_operators_deployment_and_comes_back_with_it(
 ) -> None:
     pod = injected(namespace).ready()
     path = cluster.path("apps/v1", "Deployment", SYSTEM, OPERATOR_DEPLOYMENT)
-    manifest = deployment(OPERATOR_DEPLOYMENT, replicas=0)
     cluster.delete(path)
     until(lambda: not any(map(cluster.exists, proxy)), "the end of the proxy")
     assert resolve(pod)["variant"] == "on"
-    cluster.apply({**manifest, "metadata": {**manifest["metadata"], "namespace": SYSTEM}})
+    cluster.apply(operator_deployment())
     until(lambda: all(map(cluster.exists, proxy)), "the proxy being back")
     namespace.feature_flag("flags", flags("off"))
     sees(pod, "off")
@@ -105,22 +139,93 @@ def test_a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once(
         namespace.apply(source(name, entry, rolloutOnChange=True))
         namespace.apply(deployment(f"web-{name}", name))
     pods = {name: App(namespace, f"web-{name}").ready()["metadata"]["uid"] for name in ("stays", "changes")}
-    cluster = namespace.cluster
-
-    def settled(name: str) -> bool:
-        live = cluster.get(namespace.path(OPENFEATURE, "FeatureFlagSource", name))
-        status = live.get("status") or {}
-        return status.get("observedGeneration") == live["metadata"]["generation"] and bool(status.get("digest"))
-
-    until(lambda: settled("stays") and settled("changes"), "the digests of both sources")
+    until(lambda: settled(namespace, "stays") and settled(namespace, "changes"), "the digests of both sources")
     plane.stop_operator()
     namespace.apply(source("changes", entry, rolloutOnChange=True, debugLogging=True))
     plane.start_operator()
-    app = App(namespace, "web-changes")
-    until(lambda: app.ready()["metadata"]["uid"] != pods["changes"], "new pods")
-    until(lambda: settled("stays") and settled("changes"), "both sources being settled")
+    App(namespace, "web-changes").ready(without=[pods["changes"]])
+    until(lambda: settled(namespace, "stays") and settled(namespace, "changes"), "both sources being settled")
     generations = {
-        name: cluster.get(namespace.path("apps/v1", "Deployment", f"web-{name}"))["metadata"]["generation"]
+        name: namespace.cluster.get(namespace.path("apps/v1", "Deployment", f"web-{name}"))["metadata"]["generation"]
         for name in pods
     }
     assert generations == {"stays": 1, "changes": 2}
+
+
+def test_clients_of_a_pod_can_use_the_socket_that_it_shares(namespace: Namespace, plane: OperatedPlane) -> None:
+    namespace.feature_flag("flags", flags())
+    namespace.apply(source("source", {"source": "flags", "provider": "file"}, socketPath="/run/flagd/flagd.sock"))
+    namespace.apply(deployment("web", "source"))
+    pod = App(namespace, "web").ready()
+    for container in (*pod["spec"]["containers"], agent_of(pod)):
+        assert {"name": SOCKET_VOLUME, "mountPath": "/run/flagd"} in container["volumeMounts"]
+    socket = plane.kubelet.volume(pod, SOCKET_VOLUME) / "flagd.sock"
+    with grpc.insecure_channel(f"unix:{socket}") as channel:
+        asked = evaluation_pb2.ResolveBooleanRequest(flag_key="x")
+        assert evaluation_pb2_grpc.ServiceStub(channel).ResolveBoolean(asked).variant == "on"
+
+
+def exercise(namespace: Namespace) -> None:
+    """Have the operator do all that it does for users."""
+    injected(namespace).ready()
+    entries = [{"source": "flags", "provider": provider} for provider in ("kubernetes", "file")]
+    namespace.apply(source("both", *entries, rolloutOnChange=True))
+    made = (deployment("deployed", "both"), stateful_set("stateful", "both"), daemon_set("daemon", "both"))
+    workloads = [namespace.apply(manifest) for manifest in made]
+    before = {each["metadata"]["name"]: App(namespace, each["metadata"]["name"]).ready() for each in workloads}
+    parents = {"enabled": True, "parentRefs": [{"name": "gateway"}], "grpc": {"enabled": True}}
+    ways = {"ingress": {"enabled": True, "hosts": ["flags.test"]}, "gatewayApiRoutes": parents}
+    namespace.apply(in_process("in-process", host="served"))
+    namespace.apply(flagd("served", "both", **ways))
+    App(namespace, "served").ready()
+    until(lambda: settled(namespace, "both"), "the digest of the source")
+    namespace.apply(source("both", *entries, rolloutOnChange=True, debugLogging=True))
+    for name, pod in before.items():
+        App(namespace, name).ready(without=[pod["metadata"]["uid"]])
+    off = {name: {**way, "enabled": False} for name, way in ways.items()}
+    namespace.apply(flagd("served", "both", **off))
+
+
+def undo(namespace: Namespace) -> None:
+    """Delete all workloads, and wait until what was made for them is gone."""
+    for kind in ("Deployment", "StatefulSet", "DaemonSet"):
+        namespace.cluster.delete(namespace.path("apps/v1", kind))
+    namespace.cluster.delete(namespace.path(OPENFEATURE, "Flagd", "served"))
+    left = [namespace.path(api, kind) for api, kind in LEFT]
+    until(
+        lambda: not any(namespace.cluster.get(path)["items"] for path in left), "what is not used any more being gone"
+    )
+
+
+LEFT = (
+    ("networking.k8s.io/v1", "Ingress"),
+    ("gateway.networking.k8s.io/v1", "HTTPRoute"),
+    ("gateway.networking.k8s.io/v1", "GRPCRoute"),
+    (RBAC, "Role"),
+    (RBAC, "RoleBinding"),
+)
+READ = Right("get", "core.openfeature.dev", "featureflags")
+UNUSED = {
+    OPERATOR_ACCOUNT: {Right("update", "", "secrets")},  # when certificates are renewed
+    PROXY_ACCOUNT: {READ},  # by the original's image
+    "agents": {READ},  # by the original's image
+}
+"""Rights that are needed, but not here."""
+
+
+def test_everybody_uses_all_of_their_rights_and_asks_for_no_others(namespace: Namespace, plane: OperatedPlane) -> None:
+    exercise(namespace)
+    cluster = namespace.cluster
+    of_agents = cluster.get(namespace.path(RBAC, "Role"))["items"]
+    of_system = cluster.get(cluster.path(RBAC, "Role", SYSTEM))["items"]
+    of_operator = [cluster.get(cluster.path(RBAC, "ClusterRole", name=f"{OPERATOR}-{name}")) for name in CLUSTER_ROLES]
+    of_proxy = [cluster.get(cluster.path(RBAC, "ClusterRole", name=SYNC_BINDING))]
+    undo(namespace)
+    for account, name, roles in (
+        (f"{SYSTEM}:{OPERATOR_ACCOUNT}", OPERATOR_ACCOUNT, [*of_system, *of_operator]),
+        (f"{SYSTEM}:{PROXY_ACCOUNT}", PROXY_ACCOUNT, of_proxy),
+        (f"{namespace.name}:default", "agents", of_agents),
+    ):
+        events = list(requests(plane.folder, account))
+        assert granted_rights(roles) - used_rights(events) == UNUSED[name], name
+        assert name == "agents" or not forbidden(events), name  # an agent may start before its rights are there
