@@ -27,6 +27,7 @@ from wigwag.operator.admission.registration import (
     POD_PATH,
     VALIDATING,
     VALIDATING_NAME,
+    bundle_patch,
 )
 from wigwag.operator.injection.agent import SECURITY_CONTEXT
 from wigwag.operator.names import LEASE, OPERATOR_ACCOUNT, OPERATOR_DEPLOYMENT, PROXY, PROXY_BUDGET, PROXY_SERVICE
@@ -115,11 +116,17 @@ def test_helm_installs_and_upgrades_and_leaves_the_definitions(
     cluster = plane.cluster
     foreign(cluster)
     deployment = f"/apis/apps/v1/namespaces/{SYSTEM}/deployments/{OPERATOR_DEPLOYMENT}"
+    webhooks = MUTATING.path(name=MUTATING_NAME)
+    changes: list[Any] = []
     options = "--namespace", SYSTEM, "--create-namespace", "--take-ownership", "--force-conflicts", "--values", "-"
     for values in VARIANTS.values():
         command = helm(), "upgrade", "--install", "flags", CHART, *options
         installer(*command, text=json.dumps(values))
         assert cluster.get(deployment)["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+        changes.append(bundle_patch(cluster.get(webhooks), cluster.access.authority))
+        if changes[-1]:
+            cluster.rest.call("PATCH", webhooks, changes[-1], kind="application/json-patch+json")
+    assert [*map(bool, changes)] == [True, False, False, False], "an upgrade leaves what the operator has filled in"
     installer(helm(), "uninstall", "flags", "--namespace", SYSTEM)
     assert not cluster.exists(deployment)
     definitions = cluster.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]

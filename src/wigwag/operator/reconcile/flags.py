@@ -58,24 +58,24 @@ class HeldFlags(Struct, frozen=True):
     """Of the document in it; empty if there is none that can be read."""
 
 
-class _FlagSpec(Struct, rename="camel"):
+class _WrittenFlags(Struct, rename="camel"):
     flag_spec: Raw = Raw()
 
 
-class _Flag(Struct):
+class _FlagObject(Struct):
     metadata: ObjectMeta = ObjectMeta()
-    spec: _FlagSpec = field(default_factory=_FlagSpec)
+    spec: _WrittenFlags = field(default_factory=_WrittenFlags)
     status: FeatureFlagStatus = FeatureFlagStatus()
 
 
-class _ConfigMap(Struct, rename="camel"):
+class _HoldingMap(Struct, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
     binary_data: dict[str, bytes] | None = None
 
 
-_flag = msgspec.json.Decoder(_Flag).decode
-_config_map_object = msgspec.json.Decoder(_ConfigMap).decode
+_flag = msgspec.json.Decoder(_FlagObject).decode
+_config_map_object = msgspec.json.Decoder(_HoldingMap).decode
 
 
 def decode_flag(raw: Raw) -> FlagSummary:
