@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
 from types import TracebackType
@@ -26,10 +27,12 @@ from tests.real.podworker import PAUSE, PodWorker, timestamp
 from tests.real.services import LoopbackServices, loopback_address
 from wigwag.kube.client import Kube, KubeDeps
 from wigwag.kube.config.cluster import find_cluster
+from wigwag.kube.errors import ApiError
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import CONFIG_MAP, LEASE, NODE, POD, SERVICE, Kind
 from wigwag.kube.watch.decode import plain
 from wigwag.kube.watch.spec import KubeWatch
+from wigwag.wire.client.errors import FetchError
 
 HEARTBEAT = 10.0
 """Seconds; without one for 40 s, the controllers take the node for lost, and its pods for not ready."""
@@ -107,7 +110,8 @@ class Kubelet:
             now = timestamp().replace("Z", ".000000Z")
             spec = {"holderIdentity": self.node, "leaseDurationSeconds": 40, "renewTime": now}
             lease = {"apiVersion": LEASE.api, "kind": "Lease", "metadata": about, "spec": spec}
-            await self.kube.apply(LEASE, lease, "kubelet")
+            with suppress(ApiError, FetchError):  # the API server is restarted
+                await self.kube.apply(LEASE, lease, "kubelet")
             await asyncio.sleep(HEARTBEAT)
 
     async def _follow(self, hub: Hub, kind: Kind, see: Callable[[Objects], object]) -> None:
