@@ -118,6 +118,10 @@ def proxy(place: Place, text: str) -> None:
     place.write(flags_json=contents(text, "json")[0])
 
 
+def operator(place: Place, text: str) -> None:
+    place.write(old_yaml=contents(text, "yaml")[-1])
+
+
 def readme(place: Place, text: str) -> None:
     place.write(flags_yaml=contents(text, "yaml")[0])
     (place.folder / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
@@ -188,6 +192,7 @@ SPECIAL = {
     "docs/tutorial/first-ten-minutes.md": Page(AGENT, tutorial, openfeature_client),
     "docs/guides/agent.md": Page(AGENT, agent),
     "docs/guides/dflag.md": Page(also=flags_page),
+    "docs/guides/operator.md": Page(files=operator),
     "docs/guides/proxy.md": Page("wigwag proxy start --file-root .", proxy),
     "docs/guides/snapshots.md": Page(AGENT, snapshots, two_snapshots),
     "docs/guides/tenancy.md": Page(AGENT, tenancy),

@@ -14,6 +14,7 @@ import pkgutil
 import re
 import sys
 import tempfile
+from dataclasses import fields
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
@@ -32,10 +33,17 @@ from wigwag.dflag.page.routes import document
 from wigwag.dflag.startup.options import OPTIONS as SERVICE_OPTIONS
 from wigwag.errors import WigwagError
 from wigwag.flags.checks import catalogue
+from wigwag.kube.client import Kube
+from wigwag.kube.config.cluster import Cluster
+from wigwag.kube.hub import Hub
 from wigwag.observe import Registry
+from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH
+from wigwag.operator.run import Operator
+from wigwag.operator.settings import OperatorSettings, read_settings
 from wigwag.options import declared, default_text, long_name
 from wigwag.proxy.options import ProxyOptions
 from wigwag.proxy.run import Proxy
+from wigwag.version import __version__
 from wigwag.watt.options import WattOptions
 from wigwag.watt.report import WattReport
 from wigwag.watt.run import WattServer
@@ -56,6 +64,15 @@ FLAGD = re.compile(
     r"|sources|stream-deadline|uri)"
 )
 """The options of `flagd start`; the others of `wigwag start` are our own."""
+VARIABLES = {
+    "pod": "POD_",
+    "flags": "FLAGS_",
+    "sidecar": "SIDECAR_",
+    "in_process": "IN_PROCESS_",
+    "flagd": "FLAGD_",
+    "proxy": "FLAGD_PROXY_",
+}
+"""How the variables of each part of the operator's settings begin."""
 INSTRUMENTS = {"counter": "counter", "updown": "gauge", "gauge": "gauge", "histogram": "histogram"}
 """What Prometheus calls each kind of instrument."""
 
@@ -86,9 +103,9 @@ CLI = """\
 Every command of `wigwag`, with its options. `wigwag help COMMAND` prints the same.
 
 A value is taken from the first place that has one: command line, environment, config file, default. `start` and
-`check-config` read all four; `proxy` and `watt` read no environment variables, as the originals do not; the other
-commands read the command line only. The config key of an option is its long name without the leading dashes, such as
-`stale-after`. The variable is in the tables.
+`check-config` read all four; `proxy` and `watt` read no environment variables, as the originals do not; `operator`
+reads variables [of its own](#variables-of-the-operator); the other commands read the command line only. The config key
+of an option is its long name without the leading dashes, such as `stale-after`. The variable is in the tables.
 
 - **Durations** are written as in Go: `250ms`, `30s`, `1h30m`.
 - **Switches** are `--strict`, `--no-strict` or `--strict=false`; in variables and config files `true`, `false`, `1`,
@@ -107,9 +124,9 @@ commands read the command line only. The config key of an option is its long nam
 | 130 | interrupted |
 | 141 | the reader of the output went away |
 
-Exit code 1 means: `start`, `proxy` or `watt` cannot start; a hook of `watt` failed whose failure is fatal;
+Exit code 1 means: `start`, `proxy`, `operator` or `watt` cannot start; a hook of `watt` failed whose failure is fatal;
 `check-config` found that the agent could not start, or that a source fails; `eval` failed to evaluate; `lint` found
-errors; `diff` found differences.
+errors; `diff` found differences; `migrate` could not migrate an object.
 """
 
 
@@ -136,9 +153,22 @@ def _command(name: str) -> str:
     if arguments := [each for each in options if each.positional]:
         parts.append(table(("argument", "meaning"), map(_argument, arguments)))
     parts += _groups([each for each in options if not each.positional], prefix)
+    if name == "operator":
+        parts.append(_operator_variables())
     if aliases := getattr(module, "ALIASES", {}):
         parts.append("Older names: " + ", ".join(f"`{old}` for `{new}`" for old, new in aliases.items()) + ".\n")
     return "\n".join(parts)
+
+
+def _operator_variables() -> str:
+    """Return the variables of the operator: what it gives the agents and the proxy that it makes."""
+    rows = []
+    for field in fields(OperatorSettings):
+        for each in declared(field.default_factory) if field.name != "options" else ():  # type: ignore[arg-type]
+            variable = f"{VARIABLES[field.name]}{each.name.upper()}"
+            shown = "the version of wigwag" if each.default == __version__ else default_text(each)
+            rows.append((f"`{variable}`", f"`{shown}`" if shown else "", each.help))
+    return f"### Variables of the operator\n\n{table(('variable', 'default', 'meaning'), rows)}"
 
 
 def _argument(each: Declared) -> tuple[str, str]:
@@ -178,13 +208,14 @@ def _service_options() -> str:
 METRICS = """\
 # Metrics
 
-The agent and the proxy serve their metrics at `/metrics` on the management port, watt on its only port, in Prometheus
-text format. The agent can also push them over OTLP under the OpenTelemetry name; see
-[telemetry](../guides/telemetry.md). What to alert on is in [operations](../guides/operations.md#metrics) and in
-[watt](../guides/watt.md#when-something-is-wrong).
+The agent and the proxy serve their metrics at `/metrics` on the management port, the operator on the port for metrics,
+watt on its only port, in Prometheus text format. The agent can also push them over OTLP under the OpenTelemetry name;
+see [telemetry](../guides/telemetry.md). What to alert on is in [operations](../guides/operations.md#metrics), in
+[operator](../guides/operator.md#metrics) and in [watt](../guides/watt.md#when-something-is-wrong).
 
 Names that begin with `feature_flag_flagd`, `http_server` and `rpc_server` are flagd's; `sync_active_streams` is
-flagd-proxy's. Each instrument holds 2,000 label sets; what exceeds them is counted under `otel_metric_overflow`.
+flagd-proxy's; those with `controller_runtime` and `leader_election` are the original operator's. Each instrument holds
+2,000 label sets; what exceeds them is counted under `otel_metric_overflow`.
 """
 
 
@@ -202,6 +233,8 @@ def metrics() -> str:
             _instruments(agent),
             "## Proxy\n",
             _instruments(proxy),
+            "## Operator\n",
+            _instruments(Operator(read_settings({}), Hub(lambda: Kube(Cluster("https://127.0.0.1")))).registry),
             "## Watt\n",
             _instruments(_watt_registry()),
             "## The flags page of dflag\n",
@@ -418,6 +451,36 @@ PORTS = (
         (*_PROBES, Page("GET", "/debug/targets", "each target: state, age, subscribers, last error")),
     ),
     Port(
+        "operator",
+        "admission",
+        "9443",
+        "--webhook-bind-address",
+        "HTTPS, for the API server",
+        (),
+        (
+            Page("POST", POD_PATH, "injects agents: an AdmissionReview of a pod"),
+            Page("POST", FLAG_PATH, "checks flags: an AdmissionReview of a FeatureFlag"),
+        ),
+    ),
+    Port(
+        "operator",
+        "metrics",
+        "8080",
+        "--metrics-bind-address",
+        "HTTP, or HTTPS with `--metrics-cert-path`",
+        (),
+        (_PROBES[2],),
+    ),
+    Port(
+        "operator",
+        "probes",
+        "8081",
+        "--health-probe-bind-address",
+        "HTTP",
+        (),
+        (_PROBES[0], Page("GET", "/readyz", "200 when ready, 500 before, with what it waits for")),
+    ),
+    Port(
         "watt",
         "snapshots",
         "7000",
@@ -441,8 +504,9 @@ PORTS = (
 ENDPOINTS = """\
 # Endpoints
 
-What is served on which port. Every port speaks HTTP/1.1 and HTTP/2, also without TLS (h2c with prior knowledge). Over
-Connect, a method is `POST /SERVICE/METHOD`; over gRPC it is the same path.
+What is served on which port. Every port speaks HTTP/1.1 and HTTP/2, also without TLS (h2c with prior knowledge); those
+of the operator speak HTTP/2 only with `--enable-http2`. Over Connect, a method is `POST /SERVICE/METHOD`; over gRPC it
+is the same path.
 
 Debug pages are for requests [from this machine](../guides/operations.md#debug-pages) unless `--debug-endpoints` is set.
 The port of watt listens on loopback; elsewhere, it wants [a token](../guides/watt.md#http).

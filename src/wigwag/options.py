@@ -178,6 +178,12 @@ def plain_booleans(arguments: Sequence[str], record: type) -> list[str]:
     return [rewritten(argument) for argument in arguments]
 
 
+def double_dashes(arguments: Sequence[str], record: type) -> list[str]:
+    """Rewrite `-name`, which the flags of Go take, as `--name`."""
+    names = {each.long for each in declared(record)}
+    return [f"-{each}" if f"-{each.partition('=')[0]}" in names else each for each in arguments]
+
+
 def collect(
     record: type[T],
     arguments: argparse.Namespace,

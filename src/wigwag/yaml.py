@@ -2,7 +2,8 @@
 
 The C library reads the text; what its events mean is decided here, because YAML 1.1 would turn the variants `on` and
 `off` into booleans, and because aliases can blow up: an alias shares its value, but counts as often as it is used.
-With `leaves`, each scalar is a `Leaf` that keeps its text: `1.10` is a number, and also a version.
+With `leaves`, each scalar is a `Leaf` that keeps its text: `1.10` is a number, and also a version. `dump` writes what
+readers of YAML 1.1 and 1.2 understand alike: texts that one of them takes for something else are quoted.
 
 Errors name the line and column. They do not name aliases and tags, because a password that begins with `*` or `!` and
 is not quoted is taken for one.
@@ -12,15 +13,14 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 from yaml import events
 
 from wigwag.errors import DocumentError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Json: TypeAlias = Any
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -66,8 +66,63 @@ def load(text: bytes, bounds: Bounds, *, leaves: bool = False) -> Json:
     >>> load(b"a: 1.10", Bounds(100, 10), leaves=True)
     {'a': Leaf(text='1.10', value=1.1)}
     """
-    try:
+    with _errors(text):
         return _Builder(yaml.parse(text, Loader=LOADER), bounds, leaves).document()
+
+
+def load_all(text: bytes, bounds: Bounds) -> list[tuple[int, Json]]:
+    """Return the values of all documents in a text, each with the line that it begins in, counted from 1.
+
+    >>> load_all(b"a: 1\\n---\\nb: 2\\n---\\n", Bounds(100, 10))
+    [(1, {'a': 1}), (2, {'b': 2}), (4, None)]
+    """
+    with _errors(text):
+        return list(_Builder(yaml.parse(text, Loader=LOADER), bounds, leaves=False).documents())
+
+
+def dump(value: Json) -> str:
+    """Return a value as a document.
+
+    >>> print(dump({"a": ["on", "1e3", 1.5], "b": "two\\nlines\\n"}), end="")
+    a:
+    - 'on'
+    - '1e3'
+    - 1.5
+    b: |
+      two
+      lines
+    """
+    written: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return written
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no aliases, and quotes what YAML 1.2 would read as something else."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in text else "'" if _meaning(text) is not text else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def _meaning(text: str) -> Json:
+    """Return what a plain scalar is read as; the text itself if it is text."""
+    try:
+        return _scalar(events.ScalarEvent(None, None, (True, False), text))
+    except DocumentError:
+        return None
+
+
+@contextmanager
+def _errors(text: bytes) -> Iterator[None]:
+    """Turn what the parser raises into a `DocumentError`."""
+    try:
+        yield
     except yaml.YAMLError as error:
         raise _invalid(error, text) from error
     except UnicodeDecodeError as error:
@@ -94,6 +149,13 @@ class _Builder:
         if isinstance(event := self._next(), events.DocumentStartEvent):
             raise _fault(event, "a second document; there must be one")
         return value
+
+    def documents(self) -> Iterator[tuple[int, Json]]:
+        while not isinstance(event := self._next(), events.StreamEndEvent):
+            if isinstance(event, events.DocumentStartEvent):
+                self._anchors = {}
+                line, _ = _position(event.start_mark) or (1, 1)
+                yield line, self._value(self._next(), 0)
 
     def _value(self, event: yaml.Event, depth: int) -> Json:
         bounds = self._bounds

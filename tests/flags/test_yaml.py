@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
+from hypothesis import given
 
+from tests.strategies import values
 from wigwag import DocumentError, Limits, load
 from wigwag.flags.document import parse_yaml, to_json
+from wigwag.yaml import dump
 
 
 @pytest.mark.parametrize(
@@ -115,3 +119,18 @@ def test_aliases_cannot_blow_up() -> None:
 def test_depth_is_limited() -> None:
     with pytest.raises(DocumentError, match="deep"):
         load("flags: " + "[" * 5000)
+
+
+@given(values)
+def test_what_is_written_is_read_back_by_readers_of_both_versions(value: Any) -> None:
+    text = dump(value)
+    assert parse_yaml(text.encode(), Limits()) == value
+    assert yaml.safe_load(text) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["on", "1e3", "0o7", "1_000", "null", "~", "2001-01-01", "1:30", ".inf", "a: b", "- a", "\t"]
+)
+def test_a_text_that_may_mean_something_else_is_quoted(text: str) -> None:
+    assert parse_yaml(dump([text]).encode(), Limits()) == [text]
+    assert yaml.safe_load(dump([text])) == [text]

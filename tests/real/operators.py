@@ -62,14 +62,19 @@ class OperatorProcess(AgentProcess):
         return f"https://localhost:{self.port('admission')}"
 
     def register(self, cluster: Cluster, *, fail: bool = True, namespace: str = "operator") -> None:
-        """Register the webhooks as a manifest does, without a CA, and wait until the operator has added it.
+        """Have the API server call the webhooks from now on; see `register`."""
+        register(cluster, self.url, fail=fail, namespace=namespace)
 
-        Pods of `namespace` are not injected, as those of the operator's own namespace are not.
-        """
-        endpoint = WebhookEndpoint("", namespace=namespace, url=self.url)
-        for made in (mutating(endpoint, fail=fail), validating(endpoint, fail=fail)):
-            cluster.apply(made)
-        until(lambda: trusted(cluster), "the CA in both configurations")
+
+def register(cluster: Cluster, url: str, *, fail: bool = True, namespace: str = "operator") -> None:
+    """Register webhooks as a manifest does, without a CA, and wait until the operator has added it.
+
+    Pods of `namespace` are not injected, as those of the operator's own namespace are not.
+    """
+    endpoint = WebhookEndpoint("", namespace=namespace, url=url)
+    for made in (mutating(endpoint, fail=fail), validating(endpoint, fail=fail)):
+        cluster.apply(made)
+    until(lambda: trusted(cluster), "the CA in both configurations")
 
 
 def trusted(cluster: Cluster) -> bool:

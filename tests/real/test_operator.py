@@ -15,9 +15,10 @@ import pytest
 from tests.real.access import Access
 from tests.real.cluster import OPENFEATURE, Cluster
 from tests.real.controlplane import ControlPlane
+from tests.real.operators import register
 from tests.real.processes import until
 from tests.real.test_admission import create, flag, plane, unique
-from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating, validating
+from wigwag.operator.admission.registration import MUTATING, MUTATING_NAME, VALIDATING
 from wigwag.operator.run import Operator
 from wigwag.operator.settings import OperatorOptions, read_settings
 
@@ -74,24 +75,6 @@ def cluster(plane: ControlPlane, kubeconfig: Callable[[Access], Path]) -> Iterat
         plane.cluster.delete(SECRET)
 
 
-def register(cluster: Cluster, running: RunningOperator) -> None:
-    """Register the webhooks as a manifest does: without a CA."""
-    endpoint = WebhookEndpoint("", namespace="operator", url=running.url)
-    for kind, configuration in ((MUTATING, mutating(endpoint)), (VALIDATING, validating(endpoint))):
-        cluster.rest.call("POST", kind.path(), configuration)
-
-    def trusted() -> bool:
-        found = [
-            webhook["clientConfig"].get("caBundle")
-            for kind in (MUTATING, VALIDATING)
-            for configuration in cluster.get(kind.path())["items"]
-            for webhook in configuration["webhooks"]
-        ]
-        return len(found) == 2 and all(found)
-
-    until(trusted, "the CA in both configurations")
-
-
 def source(name: str, **entry: Any) -> dict[str, Any]:
     about = {"name": name, "namespace": "default"}
     return {
@@ -101,7 +84,7 @@ def source(name: str, **entry: Any) -> dict[str, Any]:
 
 def test_pods_are_injected_and_flags_are_checked(cluster: Cluster) -> None:
     with RunningOperator().running() as running:
-        register(cluster, running)
+        register(cluster, running.url)
         until(lambda: create(cluster, "probe", SOURCE, dryRun="All").status == 404, "the source is missing")
         missing = create(cluster, unique("app"), SOURCE)
         assert 'featureflagsources.core.openfeature.dev "flags" not found' in missing.json["message"]
@@ -126,8 +109,8 @@ def test_the_certificate_survives_a_restart_and_a_bundle_that_is_written_back_is
     with RunningOperator().running() as running:
         first = cluster.get(SECRET)["data"]
         assert b"BEGIN CERTIFICATE" in b64decode(first["tls.crt"])
-        register(cluster, running)
-        path = MUTATING.path(name=mutating(WebhookEndpoint(""))["metadata"]["name"])
+        register(cluster, running.url)
+        path = MUTATING.path(name=MUTATING_NAME)
         change = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
         cluster.rest.call("PATCH", path, change, kind="application/json-patch+json")
         until(lambda: cluster.get(path)["webhooks"][0]["clientConfig"].get("caBundle"), "the bundle is back")

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from tests.operator.manifests import API, BAD, GOOD, source
+from tests.operator.migration.test_migrate import EXAMPLES
 from tests.real.cluster import MERGE, Namespace
 from tests.real.rest import RestError
+from wigwag.operator.migration.migrate import migrate
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -82,3 +84,15 @@ def test_a_table_shows_what_the_operator_says_about_an_object(namespace: Namespa
     shown = table.call("GET", path).json
     assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Flags", "Accepted", "Age"]
     assert shown["rows"][0]["cells"][:3] == ["example", 0, "True"]
+
+
+def test_what_migrate_writes_is_accepted_and_nothing_of_it_is_unknown(namespace: Namespace) -> None:
+    written = [each for result in migrate(EXAMPLES) for each in result.objects or ()]
+    assert [each["kind"] for each in written] == [
+        *["FeatureFlag"] * 3, "FeatureFlagSource", "FeatureFlagSource", "Deployment"
+    ]  # fmt: skip
+    for each in written[:-1]:
+        manifest = {**each, "metadata": {**each["metadata"], "namespace": namespace.name}}
+        query = {"dryRun": "All", "fieldValidation": "Strict"}
+        made = namespace.cluster.rest.call("POST", namespace.path(API, each["kind"]), manifest, query=query).json
+        assert_within(each["spec"], made["spec"])

@@ -14,13 +14,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from msgspec.structs import replace
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
 from wigwag.errors import StartError
+from wigwag.wire.h2.frames import PREFACE
 from wigwag.wire.http import Reply, Request, Response
+from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.listen import Listener
 from wigwag.wire.server.server import serve
-from wigwag.wire.tls import Tls, context
+from wigwag.wire.tls import MemoryCertificate, Tls, context
 
 Key = ec.EllipticCurvePrivateKey
 
@@ -116,6 +119,40 @@ def test_the_protocol_is_the_one_that_was_agreed_on(authority: Authority, loop: 
                 client = Http2Client(reader, writer)
                 client.get(1)
                 assert (await client.until(h2.events.DataReceived)).data == b"https None"
+
+    run(test, loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_without_http2_none_is_offered_and_none_is_served(authority: Authority, loop: str) -> None:
+    async def test() -> None:
+        listener = authority.listener()
+        assert isinstance(listener.tls, Tls)
+        quiet = replace(listener, tls=replace(listener.tls, http2=False))
+        async with serve(who, [quiet], WireLimits(http2=False)) as server:
+            (address,) = server.addresses
+            async with connected(address, **authority.client("h2", "http/1.1")) as (_, writer):
+                assert writer.get_extra_info("ssl_object").selected_alpn_protocol() == "http/1.1"
+            assert (await http1(address, **authority.client("http/1.1"))).endswith(b"https None")
+            async with connected(address, **authority.client()) as (reader, writer):
+                writer.write(PREFACE)
+                assert (await reader.read()).startswith(b"HTTP/1.1 ")
+
+    run(test, loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_without_a_certificate_handshakes_fail_until_there_is_one(authority: Authority, loop: str) -> None:
+    pair = [Path(path).read_text() for path in authority.issue("one", x509.DNSName("localhost"))]
+
+    async def test() -> None:
+        empty = MemoryCertificate()
+        async with serve(who, [Listener(host="127.0.0.1", tls=empty)]) as server:
+            (address,) = server.addresses
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await http1(address, **authority.client())
+            empty.replace(*pair)
+            assert (await http1(address, **authority.client())).endswith(b"https None")
 
     run(test, loop)
 

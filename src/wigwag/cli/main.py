@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from wigwag.cli.config import read_config
 from wigwag.cli.terminal import abandon_output, complain, prepare_streams, remark
 from wigwag.errors import UsageError, WigwagError
-from wigwag.options import add_options, collect, declared, long_name, plain_booleans, unknown_keys
+from wigwag.options import (
+    add_options,
+    collect,
+    declared,
+    double_dashes,
+    long_name,
+    plain_booleans,
+    unknown_keys,
+)
 from wigwag.suggest import closest, suggest
 from wigwag.version import __version__
 
@@ -25,8 +33,9 @@ if TYPE_CHECKING:
 _BROKEN_PIPE = 141
 _FORMATTER = argparse.RawDescriptionHelpFormatter
 COMMANDS = (
-    "start", "check-config", "eval", "lint", "diff", "proxy", "operator", "watt", "help", "completion", "version"
-)  # fmt: skip
+    *("start", "check-config", "eval", "lint", "diff", "proxy", "operator", "migrate", "watt"),
+    *("help", "completion", "version"),
+)
 DESCRIPTION = """\
 wigwag: feature flags for the cloud.
 
@@ -98,7 +107,10 @@ def _rewritten(arguments: Sequence[str]) -> list[str]:
     """Let `--switch=false` mean what it means to Go programs, and old names what they meant, for this command."""
     if arguments and arguments[0] in COMMANDS:
         command = module_of(arguments[0])
-        return plain_booleans(renamed(arguments, getattr(command, "ALIASES", {})), command.Options)
+        given = renamed(arguments, getattr(command, "ALIASES", {}))
+        if getattr(command, "GO_FLAGS", False):
+            given = double_dashes(given, command.Options)
+        return plain_booleans(given, command.Options)
     return list(arguments)
 
 

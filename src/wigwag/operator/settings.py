@@ -115,6 +115,8 @@ def colon_pairs(value: Any) -> dict[str, str]:
     >>> colon_pairs("team:a,app.kubernetes.io/part-of:shop")
     {'team': 'a', 'app.kubernetes.io/part-of': 'shop'}
     """
+    if isinstance(value, dict):  # in a config file
+        return {str(key): str(text) for key, text in value.items()}
     pairs = {}
     for item in filter(None, map(str.strip, str(value).split(","))):
         key, separator, text = item.partition(":")
@@ -139,7 +141,9 @@ def at_least_one(value: Any) -> int:
 
 
 def comma_list(value: Any) -> tuple[str, ...]:
-    """Read a list that is separated by commas."""
+    """Read a list: separated by commas, or a list in a config file."""
+    if isinstance(value, list):
+        return tuple(map(str, value))
     return tuple(filter(None, map(str.strip, str(value).split(","))))
 
 
@@ -148,12 +152,19 @@ class OperatorOptions:
     """The options of the operator's command line."""
 
     webhook_bind_address: str = option(":9443", "address of the webhooks", metavar="ADDRESS", group="serving")
-    webhook_secret: str = option("webhook-server-cert", "Secret of the webhooks' certificates", metavar="NAME")
-    metrics_bind_address: str = option(":8080", "address of the metrics", metavar="ADDRESS")
-    health_probe_bind_address: str = option(":8081", "address of the probes", metavar="ADDRESS")
-    metrics_secure: bool = option(True, "serve metrics with TLS, if there is a certificate")
-    enable_http2: bool = option(False, "serve HTTP/2, too")
-    webhook_cert_path: str = option("", "directory of the webhooks' certificate", metavar="DIR")
+    webhook_secret: str = option(
+        "webhook-server-cert", "Secret of the webhooks' certificate; the operator makes and renews it", metavar="NAME"
+    )
+    metrics_bind_address: str = option(":8080", "address of the metrics; 0 for none", metavar="ADDRESS")
+    health_probe_bind_address: str = option(":8081", "address of the probes; 0 for none", metavar="ADDRESS")
+    metrics_secure: bool = option(True, "serve metrics with TLS, if --metrics-cert-path names a certificate")
+    enable_http2: bool = option(False, "serve HTTP/2 on all ports, not only HTTP/1.1")
+    webhook_cert_path: str = option(
+        "",
+        "directory of the webhooks' certificate; by default /tmp/k8s-webhook-server/serving-certs, if it holds one "
+        "that the operator did not make, and otherwise the Secret of --webhook-secret",
+        metavar="DIR",
+    )
     webhook_cert_name: str = option("tls.crt", "file of the certificate", metavar="FILE")
     webhook_cert_key: str = option("tls.key", "file of its key", metavar="FILE")
     metrics_cert_path: str = option("", "directory of the metrics' certificate", metavar="DIR")
@@ -163,10 +174,12 @@ class OperatorOptions:
     verbose: bool = option(True, "log at debug level")
     log_format: str = option("console", "the format of log lines", choices=("console", "json"))
     config: str = option("", "a config file (YAML, JSON or TOML) with these names as keys", metavar="FILE")
-    sidecar_cpu_limit: str = option("0.5", "CPU limit of agents", group="injected agents", convert=quantity_text)
-    sidecar_ram_limit: str = option("64M", "memory limit of agents", convert=quantity_text)
-    sidecar_cpu_request: str = option("0.2", "CPU request of agents", convert=quantity_text)
-    sidecar_ram_request: str = option("32M", "memory request of agents", convert=quantity_text)
+    sidecar_cpu_limit: str = option(
+        "0.5", "CPU limit of agents", group="injected agents", metavar="QUANTITY", convert=quantity_text
+    )
+    sidecar_ram_limit: str = option("64M", "memory limit of agents", metavar="QUANTITY", convert=quantity_text)
+    sidecar_cpu_request: str = option("0.2", "CPU request of agents", metavar="QUANTITY", convert=quantity_text)
+    sidecar_ram_request: str = option("32M", "memory request of agents", metavar="QUANTITY", convert=quantity_text)
     image_pull_secrets: tuple[str, ...] = option((), "Secrets for pulling images", metavar="NAMES", convert=comma_list)
     labels: dict[str, str] = option({}, "labels of generated objects", metavar="K:V,…", convert=colon_pairs)
     annotations: dict[str, str] = option({}, "annotations of generated objects", metavar="K:V,…", convert=colon_pairs)
@@ -180,7 +193,10 @@ class OperatorOptions:
         False, "let agents read all FeatureFlags by one ClusterRoleBinding, as flagd's own image needs, not by Roles"
     )
     rollout_rate: int = option(
-        100, "workloads that are rolled in a second when a source with rolloutOnChange changes", convert=at_least_one
+        100,
+        "workloads that are rolled in a second when a source with rolloutOnChange changes",
+        metavar="N",
+        convert=at_least_one,
     )
     allow_orphan_pods: bool = option(False, "inject agents into pods without an owner")
     share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")

@@ -1,7 +1,8 @@
 """Checks FeatureFlags when they are written, with the parser and the linter that agents use.
 
-Refused is what the linter calls an error, and what departs from flagd's schema. Other findings are warnings, which
-kubectl shows. Each line begins with the path in the object, such as `spec.flagSpec.flags.new-ui.targeting`.
+Refused is what the linter calls an error, what departs from flagd's schema, and what breaks a test of the object. Other
+findings are warnings, which kubectl shows, and so is what a change means for users. Each line begins with the path in
+the object, such as `spec.flagSpec.flags.new-ui.targeting`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from msgspec import Raw, Struct
 from wigwag.flags.checks.catalogue import CATALOGUE, Effect
 from wigwag.flags.checks.lint import lint_documents
 from wigwag.flags.model import Limits
+from wigwag.operator.flagtests import failing_tests
+from wigwag.operator.impact import impact
 from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, Allowed, Denied
+from wigwag.operator.resources.featureflag import FlagTest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,6 +55,7 @@ LIMITS = Limits(document_bytes=4 * 1024 * 1024)
 
 class _WrittenSpec(Struct):
     flagSpec: Raw = Raw()  # noqa: N815 - the name in the object
+    tests: list[FlagTest] = []
 
 
 class _Written(Struct):
@@ -60,8 +65,8 @@ class _Written(Struct):
 _decode = msgspec.json.Decoder(_Written).decode
 
 
-def validate_feature_flag(text: bytes) -> Verdict:
-    """Decide about a FeatureFlag, given as the JSON of the object.
+def validate_feature_flag(text: bytes, before: bytes = b"") -> Verdict:
+    """Decide about a FeatureFlag, given as the JSON of the object; `before` is the object that it replaces, if any.
 
     >>> flag = b'{"state": "ENABLED", "variants": {"on": true}, "defaultVariant": "off"}'
     >>> validate_feature_flag(b'{"spec": {"flagSpec": {"flags": {"new-ui": ' + flag + b"}}}}").message
@@ -73,11 +78,23 @@ def validate_feature_flag(text: bytes) -> Verdict:
         return Denied(BAD_REQUEST, f"the object is not a FeatureFlag: {error}")
     if spec is None or not bytes(spec.flagSpec):
         return Allowed()
-    findings = flag_findings(bytes(spec.flagSpec))
+    document = bytes(spec.flagSpec)
+    findings = flag_findings(document)
     errors = [each for each in findings if is_refused(each)]
     if errors:
         return Denied(FORBIDDEN, "\n".join(lines(errors)))
-    return Allowed(warnings=lines(findings))
+    if failures := failing_tests(document, spec.tests, LIMITS):
+        return Denied(FORBIDDEN, "\n".join(first(failures)))
+    return Allowed(warnings=(*lines(findings), *first(impact(_document(before), document, LIMITS))))
+
+
+def _document(text: bytes) -> bytes:
+    """Return the flags of an object that is in the cluster; none if there are none."""
+    try:
+        spec = _decode(text).spec if text else None
+    except (msgspec.DecodeError, RecursionError):
+        return b""
+    return bytes(spec.flagSpec) if spec else b""
 
 
 def flag_findings(document: bytes) -> list[Finding]:
@@ -92,9 +109,13 @@ def is_refused(finding: Finding) -> bool:
 
 def lines(findings: Sequence[Finding]) -> tuple[str, ...]:
     """Return findings as lines; the first of them, if there are very many."""
-    more = len(findings) - MOST
-    shown = tuple(map(_line, findings[:MOST]))
-    return (*shown, f"and {more} more") if more > 0 else shown
+    return first([_line(each) for each in findings])
+
+
+def first(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return lines; the first of them, if there are very many."""
+    more = len(texts) - MOST
+    return (*texts[:MOST], *([f"and {more} more"] if more > 0 else ()))
 
 
 def _line(finding: Finding) -> str:

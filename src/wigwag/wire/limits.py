@@ -16,6 +16,8 @@ class WireLimits(Struct, frozen=True, kw_only=True):
     connections: int = 10_000
     connections_per_address: int = 0
     """Of them, from one IPv4 address or IPv6 /64 that is not this machine; 0 for no limit."""
+    http2: bool = True
+    """Whether clients may speak HTTP/2. Without it, have TLS offer none, either."""
     streams: int = 256
     """Requests that one HTTP/2 connection may have under way."""
     header_seconds: float = 5.0

@@ -37,6 +37,8 @@ class Tls(Struct, frozen=True, kw_only=True):
     authority: str | None = None
     """The CA of client certificates."""
     clients: Literal["none", "optional", "required"] = "none"
+    http2: bool = True
+    """Whether clients are offered HTTP/2."""
 
     def files(self) -> tuple[str, ...]:
         """Return the files that it depends on."""
@@ -72,20 +74,22 @@ class Certificates:
 class MemoryCertificate:
     """A certificate and its key as text in PEM, for clients that show none. `replace` has new connections use another.
 
-    Python reads both from files only. They are in a file in memory for that moment, and never on a disk.
+    Without a certificate, every handshake fails until there is one. Python reads certificates from files only. They are
+    in a file in memory for that moment, and never on a disk.
     """
 
     clients: Literal["none"] = "none"
 
-    def __init__(self, certificate: str, key: str) -> None:
-        self._current = _memory_context(certificate, key)
-        self.front = _memory_context(certificate, key)
+    def __init__(self, certificate: str = "", key: str = "", *, http2: bool = True) -> None:
+        self._http2 = http2
+        self._current = _memory_context(certificate, key, http2=http2)
+        self.front = _memory_context(certificate, key, http2=http2)
         """Give this to the listener."""
         self.front.sni_callback = self._hello
 
     def replace(self, certificate: str, key: str) -> None:
         """Use another one from now on; `StartError` if it cannot be used, and the last one stays."""
-        self._current = _memory_context(certificate, key)
+        self._current = _memory_context(certificate, key, http2=self._http2)
 
     def _hello(self, connection: SSLObject, _name: str | None, _context: SSLContext) -> None:
         connection.context = self._current
@@ -109,9 +113,13 @@ def hardened(context: SSLContext, *protocols: str) -> SSLContext:
     return context
 
 
+def _server_context(*, http2: bool) -> SSLContext:
+    return hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *["h2"] * http2, "http/1.1")
+
+
 def context(tls: Tls) -> SSLContext:
     """Return a server's context with what is in the files now."""
-    ssl_context = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "h2", "http/1.1")
+    ssl_context = _server_context(http2=tls.http2)
     try:
         ssl_context.load_cert_chain(tls.certificate, tls.key)
     except ssl.SSLError as error:
@@ -145,8 +153,10 @@ def pem_file(text: str) -> Iterator[str]:
         yield f"/proc/self/fd/{file.fileno()}"
 
 
-def _memory_context(certificate: str, key: str) -> SSLContext:
-    ssl_context = hardened(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "h2", "http/1.1")
+def _memory_context(certificate: str, key: str, *, http2: bool) -> SSLContext:
+    ssl_context = _server_context(http2=http2)
+    if not certificate:
+        return ssl_context
     try:
         with pem_file(f"{certificate}\n{key}") as path:
             ssl_context.load_cert_chain(path)

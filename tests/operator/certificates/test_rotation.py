@@ -261,4 +261,4 @@ def test_without_the_extra_the_error_says_what_to_install() -> None:
         "except UsageError as error: print(error)"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "install wigwag[operator]" in told
+    assert "pip install 'wigwag[operator]'" in told

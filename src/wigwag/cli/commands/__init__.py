@@ -7,4 +7,5 @@ run          a function from the options to an exit code
 ENVIRONMENT  if options may come from variables: their prefix
 CONFIG       True if options may come from a config file
 ALIASES      old names of options
+GO_FLAGS     True if `-name` means `--name`
 """

@@ -16,11 +16,12 @@ what FeatureFlag, FeatureFlagSource, InProcessConfiguration and Flagd objects as
 
   kubectl apply -k deploy/kustomize/default         install it; see docs/guides/operator.md
   wigwag operator --leader-elect                    what its Deployment runs, with several replicas
-  wigwag operator --metrics-bind-address=127.0.0.1:0 --health-probe-bind-address=127.0.0.1:0    beside a test cluster
+  KUBECONFIG=test.yaml wigwag operator              beside a test cluster, whose API server can reach this machine
 
 What it gives agents and the proxy comes from the environment: SIDECAR_…, IN_PROCESS_…, FLAGD_…, FLAGD_PROXY_…,
 POD_NAMESPACE, FLAGS_VALIDATION_ENABLED, with the names and defaults of the original.
 """
+GO_FLAGS = True
 CONFIG = STRICT_CONFIG = True
 """A misspelt `leader-elect` would be two leaders, so an unknown key is an error."""
 

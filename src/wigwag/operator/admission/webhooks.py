@@ -41,7 +41,8 @@ def reviews(
         return response(admit_pod(pod, objects, settings))
 
     def validate(request: AdmissionRequest) -> AdmissionResponse:
-        return response(validate_feature_flag(bytes(request.object)))
+        before = bytes(request.old_object) if request.operation == "UPDATE" else b""
+        return response(validate_feature_flag(bytes(request.object), before))
 
     functions: dict[str, Review] = {POD_PATH: mutate}
     if settings.flags.validation_enabled:

@@ -27,8 +27,10 @@ try:
     )
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 except ModuleNotFoundError as error:
-    missing = "certificates of our own need the package 'cryptography': install wigwag[operator], or use cert-manager"
-    raise UsageError(missing) from error
+    raise UsageError(
+        "certificates of the operator's own need the package 'cryptography': pip install 'wigwag[operator]', "
+        "or have --webhook-cert-path name the directory of a certificate"
+    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,8 +6,8 @@ Every replica does all of it, at each change and every `PERIOD`. The Secret is w
 so of two replicas that take a step at once, one gets a conflict, reads again, and finds the step taken. A replica that
 cannot reach the API server goes on serving what it has.
 
-The hard case is the start: a port needs a certificate, and the Secret may not exist. `first` takes the steps until
-there is one, and raises what the API server said if it cannot.
+The hard case is the start: there may be no Secret, or no API server to ask. The port is open all the same, with a
+`MemoryCertificate` that is empty, and handshakes fail until the first certificate is here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from wigwag.errors import WigwagError
+from wigwag.errors import UsageError, WigwagError
 from wigwag.kube.client import Object
 from wigwag.kube.control.informer import reopened
 from wigwag.kube.errors import ApiError
@@ -37,7 +37,6 @@ from wigwag.operator.admission.registration import (
 from wigwag.operator.certificates.secret import bundle, is_foreign, served
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until, wait_event
-from wigwag.wire.tls import MemoryCertificate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from wigwag.kube.client import Kube
     from wigwag.kube.hub import Hub
     from wigwag.operator.certificates.secret import KeyPair, SecretData
+    from wigwag.wire.tls import MemoryCertificate
 
 PERIOD = 60.0
 """Seconds between two looks without a change."""
@@ -57,20 +57,19 @@ log = logging.getLogger("wigwag.operator")
 class CertificateKeeper:
     """The certificates of one operator."""
 
-    def __init__(self, hub: Hub, namespace: str, secret: str, names: Sequence[str]) -> None:
-        """`secret` is the name of the Secret; `names` are what the certificate is for."""
+    def __init__(
+        self, hub: Hub, namespace: str, secret: str, names: Sequence[str], certificate: MemoryCertificate
+    ) -> None:
+        """`secret` names the Secret; `names` are what the certificate is for; `certificate` is that of the listener."""
         self._hub, self._namespace, self._secret, self._names = hub, namespace, secret, tuple(names)
         self._changed = asyncio.Event()
         self._served: KeyPair | None = None
-        self._error = ""
-        self.certificate: MemoryCertificate | None = None
-        """For the listener; set by `first`."""
+        self._error, self._certificate = "", certificate
 
-    async def first(self) -> MemoryCertificate:
-        """Return a certificate to serve, made if there is none."""
-        await self._look()
-        assert self.certificate is not None
-        return self.certificate
+    @property
+    def ready(self) -> bool:
+        """Whether there is a certificate to serve."""
+        return self._served is not None
 
     async def run(self) -> None:
         """Keep everything right, until cancelled."""
@@ -82,6 +81,8 @@ class CertificateKeeper:
                 self._changed.clear()
                 try:
                     await self._look()
+                except UsageError:  # a package is missing; to try again does not install it
+                    raise
                 except WigwagError as error:
                     self._report(str(error))
                     await sleep_until(clock, retry.next(clock.now()))
@@ -102,7 +103,8 @@ class CertificateKeeper:
 
     def _report(self, error: str) -> None:
         if error and error != self._error:
-            log.warning("certificates: %s; the last certificate is served, and it is tried again", error)
+            now = "the last certificate is served" if self.ready else "no webhook is served yet"
+            log.warning("certificates: %s; %s, and it is tried again", error, now)
         self._error = error
 
     async def _look(self) -> None:
@@ -117,13 +119,13 @@ class CertificateKeeper:
 
     async def _advanced(self) -> SecretData:
         """Take the steps that are due; return the Secret after them."""
-        from wigwag.operator.certificates.rotation import RotationStep, advance  # brings `cryptography`
-
         for _ in range(STEPS):
             live = await self._read()
             data = decoded(live)
             if is_foreign(data):
                 return data
+            from wigwag.operator.certificates.rotation import RotationStep, advance  # brings `cryptography`
+
             observed = [configuration for _, configuration in await self._configurations()]
             step, after = advance(data, self._names, published(observed), datetime.now(UTC))
             if step is RotationStep.KEEP:
@@ -141,10 +143,7 @@ class CertificateKeeper:
         pair = served(data)
         if pair is None or pair == self._served:
             return
-        if self.certificate is None:
-            self.certificate = MemoryCertificate(*pair)
-        else:
-            self.certificate.replace(*pair)
+        self._certificate.replace(*pair)
         self._served = pair
 
     @property

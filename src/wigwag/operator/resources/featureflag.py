@@ -1,14 +1,14 @@
 """FeatureFlag: a set of flags.
 
-Beyond the original: `defaultVariant` may be left out or null, as flagd allows, and members of `flagSpec` that are not
-known here are kept for the agent instead of being dropped.
+Beyond the original: `defaultVariant` may be left out or null, as flagd allows, members of `flagSpec` that are not known
+here are kept for the agent instead of being dropped, and `tests` say what contexts must get.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from wigwag.operator.resources.kubernetes import ObjectMeta, ObjectStatus
 from wigwag.operator.resources.schema import OPEN, declared
@@ -34,10 +34,26 @@ class FlagSpec(Struct, frozen=True, kw_only=True):
     metadata: dict[str, Any] | None = None
 
 
+MOST_TESTS = 200
+
+
+class FlagTest(Struct, frozen=True, kw_only=True):
+    """A context, and the variant that it must get. A change of the flags that breaks a test is refused."""
+
+    flag: Annotated[str, Meta(min_length=1)]
+    variant: Annotated[str | None, declared("Null: the default in the application's code.", nullable=True)]
+    context: dict[str, Any] | None = None
+    name: Annotated[str, Meta(max_length=200), declared("Shown when the test fails.")] = ""
+    timestamp: Annotated[
+        int | None, declared("The time that rules see, in Unix seconds; by default the present.", format="int64")
+    ] = None
+
+
 class FeatureFlagSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """A set of flags."""
 
     flag_spec: Annotated[FlagSpec, declared(**{OPEN: True})] | None = None
+    tests: Annotated[list[FlagTest], Meta(max_length=MOST_TESTS)] = []
 
 
 class FeatureFlagStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

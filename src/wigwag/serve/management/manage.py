@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Page = Callable[[Request], Reply | Awaitable[Reply]]
 
-_TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
 _METHODS = (b"GET", b"HEAD", b"POST")
 _METRICS: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
 
@@ -43,21 +43,31 @@ class Management:
     def handler(self) -> Handler:
         """Return the function that answers requests."""
         pages: dict[bytes, Page] = {
-            b"/healthz": lambda request: Reply(200, _TEXT),
-            b"/readyz": lambda request: Reply(200 if self._ready() else 412, _TEXT),
-            b"/metrics": lambda request: Reply(200, _METRICS, self._registry.render().encode()),
+            b"/healthz": lambda request: Reply(200, TEXT),
+            b"/readyz": lambda request: Reply(200 if self._ready() else 412, TEXT),
+            b"/metrics": metrics_page(self._registry),
             **(self._debug.pages() if self._debug is not None else {}),
         }
+        return paged(pages)
 
-        def handle(request: Request) -> Reply | Awaitable[Reply]:
-            page = pages.get(request.path)
-            if page is None:
-                return Reply(404, _TEXT, b"404 page not found\n")
-            if request.method not in _METHODS:
-                return Reply(405, (*_TEXT, (b"allow", b", ".join(_METHODS))), b"method not allowed\n")
-            return page(request)
 
-        return handle
+def metrics_page(registry: Registry) -> Page:
+    """Return the page with all metrics."""
+    return lambda request: Reply(200, _METRICS, registry.render().encode())
+
+
+def paged(pages: Mapping[bytes, Page]) -> Handler:
+    """Return the function that answers requests for pages by their path."""
+
+    def handle(request: Request) -> Reply | Awaitable[Reply]:
+        page = pages.get(request.path)
+        if page is None:
+            return Reply(404, TEXT, b"404 page not found\n")
+        if request.method not in _METHODS:
+            return Reply(405, (*TEXT, (b"allow", b", ".join(_METHODS))), b"method not allowed\n")
+        return page(request)
+
+    return handle
 
 
 class HealthService:

@@ -319,9 +319,10 @@ class Connection(asyncio.Protocol):
         """Choose the protocol by its first bytes, if there are enough of them."""
         host = self._host
         retained = Retained(host.shared.retained)
-        if data.startswith(PREFACE[: len(data)]) and len(data) < len(PREFACE) and data:
+        http2 = host.limits.http2
+        if http2 and data.startswith(PREFACE[: len(data)]) and len(data) < len(PREFACE) and data:
             return None
-        if not data or data.startswith(PREFACE):
+        if http2 and (not data or data.startswith(PREFACE)):
             machine: Machine = Http2(host.limits, host.encoder, self._peer, host.loop.time(), retained, host.early)
         else:
             machine = Http1(host.limits, self._peer, host.loop.time(), retained)
