@@ -21,6 +21,7 @@ from tests.real import programs
 from tests.real.audit import audit_flags
 from tests.real.cluster import Cluster, Namespace
 from tests.real.controlplane import ControlPlane
+from tests.real.fakenodes import FakeNodes
 from tests.real.gateway import install_routes
 from tests.real.kubelet import Kubelet
 from tests.real.operators import OperatorProcess
@@ -33,20 +34,24 @@ SYSTEM = "open-feature-operator-system"
 
 
 class OperatedPlane:
-    """All of it, until the block ends. `server` are flags of the API server, `variables` the operator's."""
+    """All of it, until the block ends. `server` are flags of the API server, `variables` the operator's.
 
-    def __init__(self, folder: Path, server: Sequence[str] = (), **variables: str) -> None:
+    With `fake_nodes`, there are so many in place of the kubelet: for thousands of pods in which nothing runs.
+    """
+
+    def __init__(self, folder: Path, server: Sequence[str] = (), fake_nodes: int = 0, **variables: str) -> None:
         self.folder, self._variables = folder, variables
         self.plane = ControlPlane(folder / "plane", programs.kubernetes(), [*audit_flags(folder), *server])
         self.cluster = self.plane.cluster
         self.kubelet = Kubelet(self.cluster.access, folder / "kubelet")
+        self._nodes = FakeNodes(self.plane, fake_nodes) if fake_nodes else self.kubelet
         self._stack, self._port = ExitStack(), claim_port()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.plane)
             install(self.cluster)
-            stack.enter_context(self.kubelet)
+            stack.enter_context(self._nodes)
             self._stack = stack.pop_all()
         try:
             self.start_operator()

@@ -21,6 +21,7 @@ is not named here is a number, and a line of `scripts/bench operator`.
 | the default provider is flagd-proxy; a port of the proxy other than 8015 | real/test_operator_lifecycle.py::test_a_default_provider_deploys_the_proxy_on_the_port_that_is_set |
 | the proxy is deleted by hand | real/test_operator_lifecycle.py::test_a_deleted_proxy_is_back_and_pods_follow_it |
 | the operator is uninstalled: proxy, Service and budget go with its Deployment | real/test_operator_lifecycle.py::test_the_proxy_goes_with_the_operators_deployment_and_comes_back_with_it |
+| a hundred pods at once, provider kubernetes: all have the sidecar | real/test_fakenodes.py::test_of_a_hundred_pods_at_once_all_have_the_agent_and_become_ready |
 | thirty first pods at once, provider kubernetes | real/test_operator_cases.py::test_thirty_first_pods_in_thirty_namespaces_are_admitted_and_get_their_rights |
 | rights end with the last pod, and are for the flags that are used | real/test_operator_cases.py::test_rights_are_for_one_flag_and_end_with_the_workload |
 | | real/test_operator_rights.py::test_a_role_lets_an_account_watch_the_flags_that_it_names_and_no_others |
