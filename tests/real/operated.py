@@ -18,7 +18,6 @@ from typing import Any, Self
 import yaml
 
 from tests.real import programs
-from tests.real.audit import audit_flags
 from tests.real.cluster import Cluster, Namespace
 from tests.real.controlplane import ControlPlane
 from tests.real.fakenodes import FakeNodes
@@ -41,7 +40,7 @@ class OperatedPlane:
 
     def __init__(self, folder: Path, server: Sequence[str] = (), fake_nodes: int = 0, **variables: str) -> None:
         self.folder, self._variables = folder, variables
-        self.plane = ControlPlane(folder / "plane", programs.kubernetes(), [*audit_flags(folder), *server])
+        self.plane = ControlPlane(folder / "plane", programs.kubernetes(), server)
         self.cluster = self.plane.cluster
         self.kubelet = Kubelet(self.cluster.access, folder / "kubelet")
         self._nodes = FakeNodes(self.plane, fake_nodes) if fake_nodes else self.kubelet

@@ -30,7 +30,7 @@ is not named here is a number, and a line of `scripts/bench operator`.
 | credentials are in the agent's container only | real/test_operator_cases.py::test_a_token_of_a_secret_reaches_the_source_and_no_other_container |
 | a Unix socket is shared | real/test_operator_lifecycle.py::test_clients_of_a_pod_can_use_the_socket_that_it_shares |
 | the playground's manifests | real/test_operator_cases.py::test_the_playgrounds_manifests_work_unchanged |
-| no right too many | real/test_operator_lifecycle.py::test_everybody_uses_all_of_their_rights_and_asks_for_no_others |
+| no right too many | real/test_operator_audit.py::test_every_right_is_used_and_none_is_missing |
 | FeatureFlagSource edited, child of a Flagd deleted or edited, Ingress disabled, source missing | real/test_operator.py::test_a_flagd_gets_its_objects_which_are_repaired_and_go_when_they_are_disabled |
 | routes disabled; a label of a Flagd changes nothing | real/test_operator_cases.py::test_disabled_routes_are_removed_and_a_label_writes_nothing |
 | Flagd with ports of its own | real/test_operator_e2e.py::test_e06_custom_ports_show_in_the_environment_and_the_service_leads_to_the_process |

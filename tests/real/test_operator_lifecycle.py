@@ -10,39 +10,14 @@ from openfeature.schemas.protobuf.flagd.evaluation.v1 import evaluation_pb2, eva
 
 from tests.real import programs
 from tests.real.agents import flags
-from tests.real.audit import Right, forbidden, granted_rights, requests, used_rights
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.conftest import loudly
 from tests.real.operated import SYSTEM, OperatedPlane, operator_deployment
 from tests.real.processes import until
-from tests.real.workloads import (
-    App,
-    agent_of,
-    daemon_set,
-    deployment,
-    flagd,
-    in_process,
-    resolve,
-    sees,
-    source,
-    sources_of,
-    stateful_set,
-)
-from wigwag.operator.names import (
-    OPERATOR,
-    OPERATOR_ACCOUNT,
-    OPERATOR_DEPLOYMENT,
-    PROXY,
-    PROXY_ACCOUNT,
-    PROXY_BUDGET,
-    PROXY_SERVICE,
-    SOCKET_VOLUME,
-    SYNC_BINDING,
-)
+from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, sources_of
+from wigwag.operator.names import OPERATOR_DEPLOYMENT, PROXY, PROXY_BUDGET, PROXY_SERVICE, SOCKET_VOLUME
 
 PORT = 9015
-RBAC = "rbac.authorization.k8s.io/v1"
-CLUSTER_ROLES = ("manager-role", "certificates-role")
 PROXY_OBJECTS = (
     ("apps/v1", "Deployment", PROXY),
     ("v1", "Service", PROXY_SERVICE),
@@ -207,69 +182,3 @@ def test_clients_of_a_pod_can_use_the_socket_that_it_shares(namespace: Namespace
     with grpc.insecure_channel(f"unix:{socket}") as channel:
         asked = evaluation_pb2.ResolveBooleanRequest(flag_key="x")
         assert evaluation_pb2_grpc.ServiceStub(channel).ResolveBoolean(asked).variant == "on"
-
-
-def exercise(namespace: Namespace) -> None:
-    """Have the operator do all that it does for users."""
-    injected(namespace).ready()
-    entries = [{"source": "flags", "provider": provider} for provider in ("kubernetes", "file")]
-    namespace.apply(source("both", *entries, rolloutOnChange=True))
-    made = (deployment("deployed", "both"), stateful_set("stateful", "both"), daemon_set("daemon", "both"))
-    workloads = [namespace.apply(manifest) for manifest in made]
-    before = {each["metadata"]["name"]: App(namespace, each["metadata"]["name"]).ready() for each in workloads}
-    parents = {"enabled": True, "parentRefs": [{"name": "gateway"}], "grpc": {"enabled": True}}
-    ways = {"ingress": {"enabled": True, "hosts": ["flags.test"]}, "gatewayApiRoutes": parents}
-    namespace.apply(in_process("in-process", host="served"))
-    namespace.apply(flagd("served", "both", **ways))
-    App(namespace, "served").ready()
-    until(lambda: settled(namespace, "both"), "the digest of the source")
-    namespace.apply(source("both", *entries, rolloutOnChange=True, debugLogging=True))
-    for name, pod in before.items():
-        App(namespace, name).ready(without=[pod["metadata"]["uid"]])
-    off = {name: {**way, "enabled": False} for name, way in ways.items()}
-    namespace.apply(flagd("served", "both", **off))
-
-
-def undo(namespace: Namespace) -> None:
-    """Delete all workloads, and wait until what was made for them is gone."""
-    for kind in ("Deployment", "StatefulSet", "DaemonSet"):
-        namespace.cluster.delete(namespace.path("apps/v1", kind))
-    namespace.cluster.delete(namespace.path(OPENFEATURE, "Flagd", "served"))
-    left = [namespace.path(api, kind) for api, kind in LEFT]
-    until(
-        lambda: not any(namespace.cluster.get(path)["items"] for path in left), "what is not used any more being gone"
-    )
-
-
-LEFT = (
-    ("networking.k8s.io/v1", "Ingress"),
-    ("gateway.networking.k8s.io/v1", "HTTPRoute"),
-    ("gateway.networking.k8s.io/v1", "GRPCRoute"),
-    (RBAC, "Role"),
-    (RBAC, "RoleBinding"),
-)
-READ = Right("get", "core.openfeature.dev", "featureflags")
-UNUSED = {
-    OPERATOR_ACCOUNT: {Right("update", "", "secrets")},  # when certificates are renewed
-    PROXY_ACCOUNT: {READ},  # by the original's image
-    "agents": {READ},  # by the original's image
-}
-"""Rights that are needed, but perhaps not here."""
-
-
-def test_everybody_uses_all_of_their_rights_and_asks_for_no_others(namespace: Namespace, plane: OperatedPlane) -> None:
-    exercise(namespace)
-    cluster = namespace.cluster
-    of_agents = cluster.get(namespace.path(RBAC, "Role"))["items"]
-    of_system = cluster.get(cluster.path(RBAC, "Role", SYSTEM))["items"]
-    of_operator = [cluster.get(cluster.path(RBAC, "ClusterRole", name=f"{OPERATOR}-{name}")) for name in CLUSTER_ROLES]
-    of_proxy = [cluster.get(cluster.path(RBAC, "ClusterRole", name=SYNC_BINDING))]
-    undo(namespace)
-    for account, name, roles in (
-        (f"{SYSTEM}:{OPERATOR_ACCOUNT}", OPERATOR_ACCOUNT, [*of_system, *of_operator]),
-        (f"{SYSTEM}:{PROXY_ACCOUNT}", PROXY_ACCOUNT, of_proxy),
-        (f"{namespace.name}:default", "agents", of_agents),
-    ):
-        events = list(requests(plane.folder, account))
-        assert granted_rights(roles) - used_rights(events) <= UNUSED[name], name
-        assert name == "agents" or not forbidden(events), name  # an agent may start before its rights are there
