@@ -6,7 +6,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 UV_VERSION=0.13.7
 export UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy VIRTUAL_ENV=
-export PYTHONDONTWRITEBYTECODE="${PYTHONDONTWRITEBYTECODE-}"
+# Many images set this. Here, hundreds of short processes would each compile whatever they import.
+export PYTHONDONTWRITEBYTECODE=
 
 say() { printf '\033[2m%s\033[0m\n' "$*" >&2; }
 die() { printf '%s\n' "$*" >&2; exit 1; }

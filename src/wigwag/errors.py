@@ -22,6 +22,7 @@
     │   └── ForbiddenError          wire.client.errors: a redirect or an address that is not followed
     ├── ApiError                    kube.errors: the Kubernetes API server refused a request
     ├── UnknownKindError            kube.errors: the Kubernetes API server has no kind of this name
+    ├── AccessError                 operator.controllers.access: a Role that the operator needs is somebody else's
     ├── PluginError                 kube.config.credentials: a plugin did not give credentials
     ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
     ├── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for

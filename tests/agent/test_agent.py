@@ -279,7 +279,9 @@ def test_a_second_signal_cuts_it_short(tmp_path: Path) -> None:
     write(tmp_path / "f.json", {"flags": {"x": FLAG}})
     with AgentProcess(f"--uri=file:{tmp_path / 'f.json'}") as agent:
         with socket.create_connection(("127.0.0.1", agent.port("OFREP"))) as half:
-            half.sendall(b"POST /ofrep/v1/evaluate/flags HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n")
+            head = b"POST /ofrep/v1/evaluate/flags HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n"
+            half.sendall(head + b"expect: 100-continue\r\n\r\n")
+            receive(half, b"100 Continue")  # it has begun, so the end waits for it
             agent.process.send_signal(signal.SIGINT)
             agent.wait_for_log(lambda line: line["msg"] == "stopping")
             assert agent.stop(signal.SIGINT) == 130

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.real.processes import claim_port
 from tests.sources.blob_stores import Scripted, answer
 from wigwag.agent.options import AgentOptions
 from wigwag.cli.commands.check_config import Options
@@ -229,8 +230,7 @@ class TestOptions:
 
     def test_any_free_port_and_sockets_do_not_clash(self, capsys: Any, good: str, tmp_path: Path) -> None:
         assert check(capsys, "--uri", good, "--port=0", "--sync-port=0")[0] == 0
-        with socket.create_server(("127.0.0.1", 0)) as other:
-            free = other.getsockname()[1]
+        free = claim_port()
         ports = (f"--port={free}", f"--sync-port={free}", f"--sync-socket-path={tmp_path / 's'}", "--bind=127.0.0.1")
         assert check(capsys, "--uri", good, *ports)[0] == 0
 

@@ -8,6 +8,8 @@ import pytest
 
 from wigwag.cli.commands import operator
 from wigwag.cli.main import _options, _rewritten, command_parser, main
+from wigwag.kube.control.lease import LeaseTiming
+from wigwag.operator.run import lease_timing
 from wigwag.operator.settings import OperatorOptions
 
 
@@ -45,6 +47,10 @@ def test_a_config_file_has_the_same_names(tmp_path: Path) -> None:
         (["--sidecar-ram-limit=64X"], "--sidecar-ram-limit: '64X'"),
         (["--labels=team"], "--labels: 'team' is not of the form key:value"),
         (["--cross-namespace=maybe"], "invalid choice: 'maybe'"),
+        (["--leader-elect-lease-duration=2500ms"], "--leader-elect-lease-duration: 2.5s is no whole number of seconds"),
+        (["--leader-elect-lease-duration=9s"], "--leader-elect-renew-deadline: 10s is not less than"),
+        (["--leader-elect-renew-deadline=2s"], "--leader-elect-retry-period: 2s is not between 0 and"),
+        (["--leader-elect-retry-period=0"], "--leader-elect-retry-period: 0 is not between 0 and"),
     ],
 )
 def test_a_wrong_flag_is_one_line_and_exit_code_2(
@@ -52,6 +58,12 @@ def test_a_wrong_flag_is_one_line_and_exit_code_2(
 ) -> None:
     assert main(["operator", *arguments]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_the_times_of_leader_election_are_those_of_kubernetes_unless_told() -> None:
+    assert lease_timing(parsed("--leader-elect")) == LeaseTiming(15, 10.0, 2.0)
+    times = "-leader-elect-lease-duration=3s", "-leader-elect-renew-deadline=2s", "-leader-elect-retry-period=300ms"
+    assert lease_timing(parsed(*times)) == LeaseTiming(3, 2.0, 0.3)
 
 
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from tests.clients.certificates import make_certificates
 from tests.clients.js_packages import SOURCE, announce, installed
 from tests.clients.js_process import JsProvider
 from tests.clients.metrics import boolean_calls
+from tests.real.processes import claim_port
 
 pytestmark = pytest.mark.timeout(300)  # the first test may have to install the packages
 
@@ -130,10 +131,13 @@ def test_a_change_reaches_the_provider_and_its_cache_forgets(run: Run, flags: Pa
 
 @RESOLVERS
 def test_the_provider_comes_back_when_the_agent_does(run: Run, flags: Path, resolver: str) -> None:
-    with AgentProcess(f"--uri=file:{flags}") as agent, run("flagd.mjs", flagd(agent, resolver)) as provider:
+    ports = {"port": claim_port(), "sync-port": claim_port()}
+    with (
+        AgentProcess(f"--uri=file:{flags}", ports=ports) as agent,
+        run("flagd.mjs", flagd(agent, resolver)) as provider,
+    ):
         provider.wait_for("READY")
         assert provider.evaluate("static", True) == OFF
-        ports = {"port": agent.port("evaluation"), "sync-port": agent.port("sync")}
         assert agent.stop() == 0
         provider.wait_for("STALE")
         turn_on(flags)
@@ -216,12 +220,13 @@ def test_a_change_reaches_the_web_provider(run: Run, flags: Path) -> None:
 
 
 def test_the_web_provider_comes_back_when_the_agent_does(run: Run, flags: Path) -> None:
-    with AgentProcess(f"--uri=file:{flags}") as agent, run("flagd_web.mjs", flagd_web(agent)) as provider:
+    ports = {"port": claim_port()}
+    with AgentProcess(f"--uri=file:{flags}", ports=ports) as agent, run("flagd_web.mjs", flagd_web(agent)) as provider:
         provider.wait_for("READY")
         provider.forget()
         assert agent.stop() == 0
         provider.wait_to_see("log", "could not establish connection")
-        with AgentProcess(f"--uri=file:{flags}", ports={"port": agent.port("evaluation")}):
+        with AgentProcess(f"--uri=file:{flags}", ports=ports):
             provider.wait_to_see("log", "event received: provider_ready")  # it tells its logger, and no one else
             turn_on(flags)
             provider.wait_for("CONFIGURATION_CHANGED")
@@ -271,13 +276,14 @@ def test_a_change_reaches_the_ofrep_provider_as_a_server_sent_event(run: Run, fl
 
 
 def test_the_ofrep_provider_hears_of_a_change_while_the_agent_was_away(run: Run, flags: Path) -> None:
-    with AgentProcess(f"--uri=file:{flags}") as agent, run("ofrep_web.mjs", ofrep_web(agent)) as provider:
+    ports = {"ofrep-port": claim_port()}
+    with AgentProcess(f"--uri=file:{flags}", ports=ports) as agent, run("ofrep_web.mjs", ofrep_web(agent)) as provider:
         provider.wait_for("READY")
         provider.wait_to_see("open")
         assert agent.stop() == 0
         provider.wait_for("STALE")
         turn_on(flags)  # while no one is there to tell of it
-        with AgentProcess(f"--uri=file:{flags}", ports={"ofrep-port": agent.port("OFREP")}):
+        with AgentProcess(f"--uri=file:{flags}", ports=ports):
             provider.wait_for("CONFIGURATION_CHANGED", "static")
             assert provider.evaluate("static", False) == ON
 

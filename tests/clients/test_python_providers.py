@@ -21,6 +21,7 @@ from openfeature.flag_evaluation import FlagEvaluationDetails
 
 from tests.agent.process import TIMEOUT, AgentProcess, write
 from tests.clients.certificates import make_certificates
+from tests.real.processes import claim_port
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 RULE = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on"]}
@@ -161,18 +162,17 @@ def test_a_change_reaches_the_provider_and_its_cache_forgets(flags: Path, resolv
 
 @pytest.mark.parametrize("resolver", RESOLVERS)
 def test_the_provider_comes_back_when_the_agent_does(flags: Path, resolver: ResolverType) -> None:
-    with AgentProcess("--uri", f"file:{flags}") as agent:
-        ports = {"port": agent.port("evaluation"), "sync-port": agent.port("sync")}
-        with connected(flagd(agent, resolver)) as client:
-            heard = Heard(client)
+    ports = {"port": claim_port(), "sync-port": claim_port()}
+    with AgentProcess("--uri", f"file:{flags}", ports=ports) as agent, connected(flagd(agent, resolver)) as client:
+        heard = Heard(client)
+        heard.wait_for(ProviderEvent.PROVIDER_READY)
+        heard.forget()
+        assert agent.stop() == 0
+        heard.wait_for(ProviderEvent.PROVIDER_STALE)
+        heard.forget()
+        with AgentProcess("--uri", f"file:{flags}", ports=ports):
             heard.wait_for(ProviderEvent.PROVIDER_READY)
-            heard.forget()
-            assert agent.stop() == 0
-            heard.wait_for(ProviderEvent.PROVIDER_STALE)
-            heard.forget()
-            with AgentProcess("--uri", f"file:{flags}", ports=ports):
-                heard.wait_for(ProviderEvent.PROVIDER_READY)
-                assert client.get_boolean_value("targeted", False, GOLD) is True
+            assert client.get_boolean_value("targeted", False, GOLD) is True
 
 
 @pytest.mark.parametrize("resolver", RESOLVERS)

@@ -1,4 +1,4 @@
-"""A thousand random swaps: no reader ever sees a mixture, and every change is told once, in order."""
+"""Hundreds of random swaps: no reader ever sees a mixture, and every change is told once, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from wigwag import dflag
 from wigwag.dflag import Policy
 from wigwag.dflag.snapshot import Snapshot
 
-SWAPS = 1000
+SWAPS = 300
 NAMES = [f"key{number}" for number in range(8)]
 ABSENT = -1
 
@@ -92,7 +92,7 @@ def test_as_fast_as_the_kubelet_can_write(tmp_path: Path, order: Order, policy: 
         becomes(program.number, SWAPS)
         assert program.flags.flush(20.0)
     assert program.wrong == []
-    assert program.looks > 100
+    assert program.looks > 20
     assert (updater.errors, updater.warnings) == (0, 0)
     assert 10 < updater.generation <= SWAPS + 1
     for name, flag in program.keys.items():

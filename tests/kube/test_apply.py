@@ -31,6 +31,7 @@ class OneObject:
         self.deletions: list[Any] = []
         self.spelling: dict[str, str] = {}
         """Values that the server stores in another way."""
+        self.patches: list[Any] = []
 
     async def find(self, kind: Kind, name: str, namespace: str = "") -> Object | None:
         self.asked.append("get")
@@ -51,6 +52,12 @@ class OneObject:
         stored = {name: self.spelling.get(value, value) for name, value in body["data"].items()}
         metadata = {"uid": "u1", **body["metadata"], "resourceVersion": str(self.version)}
         self.live = {**body, "metadata": metadata, "data": stored}
+        return self.live
+
+    async def patch(self, kind: Kind, name: str, change: Any, namespace: str = "", *, query: Query = ()) -> Object:
+        self.asked.append("patch")
+        self.patches.append(change)
+        assert self.live is not None
         return self.live
 
     async def delete(self, kind: Kind, name: str, namespace: str = "", options: Any = None) -> None:
@@ -197,6 +204,53 @@ def test_prune_names_the_uid_and_ignores_objects_of_others_and_of_other_namespac
     run(main)
 
 
+DUPLICATE = ApiError(
+    "PATCH /x",
+    ApiStatus(422, "Invalid", "", Details(causes=(Cause("FieldValueDuplicate", "", "data.ports[1].name"),))),
+)
+
+
+def test_an_item_of_others_that_cannot_be_beside_ours_becomes_ours_and_the_object_is_applied_again() -> None:
+    async def main() -> None:
+        server = OneObject()
+        ours = applier(server)
+        live = (await ours.apply(CONFIG_MAP, body(a="1"))).object
+        theirs: Object = {"f:data": {"f:ports": {'k:{"port":81}': {"f:name": {}}}}}
+        entry = {"manager": "kubectl", "operation": "Update", "apiVersion": "v1", "fieldsV1": theirs}
+        server.live = {**live, "metadata": {**live["metadata"], "managedFields": [entry]}}
+        server.errors = [DUPLICATE]
+        assert (await ours.apply(CONFIG_MAP, body(a="2"), live)).outcome == "updated"
+        assert server.asked[2:] == ["apply", "get", "patch", "apply"]
+        [patch] = server.patches
+        assert (patch["metadata"]["uid"], patch["metadata"]["resourceVersion"]) == ("u1", "1")
+        [claimed] = patch["metadata"]["managedFields"]
+        assert (claimed["manager"], claimed["operation"], claimed["fieldsV1"]) == ("wigwag", "Apply", theirs)
+
+    run(main)
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_a_duplicate_that_nobody_else_owns_is_an_error(force: bool) -> None:
+    async def main() -> None:
+        server = OneObject()
+        ours = applier(server, force=force)
+        live = (await ours.apply(CONFIG_MAP, body(a="1"))).object
+        server.errors = [DUPLICATE]
+        with pytest.raises(ApiError, match="422"):
+            await ours.apply(CONFIG_MAP, body(a="2"), live)
+        assert server.patches == []
+
+    run(main)
+
+
+def test_a_key_that_somebody_adds_to_an_atomic_map_is_a_difference() -> None:
+    service = {"metadata": {"name": "x", "labels": {}}, "spec": {"selector": {"app": "x"}, "ports": []}}
+    edited = {**service, "spec": {"selector": {"app": "x", "tier": "y"}, "type": "ClusterIP", "ports": []}}
+    assert project(edited, service) != service
+    labelled = {**service, "metadata": {"name": "x", "labels": {"of": "others"}}}
+    assert project(labelled, service) == service, "labels are no atomic map"
+
+
 def test_an_owner_reference_has_all_that_garbage_collection_needs() -> None:
     reference = owner_reference(DEPLOYMENT, {"metadata": {"name": "shop", "uid": "1"}})
     assert reference == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop", "uid": "1", "controller": True}
@@ -214,3 +268,19 @@ def test_what_an_intent_does_not_speak_about_does_not_count() -> None:
         "list": [{"x": 1}],
         "longer": [1, 2],
     }
+
+
+def test_u15_an_object_of_an_owner_that_was_created_again_goes_to_the_new_one_and_others_are_refused() -> None:
+    def owned(name: str, uid: str) -> Object:
+        reference = owner_reference(CONFIG_MAP, {"metadata": {"name": name, "uid": uid}})
+        return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [reference]}, "data": {}}
+
+    async def main() -> None:
+        ours = applier(OneObject())
+        live = (await ours.apply(CONFIG_MAP, owned("a", "1"))).object
+        refused = await ours.apply(CONFIG_MAP, owned("b", "2"), live)
+        assert (refused.outcome, refused.reason) == ("refused", "ConfigMap x is controlled by ConfigMap a")
+        taken = await ours.apply(CONFIG_MAP, owned("a", "2"), live)
+        assert taken.object["metadata"]["ownerReferences"][0]["uid"] == "2"
+
+    run(main)

@@ -16,6 +16,7 @@ from wigwag.operator.resources.featureflagsource import FeatureFlagSource
 from wigwag.operator.resources.flagd import Flagd
 from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
 from wigwag.operator.resources.kubernetes import ObjectMeta
+from wigwag.operator.resources.unreadable import UnreadableConfiguration, UnreadableSource
 from wigwag.operator.settings import OperatorOptions, OperatorSettings, read_settings
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "shop-1", "uid": "1", "controller": True}
@@ -36,6 +37,7 @@ class Laid:
 
     sources: dict[str, FeatureFlagSource] = field(default_factory=dict)
     in_process: dict[str, InProcessConfiguration] = field(default_factory=dict)
+    unreadable: dict[str, UnreadableSource] = field(default_factory=dict)
     flags: dict[str, dict[str, str]] = field(default_factory=dict)
     """The annotations of FeatureFlags."""
     foreign: set[str] = field(default_factory=set)
@@ -46,6 +48,12 @@ class Laid:
 
     def in_process_configuration(self, name: ObjectName) -> InProcessConfiguration | None:
         return self.in_process.get(str(name))
+
+    def unreadable_source(self, name: ObjectName) -> UnreadableSource | None:
+        return self.unreadable.get(str(name))
+
+    def unreadable_configuration(self, name: ObjectName) -> UnreadableConfiguration | None:
+        return None
 
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         annotations = self.flags.get(str(name))

@@ -8,9 +8,8 @@
 | U51 | `test_u51_a_role_names_the_flags_of_an_account_and_no_others` |
 | U52 | `test_u52_a_binding_that_is_right_is_not_written` |
 | U53 | `test_u53_a_missing_binding_is_a_problem` |
+| U54 | `test_u54_an_account_has_rights_before_it_exists` |
 | U90 | `test_u90_after_a_restart_rights_come_from_the_pods_that_run`, `test_u90_subjects_are_added_and_pruned` |
-
-Not here: U54, because a RoleBinding may name an account that does not exist yet.
 """
 
 from __future__ import annotations
@@ -148,6 +147,14 @@ def test_u51_a_role_names_the_flags_of_an_account_and_no_others() -> None:
     assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name}
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "web", "namespace": "team-a"}]
     assert role["metadata"]["labels"] == binding["metadata"]["labels"] == LABELS
+
+
+def test_u54_an_account_has_rights_before_it_exists() -> None:
+    """The original reads the account, and refuses the pod if there is none; nobody is asked about it here."""
+    known = Laid(sources={"team-a/flags": source_object({"source": "shop"})}, flags={"team-a/shop": {}})
+    uses = workload_uses(workload(account="not-yet"), known, settings())
+    [(_, binding)] = access_objects(uses, known, settings()).values()
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "not-yet", "namespace": "team-a"}]
 
 
 def test_a_flag_of_another_namespace_is_read_there_if_it_grants_that() -> None:

@@ -5,20 +5,20 @@
 | U45 | `test_u45_an_agent_that_is_there_already_is_replaced_in_place` |
 | U91 | `test_u91_a_pod_without_the_annotation_is_left_alone` |
 | U92 | `test_u92_a_pod_without_an_owner_is_refused` |
+| U93 | `test_u93_a_pod_is_admitted_whether_or_not_its_rights_are_there` |
 | U94 | `tests/operator/test_sources.py::test_u42_u43_a_pod_waits_for_the_proxy` |
 | U95 | `test_u95_a_source_that_is_missing_is_not_found` |
 | U96 | `test_u96_a_pod_gets_the_agent` |
 | U97 | `test_u97_in_process_only_the_environment_changes` |
 | U98 | `test_u98_enabled_but_without_a_name_is_refused` |
 | U99 | `test_u99_what_is_no_pod_is_a_bad_request` |
-
-Not here, because admission grants nothing: U93.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,7 +36,15 @@ from tests.operator.known import (
     source_object,
 )
 from wigwag.operator.injection.verdict import Allowed
-from wigwag.operator.names import ALLOW_FROM, ENABLED, FEATURE_FLAG_SOURCE, IN_PROCESS_CONFIGURATION, MIRROR
+from wigwag.operator.names import (
+    ALLOW_FROM,
+    ALLOW_KUBERNETES_SYNC,
+    ENABLED,
+    FEATURE_FLAG_SOURCE,
+    IN_PROCESS_CONFIGURATION,
+    MIRROR,
+)
+from wigwag.operator.resources.unreadable import UnreadableSource, decode_source
 from wigwag.version import __version__
 
 HTTP = {"source": "http://flags.test", "provider": "http"}
@@ -58,12 +66,29 @@ def test_u92_a_pod_without_an_owner_is_refused() -> None:
     assert agent_of(injected(orphan, ONE, settings(allow_orphan_pods=True)))
 
 
+@pytest.mark.parametrize("cluster_role_binding", [False, True])
+def test_u93_a_pod_is_admitted_whether_or_not_its_rights_are_there(cluster_role_binding: bool) -> None:
+    """The original refuses the pod if it cannot change its binding. A controller gives rights, and tries again."""
+    known = Laid(sources={"team-a/flags": source_object({"source": "shop"})}, flags={"team-a/shop": {}})
+    changed = injected(pod(), known, settings(cluster_role_binding=cluster_role_binding))
+    assert changed["metadata"]["annotations"][ALLOW_KUBERNETES_SYNC] == "true"
+
+
 def test_u95_a_source_that_is_missing_is_not_found() -> None:
     code, message = refused(pod({ENABLED: "true", FEATURE_FLAG_SOURCE: "flags, other"}), ONE)
     assert code == 404
     assert message.startswith('featureflagsources.core.openfeature.dev "other" not found in namespace team-a')
     code, message = refused(pod({ENABLED: "true", IN_PROCESS_CONFIGURATION: "x"}), ONE)
     assert (code, message[:26]) == (404, "inprocessconfigurations.co")
+
+
+def test_a_source_that_does_not_fit_its_schema_is_refused_with_the_place() -> None:
+    raw = {"metadata": {"name": "flags"}, "spec": {"sources": [{"source": "x", "interval": -1}]}}
+    source = decode_source(msgspec.Raw(msgspec.json.encode(raw)))
+    assert isinstance(source, UnreadableSource)
+    code, message = refused(pod(), Laid(unreadable={"team-a/flags": source}))
+    assert (code, message[:54]) == (500, "FeatureFlagSource team-a/flags does not fit its schema")
+    assert "$.spec.sources[0].interval" in message
 
 
 def test_u96_a_pod_gets_the_agent() -> None:

@@ -10,6 +10,7 @@ Of §6.4: an edit reaches the ConfigMap; flags across namespaces; a ConfigMap of
 
 from __future__ import annotations
 
+import gzip
 from random import Random
 from typing import Any
 
@@ -25,6 +26,7 @@ from wigwag.operator.reconcile.flags import (
     FlagConfigMaps,
     ObservedFlag,
     count_flags,
+    decode_held,
     flag_config_maps,
     flag_status,
     kept_config_maps,
@@ -189,3 +191,15 @@ def test_what_is_kept_is_what_is_applied_and_what_lost_its_flag(
         applied |= set(live(flag_config_maps(ObservedFlag(name=flag, about=about), namespaces, {})))
     orphaned = kept_config_maps([use for use in after if str(use.flag) not in flags], known, settings())
     assert kept == applied | orphaned
+
+
+def test_of_a_config_map_only_the_file_of_its_flag_counts() -> None:
+    def digest(**members: Any) -> str:
+        about = {"name": "shop", "namespace": "team-a", "annotations": {"openfeature.dev/featureflag": "shop"}}
+        return decode_held(msgspec.Raw(msgspec.json.encode({"metadata": about, **members}))).digest
+
+    file = SHOP.file
+    assert digest(data={file: "{}", "other.json": "[]"}) == digest(data={file: "{}"}) != ""
+    assert digest(data={file: "[]"}) != digest(data={file: "{}"})
+    assert digest(binaryData={file: gzip.compress(b"{}"), "other": b"x"}) == digest(data={file: "{}"})
+    assert digest(data={"other.json": "{}"}) == digest() == ""

@@ -5,8 +5,8 @@
 | U67, U84 | `test_u67_u84_routes_of_the_gateway_api` |
 | U68, U85 | `test_u68_u85_an_ingress_has_three_paths_for_each_host` |
 | U69 | `test_u69_what_is_disabled_is_to_be_removed` |
-| U70 to U74, U77 | of the controller that applies |
-| U75, U76, U78, U83, U86, U89 | tests/real/test_operator_reconcile.py, on a real API server |
+| U70 to U78 | tests/operator/controllers/test_flagd.py |
+| U83, U86, U89 | tests/operator/test_upstream.py; tests/real/test_operator_reconcile.py, on a real API server |
 | U79 | `test_u79_the_deployment` |
 | U80, U82 | `test_u80_a_source_that_cannot_be_used_changes_nothing`, `test_u82_a_missing_source_changes_nothing` |
 | U81 | cannot happen: the container is made, not looked for |
@@ -33,6 +33,7 @@ from wigwag.operator.reconcile.flagd import FlagdPlan, plan_flagd
 from wigwag.operator.reconcile.routes import EVALUATION_SERVICES, SYNC_SERVICES
 from wigwag.operator.reconcile.status import ConditionState
 from wigwag.operator.resources.flagd import Flagd
+from wigwag.operator.resources.unreadable import UnreadableSource
 from wigwag.operator.settings import OperatorSettings
 from wigwag.options import add_options, collect
 from wigwag.serve import evaluation, sync
@@ -312,6 +313,13 @@ def test_u80_a_source_that_cannot_be_used_changes_nothing(source: dict[str, str]
     planned = plan(known=laid(source))
     assert (planned.apply, planned.resolved[:2]) == ((), ("False", "SourceUnusable"))
     assert reason in planned.resolved.message
+
+
+def test_a_source_that_does_not_fit_its_schema_changes_nothing() -> None:
+    unreadable = UnreadableSource(problem="Expected `int` >= 0 - at `$.spec.sources[0].interval`")
+    planned = plan(known=Laid(unreadable={"team-a/flags": unreadable}))
+    assert (planned.apply, planned.resolved[:2]) == ((), ("False", "SourceUnusable"))
+    assert unreadable.problem in planned.resolved.message
 
 
 def test_a_source_of_another_namespace_cannot_be_named() -> None:

@@ -4,7 +4,7 @@
 |---|---|
 | U55, U56 | tests/operator/test_settings.py; `test_u56_every_variable_of_the_proxy_is_honoured` |
 | U57 | cannot fail: there is no constructor |
-| U58, U59, U60, U62 | tests/real/test_operator_reconcile.py, on a real API server |
+| U58, U59, U60, U62 | tests/operator/controllers/test_proxy.py; tests/real/test_operator_reconcile.py |
 | U61 | `test_u61_the_objects_of_the_proxy` |
 | U66 | `test_u66_the_proxy_is_deployed_for_sources_that_need_it`, `test_u66_the_service_leads_to_the_container` |
 """

@@ -14,7 +14,7 @@
 | U44 | `test_u44_a_ready_proxy_is_asked_for_the_flag` |
 | U46 | `test_u46_an_unknown_provider_is_an_error` |
 
-Not here, because no ConfigMap and no binding is written while a pod is admitted: U36, U50 to U54.
+No ConfigMap and no binding is written while a pod is admitted: U36 is in test_flags.py, U50 to U54 in test_access.py.
 """
 
 from __future__ import annotations

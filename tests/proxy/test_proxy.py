@@ -26,6 +26,7 @@ from tests.agent.test_load import PREFACE, SYNC_HEADERS, connect, frame, memory
 from tests.clients.certificates import make_certificates
 from tests.clients.test_python_providers import Heard, connected
 from tests.proxy.process import ProxyProcess, document, subscribed
+from tests.real.processes import claim_port
 from tests.sources.grpc_server import SyncServer
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
@@ -258,8 +259,8 @@ def test_an_agent_takes_its_flags_through_the_proxy(proxy: ProxyProcess, path: P
 
 def test_a_server_that_goes_and_comes_back_is_an_outage_that_nobody_notices() -> None:
     with ProxyProcess("--allow", "grpc") as proxy, ExitStack() as stack:
-        with SyncServer(json.dumps(document("far"))) as server:
-            port = server.port
+        port = claim_port()
+        with SyncServer(json.dumps(document("far")), port=port) as server:
             one = stack.enter_context(subscribed(proxy, f"grpc://127.0.0.1:{port}"))
             assert one.said() == "far"
             server.change(json.dumps(document("farther")))

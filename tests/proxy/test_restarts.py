@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.process import free_ports, replace
+from bench.process import replace
 from tests.pipeline.fakes import run
 from tests.proxy.process import ProxyProcess, document
+from tests.real.processes import claim_port
 from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
@@ -85,7 +86,7 @@ class Fleet:
 
 def test_every_restart_of_the_proxy_begins_a_new_row_of_failures(tmp_path: Path) -> None:
     flags = tmp_path / "flags.json"
-    (port,) = free_ports(1)
+    port = claim_port()
 
     async def main() -> None:
         fleet = Fleet(GrpcWatch(f"127.0.0.1:{port}", selector=f"file:{flags}"))

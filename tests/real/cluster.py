@@ -94,13 +94,25 @@ class Cluster:
         return self.rest.lines(path, {"watch": "true", "resourceVersion": version, **query})
 
     def add_namespace(self, name: str = "") -> Namespace:
-        """Make a namespace that is ready for pods."""
+        """Make a namespace that is ready for pods: the controllers have made in it what they make in each."""
         made = Namespace(self, name or f"test-{uuid4().hex[:12]}")
         self.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": made.name}})
         if self.controllers:
-            account = self.path("v1", "ServiceAccount", made.name, "default")
-            until(lambda: self.exists(account), f"the default service account of {made.name}")
+            for kind, expected in (("ServiceAccount", "default"), ("ConfigMap", "kube-root-ca.crt")):
+                path = self.path("v1", kind, made.name, expected)
+                until(lambda path=path: self.exists(path), f"{path} being there")  # type: ignore[misc]
         return made
+
+    def await_right(self, account: str, verb: str, namespace: str = "", **attributes: str) -> None:
+        """Wait until a service account (`NAMESPACE:NAME`) may do something: roles count a moment after they are made.
+
+        `attributes` are those of a SubjectAccessReview: `group`, `resource`, `subresource` and `name`.
+        """
+        asked = {"verb": verb, "namespace": namespace, **attributes}
+        spec = {"user": f"system:serviceaccount:{account}", "resourceAttributes": asked}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        until(lambda: self.rest.call("POST", path, review).json["status"]["allowed"], f"the right to {asked}")
 
     def install(self, definitions: Sequence[Path]) -> None:
         """Apply custom resource definitions from files, and wait until they are served."""
@@ -152,13 +164,16 @@ class Namespace:
     def allow(
         self, account: str, resource: str, verbs: Sequence[str], *, names: Sequence[str] = (), group: str = ""
     ) -> None:
-        """Let a service account do something here, with the named objects or with all of them."""
+        """Let a service account do something here, with the named objects or with all of them; from now on it may."""
         rule = {"apiGroups": [group], "resources": [resource], "verbs": [*verbs], "resourceNames": [*names]}
         subject = {"kind": "ServiceAccount", "name": account, "namespace": self.name}
         reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
         about = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": account}}
         self.apply({**about, "kind": "Role", "rules": [rule]})
         self.apply({**about, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]})
+        kind, _, part = resource.partition("/")
+        asked = {"group": group, "resource": kind, "subresource": part, "name": next(iter(names), "")}
+        self.cluster.await_right(f"{self.name}:{account}", verbs[0], self.name, **asked)
 
     def remove(self) -> None:
         """Delete the namespace; the controllers take away what is in it, later."""

@@ -256,6 +256,9 @@ def bind(namespace: Namespace, kind: str, rule: dict[str, Any]) -> None:
     apply = namespace.apply if kind == "Role" else namespace.cluster.apply
     apply({**about, "kind": kind, "rules": [rule]})
     apply({**about, "kind": f"{kind}Binding", "roleRef": role, "subjects": [subject]})
+    group, resource, verb = (rule[name][0] for name in ("apiGroups", "resources", "verbs"))
+    place = namespace.name if kind == "Role" else ""
+    namespace.cluster.await_right(f"{namespace.name}:app", verb, place, group=group, resource=resource)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from tests.real.cluster import OPENFEATURE, Cluster
 from tests.real.controlplane import ControlPlane
 from tests.real.operators import register
 from tests.real.processes import until
+from tests.real.rest import Answer
 from tests.real.test_admission import create, flag, plane, unique
 from wigwag.operator.admission.registration import MUTATING, MUTATING_NAME, VALIDATING
 from wigwag.operator.run import Operator
@@ -103,6 +104,27 @@ def test_pods_are_injected_and_flags_are_checked(cluster: Cluster) -> None:
         assert "spec.flagSpec.flags.banner.defaultVariant" in refused.json["message"]
         path = cluster.path(OPENFEATURE, "FeatureFlag", "default")
         assert cluster.rest.ask("POST", path, flag("off", name=unique("flags"))).status == 201
+
+
+def test_tests_and_impact_reach_whoever_writes_a_flag(cluster: Cluster) -> None:
+    name = unique("tested")
+    path = cluster.path(OPENFEATURE, "FeatureFlag", "default")
+    made = flag("off", name=name)
+    made["spec"]["tests"] = [{"flag": "banner", "variant": "off"}]
+    on = {"flagSpec": {"flags": {"banner": {"defaultVariant": "on"}}}}
+
+    def change(spec: dict[str, Any]) -> Answer:
+        return cluster.rest.ask("PATCH", f"{path}/{name}", {"spec": spec}, kind="application/merge-patch+json")
+
+    with RunningOperator().running() as running:
+        register(cluster, running.url)
+        assert cluster.rest.ask("POST", path, made).status == 201
+        refused = change(on)
+        assert refused.status == 403
+        assert "spec.tests[0]: flag banner gives the variant 'on' for {}, not 'off'" in refused.json["message"]
+        warned = change({**on, "tests": []})
+        assert warned.status == 200
+        assert "defaultVariant off" in warned.headers["Warning"]
 
 
 def test_the_certificate_survives_a_restart_and_a_bundle_that_is_written_back_is_repaired(cluster: Cluster) -> None:

@@ -204,6 +204,33 @@ def test_objects_that_have_drifted_are_repaired(namespace: Namespace, kube_path:
     run(kube_path, main)
 
 
+def test_a_service_and_ports_that_somebody_has_rewired_are_repaired(namespace: Namespace, kube_path: Path) -> None:
+    """A port with another number under the same name is the hard case: beside ours, the server refuses it."""
+    objects = planned(stored_flagd(namespace), namespace).apply
+    deployment, service = (each.kind.path(namespace.name, NAME) for each in objects)
+
+    def renumbered(ports: list[Any], member: str) -> list[Any]:
+        return [{**each, member: each[member] + 1000} for each in ports]
+
+    async def main(kube: Counting) -> None:
+        ours = applier(kube)
+        await outcomes(ours, objects)
+        before = [namespace.cluster.get(path)["spec"] for path in (deployment, service)]
+        namespace.cluster.patch(service, {"spec": {"selector": {"tier": "theirs"}}})
+        assert [(await ours.apply(*each)).outcome for each in objects] == ["unchanged", "updated"]
+        ports = renumbered(before[1]["ports"], "port")
+        namespace.cluster.patch(service, {"spec": {"ports": ports}, "metadata": {"labels": {"note": "theirs"}}})
+        [container] = before[0]["template"]["spec"]["containers"]
+        container = {**container, "ports": renumbered(container["ports"], "containerPort")}
+        namespace.cluster.patch(deployment, {"spec": {"template": {"spec": {"containers": [container]}}}})
+        assert await outcomes(ours, objects) == {"updated"}
+        assert [namespace.cluster.get(path)["spec"] for path in (deployment, service)] == before
+        assert namespace.cluster.get(service)["metadata"]["labels"]["note"] == "theirs"
+        assert await outcomes(applier(kube), objects) == {"unchanged"}
+
+    run(kube_path, main)
+
+
 def test_what_is_no_longer_planned_goes_away(namespace: Namespace, kube_path: Path) -> None:
     """The service account is the hard case: the server keeps a second copy of its name, and restores it from there."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "reader"}}

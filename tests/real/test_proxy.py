@@ -51,6 +51,8 @@ def delegate(namespace: Namespace, account: str) -> None:
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace.name}
     name = {"name": f"{namespace.name}-{account}"}
     namespace.cluster.apply({**about, "metadata": name, "roleRef": role, "subjects": [subject]})
+    review = {"group": "authentication.k8s.io", "resource": "tokenreviews"}
+    namespace.cluster.await_right(f"{namespace.name}:{account}", "create", **review)
 
 
 @pytest.fixture

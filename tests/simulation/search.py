@@ -46,7 +46,6 @@ def quiet() -> Iterator[None]:
     try:
         yield
     finally:
-        gc.unfreeze()
         logging.disable(before)
 
 

@@ -1,4 +1,4 @@
-"""Thousands of random schedules of sources, faults, restarts and subscribers, on a virtual clock.
+"""Hundreds of random schedules of sources, faults, restarts and subscribers, on a virtual clock.
 
 More of them, or one again: `python -m tests.simulation --help`. What is checked is in `checks`.
 """
@@ -15,7 +15,7 @@ from tests.simulation.schedule import STEPS, steps
 from tests.simulation.search import attempt, quiet, search
 from tests.simulation.subscribers import Subscriber
 
-CHUNKS, CHUNK = 20, 100
+CHUNKS, CHUNK = 12, 50
 
 
 @pytest.mark.timeout(120)

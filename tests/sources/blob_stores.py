@@ -10,7 +10,6 @@ import hmac
 import logging
 import os
 import shutil
-import socket
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -24,6 +23,8 @@ from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
+
+from tests.real.processes import claim_port
 
 AWS = {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "hush-hush", "AWS_REGION": "us-east-1"}
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
@@ -78,7 +79,7 @@ def s3() -> Iterator[Store]:
 def gcs() -> Iterator[Store]:
     if not FAKE_GCS:
         pytest.skip("NO GOOGLE CLOUD STORAGE WAS TESTED: there is no fake-gcs-server; run scripts/tools")
-    port = free_port()
+    port = claim_port()
     command = [FAKE_GCS, "-scheme=http", "-host=127.0.0.1", f"-port={port}", "-backend=memory"]
     with process([*command, f"-public-host=127.0.0.1:{port}"], "server started", error=True):
         address = f"http://127.0.0.1:{port}"
@@ -144,12 +145,6 @@ def process(command: list[str], ready: str, *, error: bool = False) -> Iterator[
         running.kill()
         running.wait()
         lines.close()
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 class Scripted:

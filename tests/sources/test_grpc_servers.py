@@ -14,6 +14,7 @@ import pytest
 from tests.agent.process import AgentProcess, write
 from tests.clients.certificates import make_certificates
 from tests.pipeline.fakes import FakeClock, run
+from tests.real.processes import claim_port
 from tests.sources.disk import Reader, reading_stream
 from tests.sources.grpc_server import NEW, OLD, SyncServer
 from wigwag.pipeline.run import Pipeline
@@ -209,9 +210,9 @@ def test_an_agent_is_followed_at_a_unix_socket(flags: Path, tmp_path: Path) -> N
 
 def test_an_agent_that_stops_is_found_again_at_its_port(flags: Path) -> None:
     async def main() -> None:
-        with AgentProcess(f"--uri=file:{flags}") as agent:
-            port = agent.port("sync")
-            spec = GrpcWatch(f"127.0.0.1:{port}")
+        ports = {"sync-port": claim_port()}
+        with AgentProcess(f"--uri=file:{flags}", ports=ports) as agent:
+            spec = GrpcWatch(agent.address("sync"))
             pipeline: Pipeline[GrpcWatch, Document, Document] = Pipeline(
                 [Wanted(spec)], watch_grpc, lambda values: values[spec]
             )
@@ -223,7 +224,7 @@ def test_an_agent_that_stops_is_found_again_at_its_port(flags: Path) -> None:
                         break
                     await asyncio.to_thread(agent.stop)
                     write(flags, flag_set(7))
-                    again = AgentProcess(f"--uri=file:{flags}", ports={"sync-port": port})
+                    again = AgentProcess(f"--uri=file:{flags}", ports=ports)
                     await asyncio.to_thread(again.__enter__)
                 await asyncio.to_thread(again.__exit__, None, None, None)
                 task.cancel()

@@ -514,7 +514,7 @@ def test_a_slow_reader_holds_up_nobody_and_gets_the_snapshot_that_it_asked_for()
         async with serving(count=1) as api, AsyncExitStack() as clients:
             api.add(*LARGE, data="old" * 1000)
             slow = []
-            for _ in range(5):
+            for _ in range(2):
                 reader, writer = await clients.enter_async_context(connected(api.address))
                 writer.write(request("/snapshots/1", "Connection: close"))
                 slow.append(reader)

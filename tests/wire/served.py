@@ -21,10 +21,10 @@ Writer: TypeAlias = asyncio.StreamWriter
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]], loop: str = "asyncio") -> None:
-    """Run a test to its end, but not for ever."""
+    """Run a test to its end, but not for ever: less than pytest allows, and enough for a busy machine."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             await test()
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:

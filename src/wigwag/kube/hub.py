@@ -55,6 +55,14 @@ def open_watch(kube: Kube, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[
     return watch_kube(kube, spec, decode)
 
 
+def open_watch_promptly(kube: Kube, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
+    """Open a watch of objects that traffic depends on (see `WatchTiming.prompt`)."""
+    from wigwag.kube.watch.follow import watch_kube  # not needed by a process that watches nothing
+    from wigwag.kube.watch.listwatch import WatchTiming
+
+    return watch_kube(kube, spec, decode, WatchTiming.prompt())
+
+
 async def alone(spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
     """Watch with a client of its own."""
     kube = connect()

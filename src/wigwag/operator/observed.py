@@ -21,9 +21,13 @@ from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import PROXY, ObjectName, parse_name
 from wigwag.operator.reconcile.flags import decode_flag
 from wigwag.operator.reconcile.proxy import proxy_state
-from wigwag.operator.resources.featureflagsource import FeatureFlagSource
-from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
 from wigwag.operator.resources.kubernetes import ObjectMeta
+from wigwag.operator.resources.unreadable import (
+    UnreadableConfiguration,
+    UnreadableSource,
+    decode_configuration,
+    decode_source,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from wigwag.kube.watch.reflector import Item
     from wigwag.operator.injection.known import ProxyState
     from wigwag.operator.reconcile.flags import FlagSummary
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource
+    from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
 
 Objects: TypeAlias = "Mapping[tuple[str, str], Any]"
 
@@ -42,8 +48,6 @@ class _Named(Struct):
     metadata: ObjectMeta
 
 
-_source = msgspec.json.Decoder(FeatureFlagSource).decode
-_configuration = msgspec.json.Decoder(InProcessConfiguration).decode
 _named = msgspec.json.Decoder(_Named).decode
 
 
@@ -60,7 +64,7 @@ SOURCES = KubeWatch(FEATURE_FLAG_SOURCE)
 CONFIGURATIONS = KubeWatch(IN_PROCESS_CONFIGURATION)
 FLAGS = KubeWatch(FEATURE_FLAG)
 CONFIG_MAPS = KubeWatch(CONFIG_MAP, metadata_only=True)
-_DECODERS = {SOURCES: _source, CONFIGURATIONS: _configuration, FLAGS: decode_flag, CONFIG_MAPS: metadata}
+_DECODERS = {SOURCES: decode_source, CONFIGURATIONS: decode_configuration, FLAGS: decode_flag, CONFIG_MAPS: metadata}
 
 
 def proxy_watch(namespace: str) -> KubeWatch:
@@ -89,12 +93,24 @@ class Observed:
     proxies: Objects = field(default_factory=dict)
 
     def feature_flag_source(self, name: ObjectName) -> FeatureFlagSource | None:
-        """Return a FeatureFlagSource."""
-        return self.sources.get(name)
+        """Return a FeatureFlagSource; None if there is none that can be read."""
+        source: FeatureFlagSource | None = self.sources.get(name)
+        return None if isinstance(source, UnreadableSource) else source
 
     def in_process_configuration(self, name: ObjectName) -> InProcessConfiguration | None:
-        """Return an InProcessConfiguration."""
-        return self.configurations.get(name)
+        """Return an InProcessConfiguration; None if there is none that can be read."""
+        configuration: InProcessConfiguration | None = self.configurations.get(name)
+        return None if isinstance(configuration, UnreadableConfiguration) else configuration
+
+    def unreadable_source(self, name: ObjectName) -> UnreadableSource | None:
+        """Return a FeatureFlagSource that cannot be read."""
+        source = self.sources.get(name)
+        return source if isinstance(source, UnreadableSource) else None
+
+    def unreadable_configuration(self, name: ObjectName) -> UnreadableConfiguration | None:
+        """Return an InProcessConfiguration that cannot be read."""
+        configuration = self.configurations.get(name)
+        return configuration if isinstance(configuration, UnreadableConfiguration) else None
 
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         """Return the metadata of a FeatureFlag."""

@@ -18,8 +18,8 @@ from uuid import uuid4
 
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
-from wigwag.kube.control.lease import LeaderElector
-from wigwag.kube.hub import Hub
+from wigwag.kube.control.lease import LeaderElector, LeaseTiming
+from wigwag.kube.hub import Hub, open_watch_promptly
 from wigwag.observe import Gauge, Registry
 from wigwag.operator.admission.registration import WebhookEndpoint
 from wigwag.operator.admission.server import AdmissionService
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wigwag.kube.watch.spec import KubeWatch
-    from wigwag.operator.settings import OperatorSettings
+    from wigwag.operator.settings import OperatorOptions, OperatorSettings
     from wigwag.serve.face.ports import Port
 
 PORTS, CONNECTIONS, RESERVED_FILES = 3, 1000, 500
@@ -61,7 +61,7 @@ class Operator:
     """The operator, assembled from its settings."""
 
     def __init__(self, settings: OperatorSettings, hub: Hub | None = None) -> None:
-        self._settings, self._hub = settings, hub or Hub()
+        self._settings, self._hub = settings, hub or Hub(open_watch=open_watch_promptly)
         namespace, options = settings.pod.namespace, settings.options
         wanted = [Wanted(spec) for spec in watches(namespace)]
         self.pipeline: Pipeline[KubeWatch, Mapping[tuple[str, str], object], Observed] = Pipeline(
@@ -76,7 +76,8 @@ class Operator:
         self._keeper = CertificateKeeper(self._hub, namespace, options.webhook_secret, names, self._certificate)
         self._files = webhook_files(options)
         identity = f"{socket.gethostname()}_{uuid4()}"
-        self._elector = LeaderElector(self._hub.kube, namespace, LEASE, identity) if options.leader_elect else None
+        elector = LeaderElector(self._hub.kube, namespace, LEASE, identity, lease_timing(options))
+        self._elector = elector if options.leader_elect else None
         metrics, self._recorder = ControllerMetrics(), EventRecorder(self._hub.kube, OPERATOR, socket.gethostname())
         leads = Gauge("leader_election_master_status", "Whether this replica leads.", self._leads, ("name",))
         self.registry.add(*metrics.instruments, self._recorder.dropped, leads)
@@ -135,3 +136,9 @@ class Operator:
 
     def _log(self, level: int, spec: KubeWatch, text: str) -> None:
         log.log(level, "watch %s: %s", spec, text)
+
+
+def lease_timing(options: OperatorOptions) -> LeaseTiming:
+    """Return the seconds of leader election."""
+    duration, deadline = options.leader_elect_lease_duration, options.leader_elect_renew_deadline
+    return LeaseTiming(int(duration), deadline, options.leader_elect_retry_period)

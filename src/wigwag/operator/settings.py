@@ -16,14 +16,16 @@ named `flagd`. Such a value is no setting, so it is ignored.
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.errors import UsageError
+from wigwag.golang import duration_text
 from wigwag.operator.resources.featureflagsource import PROVIDERS
 from wigwag.operator.resources.kubernetes import ResourceRequirements
 from wigwag.operator.resources.quantity import quantity
-from wigwag.options import collect, natural, option, port_option
+from wigwag.options import collect, duration, natural, option, port_option
 from wigwag.version import __version__
 
 if TYPE_CHECKING:
@@ -147,6 +149,10 @@ def comma_list(value: Any) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, str(value).split(","))))
 
 
+_PAUSES = 1.2
+"""Pauses between two attempts to renew a Lease that have to fit into its renew deadline, as in client-go."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class OperatorOptions:
     """The options of the operator's command line."""
@@ -171,6 +177,18 @@ class OperatorOptions:
     metrics_cert_name: str = option("tls.crt", "file of the certificate", metavar="FILE")
     metrics_cert_key: str = option("tls.key", "file of its key", metavar="FILE")
     leader_elect: bool = option(False, "let one of several replicas run the controllers", group="process")
+    leader_elect_lease_duration: float = option(
+        15.0,
+        "how long the other replicas wait for a leader that does not renew its Lease; whole seconds",
+        metavar="DURATION",
+        convert=duration,
+    )
+    leader_elect_renew_deadline: float = option(
+        10.0, "how long a leader goes on without renewing its Lease", metavar="DURATION", convert=duration
+    )
+    leader_elect_retry_period: float = option(
+        2.0, "the pause between two attempts to get or renew the Lease", metavar="DURATION", convert=duration
+    )
     verbose: bool = option(True, "log at debug level")
     log_format: str = option("console", "the format of log lines", choices=("console", "json"))
     config: str = option("", "a config file (YAML, JSON or TOML) with these names as keys", metavar="FILE")
@@ -202,12 +220,27 @@ class OperatorOptions:
     share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")
 
     def __post_init__(self) -> None:
-        """Check what the API server would refuse in every pod."""
+        """Check what the API server would refuse in every pod, and what would be two leaders or none."""
+        self._check_election()
         for name in ("cpu", "ram"):
             request, limit = getattr(self, f"sidecar_{name}_request"), getattr(self, f"sidecar_{name}_limit")
             if quantity(request) > quantity(limit):
                 reason = f"{request} is more than --sidecar-{name}-limit {limit}; the API server refuses such pods"
                 raise UsageError(f"--sidecar-{name}-request: {reason}; lower it")
+
+    def _check_election(self) -> None:
+        wait, deadline = self.leader_elect_lease_duration, self.leader_elect_renew_deadline
+        retry = self.leader_elect_retry_period
+        if not wait.is_integer():
+            reason = f"{duration_text(wait)} is no whole number of seconds, which a Lease needs"
+            raise UsageError(f"--leader-elect-lease-duration: {reason}; use {math.ceil(wait)}s")
+        if deadline >= wait:
+            reason = f"{duration_text(deadline)} is not less than --leader-elect-lease-duration {duration_text(wait)}"
+            raise UsageError(f"--leader-elect-renew-deadline: {reason}, so two replicas could lead; lower it")
+        if not 0 < retry * _PAUSES < deadline:
+            highest = f"--leader-elect-renew-deadline {duration_text(deadline)} / {_PAUSES:g}"
+            reason = f"{duration_text(retry)} is not between 0 and {highest}, so the Lease could not be renewed in time"
+            raise UsageError(f"--leader-elect-retry-period: {reason}; change one of them")
 
     @property
     def sidecar_resources(self) -> ResourceRequirements:

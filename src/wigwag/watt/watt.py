@@ -22,7 +22,7 @@ import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
 
-from wigwag.kube.hub import Hub
+from wigwag.kube.hub import Hub, open_watch_promptly
 from wigwag.pipeline.limit import Interval, unlimited
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import cause
@@ -47,10 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
     from types import TracebackType
 
-    from wigwag.kube.client import Kube
-    from wigwag.kube.watch.decode import Decode
-    from wigwag.kube.watch.reflector import Item
-    from wigwag.kube.watch.spec import KubeWatch
     from wigwag.pipeline.spec import Wanted, Watcher
     from wigwag.watt.hooks.hook import Hook
     from wigwag.watt.options import WattOptions
@@ -74,7 +70,7 @@ class Watt:
         options = options or options_of(settings)
         self.options, self._environment = options, environment
         policy = policy or policy_of(options)
-        self._hub = Hub(open_watch=watch_promptly)
+        self._hub = Hub(open_watch=open_watch_promptly)
         consul = ConsulHub(options.consul_connections)
         watcher = watcher or Watchers(self._hub, consul, secrets=options.secrets)
         self._caller = HookCaller(HookDeps(policy.clock, policy.random, environment=environment))
@@ -177,14 +173,6 @@ class Watt:
     def _hook_url(self, snapshot: WattSnapshot, hook: Hook) -> str:
         url, query = self.url(snapshot), hook.projection.query()
         return f"{url}?{query}" if url and query else url
-
-
-def watch_promptly(kube: Kube, spec: KubeWatch, decode: Decode[Any]) -> AsyncIterator[Item[Any]]:
-    """Watch objects that traffic depends on."""
-    from wigwag.kube.watch.follow import watch_kube  # not needed by a process that watches no objects
-    from wigwag.kube.watch.listwatch import WatchTiming
-
-    return watch_kube(kube, spec, decode, WatchTiming.prompt())
 
 
 def policy_of(options: WattOptions) -> WatchPolicy:

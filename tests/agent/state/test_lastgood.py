@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.agent.process import AgentProcess, write
+from tests.real.processes import claim_port
 
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "on"}
 RULE = {"if": [{"==": [{"var": "tier"}, "gold"]}, "off"]}
@@ -136,21 +137,24 @@ def test_an_agent_that_knows_nothing_yet_takes_no_flags_from_those_behind_it(tmp
     write(one, {"flags": {"x": FLAG}})
     write(two, {"flags": {"y": FLAG}})
     sources = (f"--uri=file:{one}", f"--uri=file:{two}")
-    with AgentProcess(*sources) as first:
-        ports = {"sync-port": first.port("sync")}
-        with AgentProcess(f"--uri=grpc://{first.address('sync')}", f"--state-dir={tmp_path / 'state'}") as second:
-            first.stop()
-            two.unlink()
-            with AgentProcess(*sources, ports=ports) as again:  # after its grace it serves a part
-                assert again.fetch("management", "/readyz")[0] == 412
-                assert evaluate(again, "x")["value"] is True
-                seen = len(second.lines)
-                second.wait_for_log(lambda line: "not every required source" in line["msg"], seen - 3)
-                assert evaluate(second, "x")["value"] is True
-                assert evaluate(second, "y")["value"] is True
-                write(two, {"flags": {"y": {**FLAG, "defaultVariant": "off"}}})
-                second.wait_for_log(lambda line: line["msg"] == "snapshot published", seen)
-                assert evaluate(second, "y")["value"] is False
+    ports = {"sync-port": claim_port()}
+    with (
+        AgentProcess(*sources, ports=ports) as first,
+        AgentProcess(f"--uri=grpc://{first.address('sync')}", f"--state-dir={tmp_path / 'state'}") as second,
+    ):
+        first.stop()
+        seen = len(second.lines)
+        two.unlink()
+        with AgentProcess(*sources, ports=ports) as again:  # after its grace it serves a part
+            assert again.fetch("management", "/readyz")[0] == 412
+            assert evaluate(again, "x")["value"] is True
+            second.wait_for_log(lambda line: "not every required source" in line["msg"], seen)
+            assert evaluate(second, "x")["value"] is True
+            assert evaluate(second, "y")["value"] is True
+            seen = len(second.lines)
+            write(two, {"flags": {"y": {**FLAG, "defaultVariant": "off"}}})
+            second.wait_for_log(lambda line: line["msg"] == "snapshot published", seen)
+            assert evaluate(second, "y")["value"] is False
 
 
 def test_restored_flags_do_not_wait_for_a_source_that_is_new(tmp_path: Path) -> None:

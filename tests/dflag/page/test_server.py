@@ -18,6 +18,7 @@ import pytest
 
 from tests.dflag.kubelet import until
 from tests.dflag.page.asking import OPEN
+from tests.real.processes import claim_port
 from wigwag import dflag
 from wigwag.dflag.page.listener import PageListener, wire_limits
 from wigwag.dflag.page.messages import PageLimits
@@ -382,9 +383,9 @@ def test_a_server_that_is_being_stopped_can_be_started_by_whoever_has_waited() -
     site, flags = shop()
     gate = Gate()
     flags["rate"].on_change(gate, "sync")
-    server = PageServer(site)
+    port, done = claim_port(), threading.Event()
+    server = PageServer(site, port=port)
     server.start()
-    port, done = server.port, threading.Event()
     with connected(server) as connection:
         connection.sendall(PUT)
         assert gate.entered.wait(PATIENCE)

@@ -14,6 +14,9 @@ The hard case is a server that stores another spelling than was intended ("1000m
 keeps an item that somebody else owns: it would differ for ever. So the comparison only decides whether to ask the
 server, and its answer is right by definition: an object that looks as it looked after our last apply is unchanged. So
 is one of which the watch has not yet shown our last apply.
+
+The other hard case is an item of a list that somebody else owns, and that cannot be there together with ours: the
+server refuses the apply. Then the items of that list become ours first (see `ownership`).
 """
 
 from __future__ import annotations
@@ -27,15 +30,19 @@ import msgspec
 
 from wigwag.errors import UsageError
 from wigwag.kube.client import Object, ObjectList
+from wigwag.kube.control.ownership import claim, lists_with_duplicates
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from wigwag.kube.control.ownership import FieldPath
     from wigwag.kube.kinds import Query
     from wigwag.kube.watch.decode import Key
 
+ATOMIC = frozenset({"selector", "labelSelector", "matchLabels", "nodeSelector"})
+"""Members whose maps the server replaces as a whole: a key that somebody adds there is a difference."""
 ATTEMPTS = 4
 """How many times an object is read again and applied if it changes meanwhile."""
 MOST_REMEMBERED = 10_000
@@ -57,6 +64,10 @@ class ApplyApi(Protocol):
         self, kind: Kind, body: Mapping[str, Any], manager: str, *, force: bool = False, query: Query = ()
     ) -> Object:
         """Set fields of an object; create it if there is none."""
+        ...
+
+    async def patch(self, kind: Kind, name: str, change: Any, namespace: str = "", *, query: Query = ()) -> Object:
+        """Change a part of an object by a merge patch."""
         ...
 
     async def delete(
@@ -96,15 +107,21 @@ def owner_reference(kind: Kind, owner: Object) -> Object:
 
 
 def project(live: Any, intent: Any) -> Any:
-    """Return the part of a live value that an intent speaks about. Lists of another length are returned whole.
+    """Return the part of a live value that an intent speaks about. Atomic maps and lists of another length are whole.
 
     >>> project({"replicas": 2, "paused": False}, {"replicas": 1})
     {'replicas': 2}
+    >>> project({"selector": {"app": "shop", "tier": "web"}}, {"selector": {"app": "shop"}})
+    {'selector': {'app': 'shop', 'tier': 'web'}}
     >>> project([{"name": "a", "tty": False}], [{"name": "a"}])
     [{'name': 'a'}]
     """
     if isinstance(live, dict) and isinstance(intent, dict):
-        return {name: project(live[name], value) for name, value in intent.items() if name in live}
+        return {
+            name: live[name] if name in ATOMIC else project(live[name], value)
+            for name, value in intent.items()
+            if name in live
+        }
     if isinstance(live, list) and isinstance(intent, list) and len(live) == len(intent):
         return [project(*pair) for pair in zip(live, intent, strict=True)]
     return live
@@ -138,6 +155,8 @@ class Applier:
             try:
                 return await self._attempt(kind, intent, current)
             except ApiError as error:
+                if await self._claim(kind, intent, lists_with_duplicates(error)):
+                    continue
                 causes = error.status.causes
                 replaced = any(cause.field == "metadata.uid" for cause in causes)
                 if not (error.conflict or replaced):
@@ -183,6 +202,19 @@ class Applier:
         self._remember(kind, intent, live["metadata"]["resourceVersion"], updated)
         return ApplyResult("updated", updated)
 
+    async def _claim(self, kind: Kind, intent: Object, lists: Sequence[FieldPath]) -> bool:
+        """Make the items that others own in lists of an object of ours our own; tell whether there were any."""
+        live = await self._get(kind, intent) if lists and self.force else None
+        if live is None or self._refusal(intent, live):
+            return False
+        metadata, (namespace, name) = live["metadata"], _key(intent)
+        entries = claim(metadata.get("managedFields") or (), lists, self.manager, kind.api)
+        if entries is None:
+            return False
+        change = {"managedFields": entries, "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        await self.api.patch(kind, name, {"metadata": change}, namespace, query=self.query)
+        return True
+
     def _is_as_intended(self, kind: Kind, intent: Object, live: Object) -> bool:
         kind_of_list = {"apiVersion": kind.api, "kind": kind.kind}  # which its items do not have
         part: Object = project({**live, **kind_of_list}, intent)
@@ -225,7 +257,7 @@ class Applier:
             wanted = ", ".join(f"{name}={value}" for name, value in self.labels.items())
             return f"{about} exists and is not ours (it has no label {wanted}); rename or delete it"
         ours, theirs = (_controller(each) for each in (intent, live))
-        if ours and theirs and ours["uid"] != theirs["uid"]:
+        if ours and theirs and not _is_same_owner(ours, theirs):
             return f"{about} is controlled by {theirs['kind']} {theirs['name']}"
         return ""
 
@@ -246,6 +278,12 @@ class Applier:
 
 def _key(each: Object) -> Key:
     return each["metadata"].get("namespace", ""), each["metadata"]["name"]
+
+
+def _is_same_owner(ours: Object, theirs: Object) -> bool:
+    """Tell whether two references name one object. Another uid means that it was deleted and created again."""
+    (group, *_), (other, *_) = (each["apiVersion"].rpartition("/") for each in (ours, theirs))
+    return bool((group, ours["kind"], ours["name"]) == (other, theirs["kind"], theirs["name"]))
 
 
 def _controller(each: Object) -> Object | None:

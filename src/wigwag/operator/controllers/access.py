@@ -11,10 +11,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+from wigwag.errors import WigwagError
 from wigwag.kube.control.apply import Applier
 from wigwag.kube.control.controller import Again, Controller
-from wigwag.kube.control.informer import Index, Informer
-from wigwag.kube.control.queue import WorkQueue
+from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
 from wigwag.kube.watch.decode import plain
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wigwag.kube.client import Object
+    from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.kinds import Kind
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
+    from wigwag.operator.reconcile.access import AccessObjects
     from wigwag.operator.reconcile.usage import FlagUse
 
 BINDING = ObjectName("", SYNC_BINDING)
@@ -42,6 +44,10 @@ NO_NAMESPACE = 60.0
 log = logging.getLogger(__name__)
 
 
+class AccessError(WigwagError):
+    """Rights cannot be given, because a Role or RoleBinding of that name is somebody else's."""
+
+
 class AccessController:
     """Keeps the rights of agents."""
 
@@ -49,7 +55,7 @@ class AccessController:
         self._context, self._consumers, self._problem = context, consumers, ""
         self._is_shared = context.settings.options.cluster_role_binding
         self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
-        self._queue: WorkQueue[ObjectName] = WorkQueue()
+        self._queue: WorkQueue[ObjectName] = context.queue()
         self._controller = Controller("access", self._reconcile, self._queue, context.metrics)
         self._live: dict[Kind, Informer[Object]] = {ROLE: Informer(), ROLE_BINDING: Informer()}
         self._of_account = {kind: Index(informer, _account) for kind, informer in self._live.items()}
@@ -58,7 +64,7 @@ class AccessController:
         self._binding: Informer[Object] = Informer()
         self._binding.feed(self._queue.add, lambda *_: (BINDING,))
         consumers.on_use(self._use_changed)
-        changes.flags.feed(self._flag_changed, lambda key, _: (key,))
+        changes.flags.feed(self._flag_changed, own_key)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -89,23 +95,28 @@ class AccessController:
             return None
         uses, known = self._consumers.uses.of_account(account), self._context.known.value
         wanted = access_objects(uses, known, self._context.settings)
-        try:
-            for name, objects in wanted.items():
-                await self._apply(ROLE, name, objects.role)
-                await self._apply(ROLE_BINDING, name, objects.binding)
-        except ApiError as error:
-            if not error.not_found:
-                raise
-            return Again(NO_NAMESPACE)
+        errors = [error for name, objects in wanted.items() if (error := await self._grant(name, objects))]
         for kind in (ROLE_BINDING, ROLE):
             live = [each for key in self._of_account[kind][account] if (each := self._live[kind].get(key))]
             await self._applier.prune(kind, wanted.keys(), live=live)
+        for error in errors:
+            if not (isinstance(error, ApiError) and error.not_found):
+                raise error
+        return Again(NO_NAMESPACE) if errors else None
+
+    async def _grant(self, name: ObjectName, objects: AccessObjects) -> WigwagError | None:
+        """Make the rights in one namespace as they should be; return what went wrong, so that others get theirs."""
+        try:
+            await self._apply(ROLE, name, objects.role)
+            await self._apply(ROLE_BINDING, name, objects.binding)
+        except WigwagError as error:
+            return error
         return None
 
     async def _apply(self, kind: Kind, name: ObjectName, body: Object) -> None:
         result = await self._applier.apply(kind, body, self._live[kind].get(name))
         if result.outcome == "refused":
-            log.warning("%s %s: %s; the agents of %s cannot read their flags", kind.kind, name, result.reason, name)
+            raise AccessError(f"namespace {name.namespace}: {result.reason}; until then FeatureFlags cannot be read")
 
     async def _bind(self) -> None:
         """Make the subjects of the ClusterRoleBinding as they should be; a conflict is tried again."""

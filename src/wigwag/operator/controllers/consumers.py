@@ -15,7 +15,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from wigwag.kube.control.informer import Index, Informer
+from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.kinds import POD
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.names import ObjectName
@@ -104,7 +104,7 @@ class Consumers:
         self._naming = {kind: Index(informer, _named) for kind, informer in self._workloads.items()}
         for kind, informer in self._workloads.items():
             informer.on_change(partial(self._workloads_changed, kind))
-        changes.sources.feed(self._source_changed, lambda key, _: (key,))
+        changes.sources.feed(self._source_changed, own_key)
 
     def on_use(self, listen: Callable[[FlagUse], object]) -> None:
         """Have a function called with each use that begins or ends."""

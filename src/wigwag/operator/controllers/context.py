@@ -6,6 +6,7 @@ deleted and created again meanwhile is another object.
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -14,11 +15,15 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import msgspec
 
 from wigwag.kube.control.informer import reopened
+from wigwag.kube.control.queue import KeyQueue, WorkQueue
 from wigwag.kube.errors import ApiError
-from wigwag.operator.reconcile.status import events
+from wigwag.kube.watch.listwatch import KindNotServed
+from wigwag.operator.reconcile.status import ACCEPTED, ConditionState, conditions, events
+from wigwag.pipeline.spec import Unavailable
+from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Hashable
 
     from wigwag.kube.control.controller import ControllerMetrics
     from wigwag.kube.control.events import EventRecorder
@@ -29,12 +34,15 @@ if TYPE_CHECKING:
     from wigwag.kube.watch.spec import KubeWatch
     from wigwag.operator.observed import Observed
     from wigwag.operator.resources.kubernetes import ObjectMeta, ObjectStatus
+    from wigwag.operator.resources.unreadable import UnreadableObject
     from wigwag.operator.settings import OperatorSettings
     from wigwag.pipeline.broadcast import Broadcast
 
 T = TypeVar("T")
+K = TypeVar("K", bound="Hashable")
 MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
+log = logging.getLogger("wigwag.operator")
 
 
 @dataclass(frozen=True)
@@ -49,10 +57,21 @@ class ControlContext:
     now: Callable[[], float] = time.time
     """Unix seconds."""
 
-    def watch(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
-        """Watch objects for ever."""
+    def queue(self) -> WorkQueue[K]:
+        """Return a work queue."""
         deps = self.hub.kube.deps
-        return reopened(partial(self.hub.watch, spec, decode), deps.clock, deps.random)
+        return WorkQueue(KeyQueue(random=deps.random), deps.clock)
+
+    async def watch(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
+        """Watch objects for ever. What prevents it is logged, and when it is over; a kind may be missing for good."""
+        deps, problem = self.hub.kube.deps, ""
+        async with closing(reopened(partial(self.hub.watch, spec, decode), deps.clock, deps.random)) as items:
+            async for item in items:
+                before, problem = problem, item.reason if isinstance(item, Unavailable) else ""
+                if problem != before:
+                    level = logging.WARNING if problem and not isinstance(item, KindNotServed) else logging.INFO
+                    log.log(level, "watch %s: %s", spec, problem or "live")
+                yield item
 
     async def report(self, kind: Kind, about: ObjectMeta, before: ObjectStatus, after: ObjectStatus) -> None:
         """Write the status of an object if it has changed, and record Events about what has become of it."""
@@ -70,6 +89,13 @@ class ControlContext:
             raise
         for event in events(before.conditions, after.conditions):
             self.record(kind, about, event.type, event.reason, event.message)
+
+    async def report_unreadable(self, kind: Kind, each: UnreadableObject) -> None:
+        """Say in the status of an object that it cannot be read; the rest of the status stays as it is."""
+        state = ConditionState("False", "Invalid", f"it does not fit its schema, so nobody can use it: {each.problem}")
+        generation, before = each.metadata.generation, each.status
+        after = conditions(before.conditions, {ACCEPTED: state}, generation, self.now())
+        await self.report(kind, each.metadata, before, msgspec.structs.replace(before, conditions=after))
 
     def record(
         self, kind: Kind, about: ObjectMeta, type: Literal["Normal", "Warning"], reason: str, message: str

@@ -4,7 +4,7 @@
 
 It is level-triggered: whatever changes, the whole plan is made again, and nothing is written if all is as planned. A
 child that is deleted or edited by hand changes its owner's key, so it is repaired at once. Children of a deleted Flagd
-go by garbage collection.
+go by garbage collection, and are not made again while a finalizer keeps the Flagd.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index, Informer, own_key, owner_key
-from wigwag.kube.control.queue import WorkQueue
 from wigwag.kube.kinds import DEPLOYMENT, FLAGD
 from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.controllers.managed import RETRY
 from wigwag.operator.reconcile.flagd import flagd_status, plan_flagd
-from wigwag.operator.resources.flagd import Flagd
+from wigwag.operator.resources.unreadable import UnreadableFlagd, decode_flagd
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.context import ControlContext
     from wigwag.operator.controllers.managed import ManagedObjects
-
-_decode = msgspec.json.Decoder(Flagd).decode
+    from wigwag.operator.resources.flagd import Flagd
 
 
 class FlagdController:
@@ -38,7 +36,7 @@ class FlagdController:
 
     def __init__(self, context: ControlContext, changes: KnownChanges, managed: ManagedObjects) -> None:
         self._context, self._managed = context, managed
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("flagd", self._reconcile, self._queue, context.metrics)
         self._flagds: Informer[Flagd] = Informer()
         self._by_source = Index(self._flagds, _source)
@@ -49,7 +47,7 @@ class FlagdController:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._flagds.follow(self._context.watch(KubeWatch(FLAGD), _decode)))
+            group.create_task(self._flagds.follow(self._context.watch(KubeWatch(FLAGD), decode_flagd)))
             await self._flagds.synced()
             await self._managed.synced()
             group.create_task(self._controller.run())
@@ -60,7 +58,10 @@ class FlagdController:
 
     async def _reconcile(self, key: Key) -> Again | None:
         flagd, context = self._flagds.get(key), self._context
-        if flagd is None:
+        if flagd is None or flagd.metadata.deletion_timestamp:  # its objects go with it, or become orphans
+            return None
+        if isinstance(flagd, UnreadableFlagd):
+            await context.report_unreadable(FLAGD, flagd)
             return None
         plan = plan_flagd(flagd, context.known.value, context.settings, context.now())
         refusals = [reason for desired in plan.apply if (reason := await self._managed.apply(desired))]
@@ -68,7 +69,7 @@ class FlagdController:
             await self._managed.remove(kind, key)
         status = flagd_status(flagd, plan, self._managed.get(DEPLOYMENT, key), refusals, context.now())
         await context.report(FLAGD, flagd.metadata, flagd.status, status)
-        return None
+        return Again(RETRY) if refusals else None
 
 
 def _source(key: Key, flagd: Flagd) -> Iterable[Key]:

@@ -8,13 +8,13 @@ The kubelet writes a changed ConfigMap into pods that run, so their agents have 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wigwag.kube.client import ApiRequest
 from wigwag.kube.control.apply import Applier
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index, Informer, own_key
-from wigwag.kube.control.queue import WorkQueue
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watch.spec import KubeWatch
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wigwag.kube.client import Object
+    from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
@@ -53,7 +54,7 @@ class FlagController:
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
         self._context, self._consumers = context, consumers
         self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("flags", self._reconcile, self._queue, context.metrics)
         self._held: Informer[HeldFlags] = Informer()
         self._holding = Index(self._held, _flag_held)
@@ -88,7 +89,7 @@ class FlagController:
         wanted = [ObjectName(namespace, config_map_name(name, namespace)) for namespace in namespaces]
         held = {each: live for each in wanted if (live := self._held.get(each))}
         summary = known.flags.get(name)
-        if summary is None or is_current(summary, namespaces, held):
+        if summary is None or summary.about.deletion_timestamp or is_current(summary, namespaces, held):
             return None
         flag = await self._read(name)
         if flag is None:
@@ -97,8 +98,8 @@ class FlagController:
         maps = flag_config_maps(flag, namespaces, present)
         for each in maps.adopt:
             await self._context.hub.kube.patch(CONFIG_MAP, each.name, {"metadata": {"labels": LABELS}}, each.namespace)
-        for body in maps.apply:
-            await self._applier.apply(CONFIG_MAP, body)
+        refused = [taken for body in maps.apply if (taken := await self._apply(body))]
+        maps = replace(maps, refused=(*maps.refused, *refused))
         status = flag_status(flag, maps, self._context.now())
         await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
         return None
@@ -112,6 +113,12 @@ class FlagController:
                 return None
             raise
         return read_flag(answer.body)
+
+    async def _apply(self, body: Object) -> ObjectName | None:
+        """Make a ConfigMap as it should be; return its name if somebody else has made one since."""
+        result = await self._applier.apply(CONFIG_MAP, body)
+        metadata = body["metadata"]
+        return ObjectName(metadata["namespace"], metadata["name"]) if result.outcome == "refused" else None
 
     async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> None:
         live = [_plain(each.about) for key in self._holding[flag] if (each := self._held.get(key))]

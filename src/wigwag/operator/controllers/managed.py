@@ -1,7 +1,8 @@
 """Objects that controllers make: watched, applied, removed; those that the original has made are taken over.
 
-Kinds of the Gateway API need not exist. They are watched if they do; until then there is nothing to remove, and what is
-to be applied is refused by the server with a reason.
+An object that cannot be made, because it is somebody else's or the server refuses it, is a reason for the status of its
+owner, and holds up no other. The hard case is that nobody tells us when that ends: objects without our label are not
+watched, and kinds of the Gateway API need not exist. So whoever has a reason looks again after `RETRY` seconds.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from wigwag.kube.control.apply import Applier
 from wigwag.kube.control.informer import Informer
+from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import DEPLOYMENT, GRPC_ROUTE, HTTP_ROUTE, INGRESS, POD_DISRUPTION_BUDGET, SERVICE
 from wigwag.kube.watch.decode import plain
 from wigwag.kube.watch.spec import KubeWatch
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 K = TypeVar("K", bound=Hashable)
 OURS = {MANAGED_BY: OPERATOR}
 OPTIONAL = (HTTP_ROUTE, GRPC_ROUTE)
+RETRY = 60.0
+"""Seconds until objects that were refused are tried again."""
 
 
 class ManagedObjects:
@@ -73,12 +77,18 @@ class ManagedObjects:
         live = self.get(desired.kind, desired.name)
         if live is not None and APPLIED not in (live["metadata"].get("annotations") or {}):
             await self._take_over(desired)
-        result = await self._applier.apply(desired.kind, desired.body, live)
+        try:
+            result = await self._applier.apply(desired.kind, desired.body, live)
+        except ApiError as error:
+            if error.not_found or error.forbidden or error.invalid:
+                return f"{desired.kind.kind} {desired.name}: {error}"
+            raise
         return result.reason if result.outcome == "refused" else ""
 
     async def _take_over(self, desired: DesiredObject) -> None:
         namespace, name = desired.name
-        patch = takeover_patch(await self._kube.get(desired.kind, name, namespace), MANAGER)
+        live = await self._kube.find(desired.kind, name, namespace)
+        patch = None if live is None else takeover_patch(live, MANAGER)
         if patch is not None:
             await self._kube.patch(desired.kind, name, patch, namespace)
 

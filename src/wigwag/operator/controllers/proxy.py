@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Informer, own_key
-from wigwag.kube.control.queue import WorkQueue
 from wigwag.kube.kinds import DEPLOYMENT
 from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.controllers.managed import RETRY
 from wigwag.operator.names import OPERATOR_DEPLOYMENT, PROXY, PROXY_BUDGET, PROXY_SERVICE
 from wigwag.operator.observed import metadata
 from wigwag.operator.reconcile.proxy import plan_proxy
 
 if TYPE_CHECKING:
+    from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.context import ControlContext
@@ -35,7 +36,7 @@ class ProxyController:
 
     def __init__(self, context: ControlContext, changes: KnownChanges, managed: ManagedObjects) -> None:
         self._context, self._managed = context, managed
-        self._queue: WorkQueue[str] = WorkQueue()
+        self._queue: WorkQueue[str] = context.queue()
         self._controller = Controller(PROXY, self._reconcile, self._queue, context.metrics, workers=1)
         self._namespace, self._problem = context.settings.pod.namespace, ""
         self._owner: Informer[ObjectMeta] = Informer()
@@ -64,9 +65,9 @@ class ProxyController:
         owner = self._owner.get((self._namespace, OPERATOR_DEPLOYMENT))
         plan = plan_proxy([each.spec for each in known.sources.values()], owner, self._context.settings)
         problems = [plan.problem] if plan.problem else []
-        problems += [reason for desired in plan.apply if (reason := await self._managed.apply(desired))]
-        self._say("; ".join(problems), owner)
-        return None
+        refusals = [reason for desired in plan.apply if (reason := await self._managed.apply(desired))]
+        self._say("; ".join([*problems, *refusals]), owner)
+        return Again(RETRY) if refusals else None
 
     def _say(self, problem: str, owner: ObjectMeta | None) -> None:
         """Log a problem, and record an Event about it, when it is another one than last time."""

@@ -3,7 +3,8 @@
     source, what it refers to, workloads that name it ─▶ queue ─▶ plan ─▶ patch the workloads that are due ─▶ status
 
 Rollouts are paced. One turn patches those that are due within a second, then the plan is made again from what there is:
-so a turn is short, an edit of the source in between counts at once, and another leader goes on where this one ended.
+so a turn is short, an edit of the source in between counts at once, and another leader goes on where this one ended. A
+turn lasts until the next rollout is due, since its own patches are changes that begin another turn.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import WigwagError
 from wigwag.kube.control.controller import Again, Controller
-from wigwag.kube.control.queue import WorkQueue
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import FEATURE_FLAG_SOURCE
 from wigwag.operator.names import ObjectName
@@ -26,6 +26,7 @@ from wigwag.pipeline.clock import sleep_until
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
@@ -44,7 +45,7 @@ class SourceController:
 
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
         self._context, self._consumers = context, consumers
-        self._queue: WorkQueue[Key] = WorkQueue()
+        self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("sources", self._reconcile, self._queue, context.metrics)
         changes.feed_sources(self._queue.add)
         consumers.feed_named(self._queue.add)
@@ -57,15 +58,21 @@ class SourceController:
     async def _reconcile(self, key: Key) -> Again | None:
         context, name = self._context, ObjectName(*key)
         known, settings, now = context.known.value, context.settings, context.now()
+        if unreadable := known.unreadable_source(name):
+            await context.report_unreadable(FEATURE_FLAG_SOURCE, unreadable)
+            return None
         source = known.feature_flag_source(name)
         if source is None:
             return None
         workloads = self._consumers.naming(name)
         rate = float(settings.options.rollout_rate)
         plan = RolloutPlanner(known=known, settings=settings, now=now, rate=rate).plan(name, workloads)
-        errors = await self._roll(name, [each for each in plan.due if each.after < TURN])
+        started, turn = self._queue.clock.now(), [each for each in plan.due if each.after < TURN]
+        errors = await self._roll(name, turn)
         status = SourceStatuses(known=known, settings=settings, now=now).of_source(name, source, workloads, plan)
         await context.report(FEATURE_FLAG_SOURCE, source.metadata, source.status, status)
+        if len(turn) < len(plan.due):
+            await sleep_until(self._queue.clock, started + plan.due[len(turn)].after)
         if errors:
             raise errors[0]
         return Again(TURN) if plan.due else None

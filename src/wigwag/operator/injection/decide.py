@@ -7,7 +7,7 @@
 | no owner; neither annotation that names something; too many names | 403 |
 | an object that is named does not exist in the pod's namespace | 404 |
 | an object of another namespace without a grant; a ConfigMap of the user's; the proxy is not ready | 403 |
-| a FeatureFlag does not exist, an unknown provider | 500 |
+| a FeatureFlag does not exist, an unknown provider, an object that does not fit its schema | 500 |
 | all is well | allowed, with a patch |
 
 A refusal is an answer: `failurePolicy` does not apply, and the pod's controller tries again.
@@ -34,7 +34,7 @@ from wigwag.operator.injection.pod import (
     with_volumes,
 )
 from wigwag.operator.injection.sources import GROUP, SourceResolver
-from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Allowed, Denied
+from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, INTERNAL, NOT_FOUND, Allowed, Denied
 from wigwag.operator.names import (
     ALLOW_KUBERNETES_SYNC,
     FEATURE_FLAG_SOURCE,
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from wigwag.operator.injection.verdict import Verdict
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+    from wigwag.operator.resources.unreadable import UnreadableObject
     from wigwag.operator.settings import OperatorSettings
 
 Json: TypeAlias = Any
@@ -111,7 +112,8 @@ class _Injection:
 
     def sidecar(self, names: str) -> Verdict:
         """Add the agent, and tell the pod's containers where it is."""
-        objects = self._named("FeatureFlagSource", names, self.known.feature_flag_source)
+        known = self.known
+        objects = self._named("FeatureFlagSource", names, known.feature_flag_source, known.unreadable_source)
         if isinstance(objects, Denied):
             return objects
         spec = effective_source(self.settings.sidecar, [each.spec for each in objects])
@@ -125,13 +127,20 @@ class _Injection:
 
     def in_process(self, names: str) -> Verdict:
         """Tell the pod's containers where their flags are."""
-        objects = self._named("InProcessConfiguration", names, self.known.in_process_configuration)
+        get, unreadable = self.known.in_process_configuration, self.known.unreadable_configuration
+        objects = self._named("InProcessConfiguration", names, get, unreadable)
         if isinstance(objects, Denied):
             return objects
         spec = effective_in_process(self.settings.in_process, [each.spec for each in objects])
         return self._allowed(with_variables(self.request.object, in_process_variables(spec)), ())
 
-    def _named(self, kind: str, annotation: str, get: Callable[[ObjectName], T | None]) -> list[T] | Denied:
+    def _named(
+        self,
+        kind: str,
+        annotation: str,
+        get: Callable[[ObjectName], T | None],
+        unreadable: Callable[[ObjectName], UnreadableObject | None],
+    ) -> list[T] | Denied:
         """Return the objects that an annotation names, in its order."""
         names = parse_names(annotation, self.namespace)
         if len(names) > MOST_NAMES:
@@ -142,6 +151,8 @@ class _Injection:
             about = None if live is None else live.metadata
             if refused := refusal(kind, name, about, self.namespace, self.settings.options.cross_namespace):
                 return refused
+            if other := unreadable(name):
+                return Denied(INTERNAL, f"{kind} {name} does not fit its schema: {other.problem}; correct it")
             if live is None:
                 reason = f'{kind.lower()}s.{GROUP} "{name.name}" not found'
                 return Denied(NOT_FOUND, f"{reason} in namespace {name.namespace}; the pod waits for it")

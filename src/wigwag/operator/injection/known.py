@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
     from wigwag.operator.resources.kubernetes import ObjectMeta
+    from wigwag.operator.resources.unreadable import UnreadableConfiguration, UnreadableSource
 
 
 class ProxyState(NamedTuple):
@@ -26,10 +27,16 @@ class KnownObjects(Protocol):
     """The objects of the cluster, as far as they are known."""
 
     def feature_flag_source(self, name: ObjectName) -> FeatureFlagSource | None:
-        """Return a FeatureFlagSource."""
+        """Return a FeatureFlagSource; None if there is none that can be read."""
 
     def in_process_configuration(self, name: ObjectName) -> InProcessConfiguration | None:
-        """Return an InProcessConfiguration."""
+        """Return an InProcessConfiguration; None if there is none that can be read."""
+
+    def unreadable_source(self, name: ObjectName) -> UnreadableSource | None:
+        """Return a FeatureFlagSource that cannot be read."""
+
+    def unreadable_configuration(self, name: ObjectName) -> UnreadableConfiguration | None:
+        """Return an InProcessConfiguration that cannot be read."""
 
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         """Return the metadata of a FeatureFlag."""

@@ -88,6 +88,9 @@ def plan_flagd(flagd: Flagd, known: KnownObjects, settings: OperatorSettings, no
     source = known.feature_flag_source(name)
     if problem := _problem(flagd, source.spec if source else None, settings.flagd):
         return FlagdPlan(accepted=ConditionState("False", "Invalid", problem), remove=remove)
+    if unreadable := known.unreadable_source(name):
+        message = f"FeatureFlagSource {name} does not fit its schema: {unreadable.problem}; what exists stays as it is"
+        return FlagdPlan(resolved=ConditionState("False", "SourceUnusable", message), remove=remove)
     if source is None:
         message = f'featureflagsources.{GROUP} "{name.name}" not found in namespace {name.namespace}'
         state = ConditionState("False", "SourceNotFound", f"{message}; what exists stays as it is: create the source")

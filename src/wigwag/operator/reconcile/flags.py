@@ -19,7 +19,7 @@ from msgspec import Raw, Struct, field
 
 from wigwag.flags.model import canonical
 from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack, unpack
-from wigwag.operator.names import ObjectName, config_map_name
+from wigwag.operator.names import FEATURE_FLAG, ObjectName, config_map_name, parse_name
 from wigwag.operator.reconcile.status import ACCEPTED, PROGRAMMED, ConditionState, conditions, listed
 from wigwag.operator.reconcile.usage import permitted
 from wigwag.operator.resources.featureflag import FeatureFlagStatus
@@ -58,24 +58,24 @@ class HeldFlags(Struct, frozen=True):
     """Of the document in it; empty if there is none that can be read."""
 
 
-class _WrittenFlags(Struct, rename="camel"):
+class _DocumentSpec(Struct, rename="camel"):
     flag_spec: Raw = Raw()
 
 
 class _FlagObject(Struct):
     metadata: ObjectMeta = ObjectMeta()
-    spec: _WrittenFlags = field(default_factory=_WrittenFlags)
+    spec: _DocumentSpec = field(default_factory=_DocumentSpec)
     status: FeatureFlagStatus = FeatureFlagStatus()
 
 
-class _HoldingMap(Struct, rename="camel"):
+class _HeldDocument(Struct, rename="camel"):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
     binary_data: dict[str, bytes] | None = None
 
 
 _flag = msgspec.json.Decoder(_FlagObject).decode
-_config_map_object = msgspec.json.Decoder(_HoldingMap).decode
+_config_map_object = msgspec.json.Decoder(_HeldDocument).decode
 
 
 def decode_flag(raw: Raw) -> FlagSummary:
@@ -93,11 +93,13 @@ def read_flag(body: bytes) -> ObservedFlag:
 
 
 def decode_held(raw: Raw) -> HeldFlags:
-    """Decode a ConfigMap of a watch."""
+    """Decode a ConfigMap of a watch. Only the file of its flag counts: others may add files of their own."""
     given = _config_map_object(raw)
-    plain, packed = (given.data or {}).values(), (given.binary_data or {}).values()
-    contents = [*(each.encode() for each in plain), *map(unpack, packed)]
-    return HeldFlags(given.metadata, _digest(contents[0]) if len(contents) == 1 else "")
+    about, plain, packed = given.metadata, given.data or {}, given.binary_data or {}
+    file = parse_name((about.annotations or {}).get(FEATURE_FLAG, ""), about.namespace).file
+    if file in plain:
+        return HeldFlags(about, _digest(plain[file].encode()))
+    return HeldFlags(about, _digest(unpack(packed[file])) if file in packed else "")
 
 
 def _digest(document: bytes) -> str:

@@ -30,6 +30,7 @@ from wigwag.operator.reconcile.status import (
     GRANTED,
     PROGRAMMED,
     RESOLVED,
+    ROLLING_OUT,
     ConditionState,
     conditions,
     listed,
@@ -160,7 +161,7 @@ class SourceStatuses:
         if needs_proxy and (denied := resolver.proxy_refusal()):
             return ConditionState("False", "ProxyNotReady", denied.message)
         if plan.due:
-            return ConditionState("False", "RollingOut", f"workloads to be rolled: {len(plan.due)}")
+            return ConditionState("False", ROLLING_OUT, f"workloads to be rolled: {len(plan.due)}")
         if plan.held:
             message = listed([f"{workload}: {reason}" for workload, reason in plan.held])
             return ConditionState("False", "RolloutHeld", f"new pods would be refused, so they wait: {message}")

@@ -25,7 +25,7 @@ MOST_ITEMS = 10
 """The most objects that a message names."""
 WARNINGS = "Warnings"
 """The reason of an accepted object about which there is something to say."""
-UNRESOLVED, PROGRESSING = "Unresolved", "Progressing"
+UNRESOLVED, PROGRESSING, ROLLING_OUT = "Unresolved", "Progressing", "RollingOut"
 """Reasons that are no Event: another condition says why, or it will pass."""
 _LONGEST = 32_768
 """Characters of a message that the schema allows."""
@@ -137,7 +137,7 @@ def events(previous: Sequence[Condition], current: Sequence[Condition]) -> list[
 
 def _event(before: Condition | None, now: Condition) -> ConditionEvent | None:
     is_warning = now.status == "False" or now.reason == WARNINGS
-    if now.status == "Unknown" or now.reason in (UNRESOLVED, PROGRESSING):
+    if now.status == "Unknown" or now.reason in (UNRESOLVED, PROGRESSING, ROLLING_OUT):
         return None
     if is_warning and (before is None or (before.reason, before.message) != (now.reason, now.message)):
         return ConditionEvent("Warning", now.reason if now.status == "False" else now.type, now.message)

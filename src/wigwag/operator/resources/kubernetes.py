@@ -29,6 +29,8 @@ class ObjectMeta(Struct, frozen=True, kw_only=True, rename="camel"):
     namespace: str = ""
     uid: str = ""
     generation: int = 0
+    deletion_timestamp: str | None = None
+    """Set while somebody's finalizer keeps an object that was deleted; nothing is made for it any more."""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
 
