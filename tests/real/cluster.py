@@ -40,16 +40,21 @@ class Cluster:
         return Cluster(access, self.controllers)
 
     def path(self, api: str, kind: str, namespace: str = "", name: str = "") -> str:
-        """Return where objects of a kind are. The server says what the kind is called in addresses."""
-        found = self._kinds(api).get(kind)
-        assert found, f"the API server has no {kind} in {api}"
-        plural, namespaced = found
+        """Return where objects of a kind are. The server says what the kind is called in addresses, once."""
+        if (api, kind) not in self._kinds:
+            self._kinds.update(self._discovered(api))
+        assert (api, kind) in self._kinds, f"the API server has no {kind} in {api}"
+        plural, namespaced = self._kinds[api, kind]
         scope = f"/namespaces/{namespace}" if namespaced and namespace else ""
         return f"{_root(api)}{scope}/{plural}" + (f"/{name}" if name else "")
 
-    def _kinds(self, api: str) -> dict[str, tuple[str, bool]]:
+    @cached_property
+    def _kinds(self) -> dict[tuple[str, str], tuple[str, bool]]:
+        return {}
+
+    def _discovered(self, api: str) -> dict[tuple[str, str], tuple[str, bool]]:
         resources = self.rest.call("GET", _root(api)).json["resources"]
-        return {one["kind"]: (one["name"], one["namespaced"]) for one in resources if "/" not in one["name"]}
+        return {(api, one["kind"]): (one["name"], one["namespaced"]) for one in resources if "/" not in one["name"]}
 
     def path_of(self, manifest: Manifest) -> str:
         """Return where the object of a manifest is."""

@@ -23,13 +23,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.real.processes import TETHER
+from tests.real.processes import tether
 
 RUN = ("flagd", "flagd-proxy")
 """The names of containers whose image is wigwag's."""
 GRACE = 10.0
 PROBE_TIMEOUT = 2.0
 RESTART_PAUSE = 0.2
+_NOT_INHERITED = ("FLAGD_", "KUBE", "PYTHONDONTWRITEBYTECODE")
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc\.[a-z0-9.-]*[a-z0-9]")
 _VARIABLE = re.compile(r"\$\((\w+)\)")
 
@@ -86,12 +87,13 @@ class RunningContainer:
             await asyncio.sleep(RESTART_PAUSE)
 
     async def _start(self) -> asyncio.subprocess.Process:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("FLAGD_", "KUBE"))}
-        environment = inherited | {"HOME": str(self.around.folder)} | dict(self.around.variables)
-        tether = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+        # The first agent compiles the modules for all of them, even where this checkout must not be written to.
+        own = {"HOME": str(self.around.folder), "PYTHONPYCACHEPREFIX": str(self.around.folder.parent / "pycache")}
+        environment = {**inherited, **own, **self.around.variables}
         with (self.around.folder / f"{self.name}.log").open("ab") as log:
             return await asyncio.create_subprocess_exec(
-                *tether, *command(self.spec, self.around), env=environment, stdout=log, stderr=log
+                *tether(), *command(self.spec, self.around), env=environment, stdout=log, stderr=log
             )
 
     async def _end(self) -> None:

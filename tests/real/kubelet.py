@@ -16,7 +16,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from traceback import format_exception
 from types import TracebackType
 from typing import Any, Self
 
@@ -65,6 +67,14 @@ class Kubelet:
         self._stop()
         self._thread.join()
 
+    def volume(self, pod: Mapping[str, Any], name: str) -> Path:
+        """Return the directory that stands for a volume of a pod."""
+        return self._folder_of(pod["metadata"]["uid"]) / name
+
+    def _folder_of(self, uid: str) -> Path:
+        """Return the directory of a pod. It is short, because the path of a Unix socket has 107 characters at most."""
+        return self._folder / uid[:8]
+
     async def _main(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
@@ -100,7 +110,8 @@ class Kubelet:
             now = timestamp().replace("Z", ".000000Z")
             spec = {"holderIdentity": self.node, "leaseDurationSeconds": 40, "renewTime": now}
             lease = {"apiVersion": LEASE.api, "kind": "Lease", "metadata": about, "spec": spec}
-            await self.kube.apply(LEASE, lease, "kubelet")
+            with suppress(ApiError, FetchError):  # the API server is restarted
+                await self.kube.apply(LEASE, lease, "kubelet")
             await asyncio.sleep(HEARTBEAT)
 
     async def _follow(self, hub: Hub, kind: Kind, see: Callable[[Objects], object]) -> None:
@@ -125,9 +136,7 @@ class Kubelet:
             deleted = "deletionTimestamp" in pod["metadata"]
             if uid not in self._workers and (deleted or pod.get("status", {}).get("phase") not in ENDED):
                 address = self._address if pod["spec"].get("hostNetwork") else loopback_address()
-                folder = self._folder / f"{pod['metadata']['namespace']}_{pod['metadata']['name']}"
-                folder.mkdir(exist_ok=True)
-                self._workers[uid] = PodWorker(self, pod, folder, address)
+                self._workers[uid] = PodWorker(self, pod, self._folder_of(uid), address)
                 self._tasks.add(task := group.create_task(self._work(uid)))
                 task.add_done_callback(self._tasks.discard)
             if deleted and uid in self._workers:
@@ -139,15 +148,15 @@ class Kubelet:
         return bool(pod["spec"].get("nodeName", self.node) == self.node)
 
     async def _work(self, uid: str) -> None:
-        """Run a worker until its pod is gone; what the API server refuses, such as a missing Secret, is tried again."""
+        """Run a worker until its pod is gone. What goes wrong, such as a missing Secret, is noted and tried again."""
         worker, done = self._workers[uid], False
         try:
             while not done:
                 try:
                     await worker.run()
                     done = True
-                except* (ApiError, FetchError) as errors:
-                    worker.say(str(errors.exceptions))
+                except* Exception as errors:  # noqa: BLE001 - a bad pod does not hurt its neighbours
+                    worker.say("".join(format_exception(errors)))
                     await asyncio.sleep(PAUSE)
         finally:
             del self._workers[uid]

@@ -3,46 +3,54 @@
     with OperatedPlane(folder) as operated:
         operated.cluster.…
 
-The API server calls the operator's webhooks, the controllers act on the objects, and pods run their agents. The
-installation is that of the original, as far as the operator counts on it: its namespace, its Deployment, which owns the
-proxy and has no pods here, and the proxy's account.
+The API server calls the operator's webhooks, the controllers act on the objects, and pods run their agents. Everybody
+has the rights that `deploy` gives them, and no others: the operator, the proxy and the agents.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import yaml
+
 from tests.real import programs
-from tests.real.cluster import Cluster
+from tests.real.cluster import Cluster, Namespace
 from tests.real.controlplane import ControlPlane
+from tests.real.fakenodes import FakeNodes
 from tests.real.gateway import install_routes
 from tests.real.kubelet import Kubelet
 from tests.real.operators import OperatorProcess
 from tests.real.processes import claim_port, until
-from tests.real.workloads import deployment, template
-from wigwag.operator.names import ENABLED, OPERATOR_DEPLOYMENT, PROXY_ACCOUNT
+from tests.real.workloads import template
+from tools.manifests import KUSTOMIZE
+from wigwag.operator.names import ENABLED, OPERATOR_ACCOUNT
 
 SYSTEM = "open-feature-operator-system"
-_RBAC = "rbac.authorization.k8s.io"
 
 
 class OperatedPlane:
-    """All of it, until the block ends. `options` and `variables` are the operator's."""
+    """All of it, until the block ends. `server` are flags of the API server, `variables` the operator's.
 
-    def __init__(self, folder: Path, *options: str, **variables: str) -> None:
-        self.folder, self._options, self._variables = folder, options, variables
-        self.plane = ControlPlane(folder / "plane", programs.kubernetes())
+    With `fake_nodes`, there are so many in place of the kubelet: for thousands of pods in which nothing runs.
+    """
+
+    def __init__(self, folder: Path, server: Sequence[str] = (), fake_nodes: int = 0, **variables: str) -> None:
+        self.folder, self._variables = folder, variables
+        self.plane = ControlPlane(folder / "plane", programs.kubernetes(), server)
         self.cluster = self.plane.cluster
+        self.kubelet = Kubelet(self.cluster.access, folder / "kubelet")
+        self._nodes = FakeNodes(self.plane, fake_nodes) if fake_nodes else self.kubelet
         self._stack, self._port = ExitStack(), claim_port()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.plane)
             install(self.cluster)
-            stack.enter_context(Kubelet(self.cluster.access, self.folder / "kubelet"))
+            stack.enter_context(self._nodes)
             self._stack = stack.pop_all()
         try:
             self.start_operator()
@@ -60,11 +68,15 @@ class OperatedPlane:
 
     def start_operator(self) -> None:
         """Start the operator, where the API server looks for it; the one before it has to have ended."""
-        config = self.cluster.access.kubeconfig(self.folder / "operator.kubeconfig")
-        environment = {"KUBECONFIG": str(config), "POD_NAMESPACE": SYSTEM, **self._variables}
-        options = ("--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}", *self._options)
-        self.operator = OperatorProcess(*options, environment=environment)
+        self.operator = self.replica(f"--webhook-bind-address=127.0.0.1:{self._port}")
         self.operator.__enter__()
+
+    def replica(self, *options: str) -> OperatorProcess:
+        """Return another replica of the operator, to be started."""
+        access = Namespace(self.cluster, SYSTEM).account(OPERATOR_ACCOUNT)
+        config = access.kubeconfig(self.folder / "operator.kubeconfig")
+        environment = {"KUBECONFIG": str(config), "POD_NAMESPACE": SYSTEM, **self._variables}
+        return OperatorProcess("--leader-elect", *options, environment=environment)
 
     def stop_operator(self) -> None:
         """Stop the operator as Kubernetes does."""
@@ -85,14 +97,15 @@ class OperatedPlane:
 
 
 def install(cluster: Cluster) -> None:
-    """Make what the operator finds in a cluster where it is installed."""
+    """Install what the operator finds in a cluster, from `deploy`."""
     install_routes(cluster)
-    system = cluster.add_namespace(SYSTEM)
-    system.apply(deployment(OPERATOR_DEPLOYMENT, replicas=0))
-    system.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": PROXY_ACCOUNT}})
-    rule = {"apiGroups": ["core.openfeature.dev"], "resources": ["featureflags"], "verbs": ["get", "list", "watch"]}
-    about: dict[str, Any] = {"apiVersion": f"{_RBAC}/v1", "metadata": {"name": PROXY_ACCOUNT}}
-    cluster.apply({**about, "kind": "ClusterRole", "rules": [rule]})
-    role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": PROXY_ACCOUNT}
-    subject = {"kind": "ServiceAccount", "name": PROXY_ACCOUNT, "namespace": SYSTEM}
-    cluster.apply({**about, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]})
+    operator = KUSTOMIZE / "operator"
+    rights = sorted((KUSTOMIZE / "rbac").glob("[!k]*.yaml"))
+    cluster.apply_files([operator / "namespace.yaml", *rights])
+    cluster.apply(operator_deployment())
+
+
+def operator_deployment() -> dict[str, Any]:
+    """Return the operator's Deployment, which owns the proxy. It has no pods here."""
+    manifest = yaml.safe_load((KUSTOMIZE / "operator" / "deployment.yaml").read_text())
+    return {**manifest, "spec": {**manifest["spec"], "replicas": 0}}

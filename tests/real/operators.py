@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Self
 
 from tests.agent.process import AgentProcess
 from tests.real.cluster import Cluster
-from tests.real.processes import until
+from tests.real.processes import tether, until
 from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating, validating
 
 _OF_OPERATORS = ("SIDECAR_", "IN_PROCESS_", "FLAGD_", "POD_", "FLAGS_")
@@ -43,7 +43,7 @@ class OperatorProcess(AgentProcess):
         addresses = [f"--{name}=127.0.0.1:0" for name in self.ports if name not in given]
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_OF_OPERATORS)}
         return subprocess.Popen(
-            [*self.program, *self.command, "--log-format=json", *addresses, *self._arguments],
+            [*tether(), *self.program, *self.command, "--log-format=json", *addresses, *self._arguments],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,

@@ -22,6 +22,7 @@ from tests.real.containers import RUN, RunningContainer, Surroundings
 from tests.real.podstatus import PodProgress, pod_status, sidecars
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, POD, SECRET, SERVICE_ACCOUNT
+from wigwag.wire.client.errors import FetchError
 
 if TYPE_CHECKING:
     from tests.real.kubelet import Kubelet
@@ -42,6 +43,8 @@ class PodWorker:
         self.pod, self._kubelet, self._folder, self.address = pod, kubelet, folder, address
         self.namespace, self.name = pod["metadata"]["namespace"], pod["metadata"]["name"]
         self.leaving = asyncio.Event()
+        folder.mkdir(exist_ok=True)
+        self.say(f"{self.namespace}/{self.name}")
         self._progress = PodProgress()
         self._written: PodProgress | None = None
         self._volumes: dict[str, Volume] = {}
@@ -101,13 +104,15 @@ class PodWorker:
             await asyncio.sleep(PERIOD if all(passing) else PAUSE)
 
     async def _report(self) -> None:
-        """Write the status, if there is something new to say."""
-        if self._progress == self._written:
-            return
-        self._written = self._progress
-        change = {"status": pod_status(self.pod, self._progress, self.address, timestamp())}
-        with suppress(ApiError):  # it is gone, which the watch says, too
-            await self._kubelet.kube.patch(POD, self.name, change, self.namespace, subresource="status")
+        """Write the status, if there is something new to say; wait for an API server that is not there."""
+        while self._progress != self._written:
+            change = {"status": pod_status(self.pod, self._progress, self.address, timestamp())}
+            try:
+                with suppress(ApiError):  # the pod is gone, which the watch says, too
+                    await self._kubelet.kube.patch(POD, self.name, change, self.namespace, subresource="status")
+                self._written = self._progress
+            except FetchError:
+                await asyncio.sleep(PAUSE)
 
     async def _bind(self) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": self._kubelet.node}

@@ -68,6 +68,11 @@ def _free(port: int) -> bool:
     return True
 
 
+def tether() -> list[str]:
+    """Return what to put before a command so that it ends with this process, however that ends."""
+    return [sys.executable, "-I", "-S", str(TETHER), str(os.getpid())]
+
+
 class Server:
     """One program. `ready` tells whether it serves; what it says is in `log`, all starts after each other.
 
@@ -97,7 +102,7 @@ class Server:
     def begin(self) -> None:
         """Start it, and wait for nothing."""
         assert not self.running, f"{self.name} is running already"
-        command = [sys.executable, "-I", "-S", str(TETHER), str(os.getpid()), *self.command]
+        command = [*tether(), *self.command]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 

@@ -8,13 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from http.client import HTTPResponse
+from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.error import HTTPError
 from urllib.parse import urlencode
-from urllib.request import HTTPSHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
 TIMEOUT = 20.0
 JSON = "application/json"
@@ -53,19 +51,58 @@ class Rest:
     """A client certificate and its key, in PEM."""
 
     @cached_property
-    def _opener(self) -> OpenerDirector:
-        if not self.address.startswith("https:"):
-            return build_opener(ProxyHandler({}))
+    def _tls(self) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=self.authority or None)
         if self.identity:
             _identify(context, *self.identity)
-        return build_opener(ProxyHandler({}), HTTPSHandler(context=context))
+        return context
 
-    def _open(self, method: str, path: str, body: Any, query: Mapping[str, Any], kind: str, timeout: float) -> Any:
+    @cached_property
+    def _idle(self) -> list[HTTPConnection]:
+        """Connections that wait for the next request: a handshake costs more than most answers."""
+        return []
+
+    def __del__(self) -> None:
+        for connection in self._idle:
+            connection.close()
+
+    @contextmanager
+    def _open(
+        self, method: str, path: str, body: Any, query: Mapping[str, Any], kind: str, timeout: float
+    ) -> Iterator[HTTPResponse]:
+        """Send a request, and yield the answer, which need not be read to its end."""
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-        url = f"{self.address}{path}" + (f"?{urlencode(query)}" if query else "")
+        target = path + (f"?{urlencode(query)}" if query else "")
         headers = {"Accept": JSON, **({"Content-Type": kind} if data is not None else {}), **self.headers}
-        return self._opener.open(Request(url, data, headers, method=method), timeout=timeout)
+        connection, response = self._send(timeout, method, target, data, headers)
+        try:
+            yield response
+        finally:
+            if response.isclosed() and not response.will_close:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def _send(self, timeout: float, *request: Any) -> tuple[HTTPConnection, HTTPResponse]:
+        """Send a request on an idle connection, if there is one that the server has not closed meanwhile."""
+        while True:
+            connection = self._idle.pop() if self._idle else self._connection(timeout)
+            reused = connection.sock is not None
+            try:
+                if reused:
+                    connection.sock.settimeout(timeout)
+                connection.request(*request)
+                return connection, connection.getresponse()
+            except BaseException as error:
+                connection.close()
+                if not reused or not isinstance(error, (ConnectionError, ssl.SSLError)):
+                    raise
+
+    def _connection(self, timeout: float) -> HTTPConnection:
+        scheme, _, place = self.address.partition("://")
+        if scheme == "https":
+            return HTTPSConnection(place, timeout=timeout, context=self._tls)
+        return HTTPConnection(place, timeout=timeout)
 
     def ask(
         self,
@@ -78,12 +115,8 @@ class Rest:
         timeout: float = TIMEOUT,
     ) -> Answer:
         """Return the answer, whatever its status."""
-        try:
-            with self._open(method, path, body, query or {}, kind, timeout) as response:
-                return Answer(response.status, dict(response.headers), response.read())
-        except HTTPError as error:
-            with error:
-                return Answer(error.code, dict(error.headers), error.read())
+        with self._open(method, path, body, query or {}, kind, timeout) as response:
+            return Answer(response.status, dict(response.headers), response.read())
 
     def call(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None, kind: str = JSON
@@ -104,8 +137,9 @@ class Rest:
     @contextmanager
     def lines(self, path: str, query: Mapping[str, Any], timeout: float = TIMEOUT) -> Iterator[Iterator[Any]]:
         """Follow a stream of JSON lines. `timeout` is the longest silence."""
-        response: HTTPResponse
         with self._open("GET", path, None, query, JSON, timeout) as response:
+            if response.status >= 300:
+                raise RestError("GET", path, response.status, response.read())
             yield (json.loads(line) for line in response)
 
 

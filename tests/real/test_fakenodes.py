@@ -1,35 +1,44 @@
-"""Pods on nodes that run nothing: they become ready, Jobs end, and what is deleted goes."""
+"""Many pods on nodes that run nothing: the scheduler binds them, kwok makes them ready, and all are injected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 from tests.real import programs
+from tests.real.agents import flags
+from tests.real.cluster import Namespace
 from tests.real.conftest import loudly
-from tests.real.controlplane import ControlPlane
-from tests.real.fakenodes import FakeNodes
+from tests.real.operated import OperatedPlane
 from tests.real.processes import until
+from tests.real.workloads import App, agent_of, deployment, job, source
 
 
-def test_deployments_become_available_jobs_end_and_deleted_pods_go(private_plane: Callable[..., ControlPlane]) -> None:
+@pytest.fixture
+def namespace(tmp_path: Path) -> Iterator[Namespace]:
+    with loudly("KUBERNETES"):
+        programs.kubernetes()
     with loudly("KWOK"):
         programs.kwok()
-    plane = private_plane()
-    cluster, labels = plane.cluster, {"app": "web"}
-    with FakeNodes(plane, nodes=2):
-        namespace = cluster.add_namespace()
-        sidecar = {"name": "flagd", "image": "wigwag", "restartPolicy": "Always"}
-        pod = {"containers": [{"name": "app", "image": "app"}], "initContainers": [sidecar]}
-        template = {"metadata": {"labels": labels}, "spec": pod}
-        spec = {"replicas": 50, "selector": {"matchLabels": labels}, "template": template}
-        namespace.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
-        job = {"template": {"spec": {**pod, "restartPolicy": "Never"}}}
-        namespace.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": job})
-        deployment, pods = namespace.path("apps/v1", "Deployment", "web"), namespace.path("v1", "Pod")
-        until(lambda: cluster.get(deployment).get("status", {}).get("availableReplicas") == 50, "50 available pods")
-        done = namespace.path("batch/v1", "Job", "job")
-        until(lambda: cluster.get(done).get("status", {}).get("succeeded") == 1, "the end of the Job")
-        used = {each["spec"]["nodeName"] for each in cluster.get(pods)["items"]}
-        assert used == {"fake-0", "fake-1"}
-        cluster.delete(deployment)
-        until(lambda: len(cluster.get(pods)["items"]) == 1, "the end of the Deployment's pods")
+    with OperatedPlane(tmp_path / "operated", fake_nodes=2) as operated:
+        yield operated.cluster.add_namespace()
+
+
+def test_of_a_hundred_pods_at_once_all_have_the_agent_and_become_ready(namespace: Namespace) -> None:
+    cluster, web = namespace.cluster, App(namespace, "web")
+    namespace.feature_flag("flags", flags())
+    namespace.apply(source("source", {"source": "flags", "provider": "kubernetes"}))
+    namespace.apply(deployment("web", "source", replicas=100))
+    path = namespace.path("apps/v1", "Deployment", "web")
+    until(lambda: cluster.get(path).get("status", {}).get("availableReplicas") == 100, "100 available pods")
+    pods = web.pods()
+    assert len([agent_of(pod) for pod in pods]) == 100
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"fake-0", "fake-1"}
+    cluster.delete(path)
+    until(lambda: not web.pods(), "the end of the pods")
+
+    namespace.apply(job("batch", "source"))
+    done = namespace.path("batch/v1", "Job", "batch")
+    until(lambda: cluster.get(done).get("status", {}).get("succeeded") == 1, "the end of the Job")

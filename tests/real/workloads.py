@@ -13,8 +13,8 @@ from tests.real.processes import until
 from tests.real.services import is_ready
 from wigwag.operator.names import ENABLED, FEATURE_FLAG_SOURCE
 
-RESOLVE = "/schema.v1.Service/ResolveBoolean"
-"""The legacy path, which the original's own tests ask."""
+RESOLVE = "/schema.v1.Service/Resolve"
+"""How legacy paths begin; the original's own tests ask them."""
 
 
 def deployment(name: str, sources: str | None = None, *, replicas: int = 1, **given: Any) -> dict[str, Any]:
@@ -87,10 +87,10 @@ class App:
         return [each for each in found["items"] if "deletionTimestamp" not in each["metadata"]]
 
     def ready(self, without: Sequence[str] = ()) -> dict[str, Any]:
-        """Wait for a pod that is ready, and whose name is none of these; return it."""
+        """Wait for a pod that is ready, and whose UID is none of these; return it."""
 
         def found() -> dict[str, Any] | None:
-            pods = (each for each in self.pods() if each["metadata"]["name"] not in without)
+            pods = (each for each in self.pods() if each["metadata"]["uid"] not in without)
             return next(filter(is_ready, pods), None)
 
         pod = until(found, f"a ready pod of {self.name}")
@@ -109,16 +109,18 @@ class App:
         return until(message, f"a refusal with {words}") or ""
 
 
-def resolve(pod: Mapping[str, Any], key: str = "x", port: int = 8013) -> dict[str, Any]:
+def resolve(pod: Mapping[str, Any], key: str = "x", kind: str = "Boolean") -> dict[str, Any]:
     """Return what the agent of a pod says about a flag."""
-    address = f"{pod['status']['podIP']}:{port}"
-    answer: dict[str, Any] = json.loads(fetch(address, RESOLVE, {"flagKey": key}, content_type="application/json")[1])
+    body = fetch(
+        f"{pod['status']['podIP']}:8013", f"{RESOLVE}{kind}", {"flagKey": key}, content_type="application/json"
+    )[1]
+    answer: dict[str, Any] = json.loads(body)
     return answer
 
 
-def sees(pod: Mapping[str, Any], variant: str, key: str = "x", port: int = 8013) -> None:
+def sees(pod: Mapping[str, Any], variant: str) -> None:
     """Wait until clients of a pod's agent get a variant."""
-    until(lambda: resolve(pod, key, port).get("variant") == variant, f"{key} being {variant}")
+    until(lambda: resolve(pod).get("variant") == variant, f"the variant {variant}")
 
 
 def agent_of(pod: Mapping[str, Any]) -> dict[str, Any]:
