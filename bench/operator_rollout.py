@@ -63,7 +63,7 @@ def _change(
     table.row("first patched after", min(times), "ms", first)
     table.row("median", statistics.median(times), "ms", median)
     table.row("last", max(times), "ms", last, 3000)
-    table.row("patches that were not needed", len(writes) - len(names), "", None if edits else 172, 0)
+    table.row("patches that came to nothing", len(writes) - len(names), "", None if edits else 172)
     table.row("CPU for each", used / len(names) * 1000, "ms", 2.1)
 
 
