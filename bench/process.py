@@ -55,14 +55,29 @@ class ServerProcess:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def rss(self) -> float:
-        """Return the memory in use, in MB."""
+        """Return the memory in use, in MiB."""
         return rss(self.process.pid)
 
 
 def rss(pid: int | str = "self") -> float:
-    """Return the memory that a process uses, in MB."""
-    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    """Return the memory that a process uses, in MiB."""
+    return _memory(pid, "VmRSS")
+
+
+def peak_rss(pid: int | str = "self") -> float:
+    """Return the most memory that a process has used so far, in MiB."""
+    return _memory(pid, "VmHWM")
+
+
+def _memory(pid: int | str, name: str) -> float:
+    found = re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
     return int(found[1]) / 1024 if found else 0.0
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that the threads of a process have used so far; more exact than in ticks."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
 def free_ports(count: int) -> list[int]:

@@ -18,7 +18,6 @@ import argparse
 import json
 import os
 import random
-import re
 import shlex
 import statistics
 import sys
@@ -31,7 +30,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 from urllib.request import urlopen
 
-from bench.process import ServerProcess, free_ports
+from bench.process import ServerProcess, cpu_seconds, free_ports, peak_rss
+from bench.table import ComparisonTable, figure
 from bench.watch import NAMESPACE
 from bench.watt_hooks import Asks, HookCalls, HookConfig, notify_hook
 from bench.watt_upstreams import OBJECT_BYTES, ConsulUpstream, KubernetesUpstream, consul, kubernetes, service
@@ -102,34 +102,13 @@ def targets(services: int, consul_services: int) -> Targets:
     return Targets(*original[:2], 50, 10, 50, 10) if original else Targets()
 
 
-class Table:
-    """The rows; each is printed when it is known."""
+class Table(ComparisonTable):
+    """The rows, and what they are compared by at the end."""
 
     def __init__(self) -> None:
-        self.met = True
+        super().__init__("watt 0.7")
         self.cpu: dict[tuple[int, int], float] = {}
         """Milliseconds per change of a Service, by Services and services of Consul."""
-        print(f"{'':62}{'ours':>12}{'watt 0.7':>12}{'target':>12}")
-
-    def head(self, text: str) -> None:
-        """Print what the next rows are about, and how busy the machine is: times are longer on a busy one."""
-        busy = re.search(r"some avg10=([\d.]+)", Path("/proc/pressure/cpu").read_text())
-        print(f"\n{text}" + (f"; somebody waits for a CPU {busy[1]} % of the time" if busy else ""))
-
-    def row(
-        self, name: str, ours: float, unit: str, original: float | None = None, target: float | None = None
-    ) -> None:
-        """Print a figure; the target is the most that it may be."""
-        good = target is None or ours <= target
-        self.met &= good
-        shown = ["-" if each is None else f"{_number(each)} {unit}" for each in (ours, original, target)]
-        print(f"  {name:60}" + "".join(f"{each:>12}" for each in shown) + ("" if good else "   missed"), flush=True)
-
-
-def _number(value: float) -> str:
-    if value >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 1 else f"{value:.2f}"
 
 
 class WattProcess(ServerProcess):
@@ -145,15 +124,11 @@ class WattProcess(ServerProcess):
         return bool(self.calls.calls)
 
     def cpu(self) -> float:
-        """Return the seconds of CPU time used so far; more exact than in ticks."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
+        return cpu_seconds(self.process.pid)
 
     @property
     def peak(self) -> float:
-        """The most memory that was in use, in MiB."""
-        measured = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
-        return int(measured[1]) / 1024 if measured else 0.0
+        return peak_rss(self.process.pid)
 
     def snapshot(self, query: str = "") -> bytes:
         with urlopen(f"http://127.0.0.1:{self.port}/snapshots/latest?{query}", timeout=60) as response:
@@ -290,7 +265,7 @@ def other_hooks(table: Table, cluster: KubernetesUpstream, agent: ConsulUpstream
     for asks, p50, cpu in (("deltas", 50, 10), ("projection", 50, 10), ("document", 250, 150)):
         with watt(asks) as process:  # type: ignore[arg-type]
             measured = measure(process, cluster.change, changes)
-            what = f"Service change until the hook has the {asks}, {_number(measured.size / 1e6)} MB"
+            what = f"Service change until the hook has the {asks}, {figure(measured.size / 1e6)} MB"
             table.row(f"{what}, p50", measured.p50, "ms", original and original.p50, p50)
             table.row(f"{what}, p99", measured.p99, "ms", original and original.p99)
             table.row(f"{what}, CPU", measured.cpu, "ms", original and original.cpu, cpu)

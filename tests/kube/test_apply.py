@@ -270,7 +270,7 @@ def test_what_an_intent_does_not_speak_about_does_not_count() -> None:
     }
 
 
-def test_u15_an_object_goes_to_an_owner_that_was_created_again_and_to_no_other() -> None:
+def test_u15_an_object_goes_to_an_owner_that_was_created_again_only() -> None:
     def owned(name: str, uid: str) -> Object:
         reference = owner_reference(CONFIG_MAP, {"metadata": {"name": name, "uid": uid}})
         return {"metadata": {"name": "x", "namespace": "ns", "ownerReferences": [reference]}, "data": {}}

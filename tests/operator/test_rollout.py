@@ -22,13 +22,23 @@ from msgspec.structs import replace
 from tests.operator.known import Laid, settings, source_object
 from wigwag.kube.kinds import DEPLOYMENT
 from wigwag.operator.injection.patch import Patch
-from wigwag.operator.names import ALLOW_FROM, ENABLED, FEATURE_FLAG_SOURCE, RESTARTED_AT, SOURCE_DIGESTS, ObjectName
+from wigwag.operator.names import (
+    ALLOW_FROM,
+    ENABLED,
+    FEATURE_FLAG_SOURCE,
+    POD_WEBHOOK,
+    PODS_RETRIED,
+    RESTARTED_AT,
+    SOURCE_DIGESTS,
+    ObjectName,
+)
 from wigwag.operator.reconcile.rollout import RolloutPlan, RolloutPlanner, is_edited, source_digest
 from wigwag.operator.reconcile.workloads import KINDS, Workload, read_workload
 from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceStatus
 
 FLAGS = ObjectName("team-a", "flags")
 OTHER = ObjectName("ops", "other")
+LATER = ObjectName("team-a", "later")
 NOW = 1_800_000_000.0
 
 
@@ -65,6 +75,15 @@ class Cluster(Laid):
     def plan(self, name: ObjectName = FLAGS, rate: float = 100.0) -> RolloutPlan:
         planner = RolloutPlanner(known=self, settings=settings(), now=NOW, rate=rate)
         return planner.plan(name, self.workloads())
+
+    def refuse(self, name: str, message: str, since: str = "t0") -> None:
+        """Have the controllers say that pods of a Deployment were refused."""
+        condition = {"type": "ReplicaFailure", "status": "True", "message": message, "lastTransitionTime": since}
+        self.objects["Deployment", name]["status"] = {"conditions": [condition]}
+
+    def retries(self, name: ObjectName = FLAGS) -> list[str]:
+        planner = RolloutPlanner(known=self, settings=settings(), now=NOW, rate=1.0)
+        return [each.name.name for each in planner.retries(name, self.workloads())]
 
     def settle(self, name: ObjectName = FLAGS, most: int = 10_000) -> int:
         """Reconcile a source once, with at most so many patches; return how many there were."""
@@ -237,6 +256,23 @@ def test_a_flag_that_is_missing_holds_a_rollout(cluster: Cluster) -> None:
     cluster.source(FLAGS, 2, sources=[{"source": "gone", "provider": "kubernetes"}])
     (held,) = cluster.plan().held
     assert "team-a/gone" in held.reason
+
+
+def test_pods_that_were_refused_are_created_again_when_they_would_not_be_refused_once_for_each_refusal(
+    cluster: Cluster,
+) -> None:
+    refused = f'admission webhook "{POD_WEBHOOK}" denied the request: featureflagsources "later" not found'
+    cluster.workload("waits", "flags, later")
+    cluster.refuse("waits", refused)
+    assert cluster.retries() == []
+    cluster.source(LATER)
+    assert cluster.retries() == cluster.retries(LATER) == ["waits"]
+    cluster.objects["Deployment", "waits"]["metadata"]["annotations"] = {PODS_RETRIED: "t0"}
+    assert cluster.retries() == []
+    cluster.refuse("waits", refused, since="t1")
+    assert cluster.retries() == ["waits"]
+    cluster.refuse("waits", "exceeded quota")
+    assert cluster.retries() == []
 
 
 def test_workloads_that_may_not_use_a_source_are_not_rolled(cluster: Cluster) -> None:

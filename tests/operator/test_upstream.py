@@ -17,7 +17,7 @@
 | U13 | variables in-process | test_environment.py::test_u13_in_process_variables_have_an_order |
 | U14 | index of workloads | test_access.py::test_u14_a_workload_counts_by_the_annotations_of_its_template |
 | | | controllers/test_consumers.py::test_workloads_that_name_an_object_are_found_among_all_kinds |
-| U15 | owner | ../kube/test_apply.py::test_u15_an_object_goes_to_an_owner_that_was_created_again_and_to_no_other |
+| U15 | shared owner | ../kube/test_apply.py::test_u15_an_object_goes_to_an_owner_that_was_created_again_only |
 | U16 | flag found or not | test_sources.py::test_u16_u48_a_flag_that_is_missing_refuses_the_pod |
 | | | test_statuses.py::test_u16_a_flag_that_is_missing_is_named |
 | U17 | NAMESPACE/NAME | test_names.py::test_u17_a_name_may_have_a_namespace |

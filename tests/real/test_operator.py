@@ -182,3 +182,12 @@ def test_a_flagd_gets_its_objects_which_are_repaired_and_go_when_they_are_disabl
         assert any(each["reason"] == "SourceNotFound" for each in events)
     lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/131bf64c.openfeature.dev")
     assert not lease["spec"].get("holderIdentity"), "released"
+
+
+def test_a_deployment_that_the_server_refuses_does_not_keep_the_other_objects_from_existing(cluster: Cluster) -> None:
+    name = unique("flagd")
+    cluster.apply(source("served", source="http://flags.test", provider="http"))
+    with RunningOperator().running():
+        cluster.apply(flagd(name, tolerations=[{"operator": "Sometimes"}]))
+        until(lambda: cluster.exists(cluster.path("v1", "Service", "default", name)), "the Service")
+        assert not cluster.exists(cluster.path("apps/v1", "Deployment", "default", name))

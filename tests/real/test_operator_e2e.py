@@ -35,7 +35,13 @@ from tests.real.workloads import (
     sees,
     source,
 )
-from wigwag.operator.names import ALLOW_KUBERNETES_SYNC, ENABLED, FEATURE_FLAG_SOURCE, IN_PROCESS_CONFIGURATION
+from wigwag.operator.names import (
+    ALLOW_KUBERNETES_SYNC,
+    ENABLED,
+    FEATURE_FLAG_SOURCE,
+    IN_PROCESS_CONFIGURATION,
+    PODS_RETRIED,
+)
 
 SYSTEM = "open-feature-operator-system"
 STATIC = {"value": True, "reason": "STATIC", "variant": "on"}
@@ -88,6 +94,21 @@ def test_e02_e03_e04_a_change_of_a_flag_reaches_clients_of_the_sidecar(provider:
     namespace.feature_flag("flags", flags("on", metadata={"again": True}))
     sees(pod, "on")
     assert app.ready()["metadata"]["uid"] == pod["metadata"]["uid"], "all of it without a restart"
+
+
+def test_pods_that_were_refused_do_not_wait_for_the_back_off_of_their_controllers(namespace: Namespace) -> None:
+    path = namespace.cluster.path_of(namespace.apply(deployment("web", "source")))
+
+    def refused() -> bool:
+        conditions = namespace.cluster.get(path).get("status", {}).get("conditions") or []
+        return any(each["type"] == "ReplicaFailure" for each in conditions)
+
+    until(refused, "the refusal in the status of the Deployment")
+    namespace.apply(source("source", {"source": "http://127.0.0.1:1/flags.json", "provider": "http"}))
+    until(lambda: App(namespace, "web").pods(), "a pod")
+    annotations = namespace.cluster.get(path)["metadata"]["annotations"]
+    assert PODS_RETRIED in annotations
+    assert annotations["deployment.kubernetes.io/revision"] == "1"
 
 
 def test_e05_two_configurations_make_one_environment_for_every_container(namespace: Namespace) -> None:

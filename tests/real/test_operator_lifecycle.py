@@ -144,33 +144,6 @@ def test_an_api_server_that_is_restarted_is_found_again_by_everybody(
     assert not any(each["restartCount"] for each in same["status"]["initContainerStatuses"])
 
 
-def test_a_leader_that_is_killed_during_a_rollout_leaves_the_rest_to_the_other_replica(
-    namespace: Namespace, plane: OperatedPlane
-) -> None:
-    """No agent runs here: a workload without pods is rolled as any other."""
-    names = [f"web-{number}" for number in range(40)]
-    entry = {"source": "http://flags.test", "provider": "http"}
-    namespace.apply(source("source", entry, rolloutOnChange=True))
-    for name in names:
-        namespace.apply(deployment(name, "source", replicas=0))
-    until(lambda: settled(namespace, "source"), "the digest of the source")
-    path = namespace.path("apps/v1", "Deployment")
-
-    def rolled() -> list[int]:
-        return [each["metadata"]["generation"] for each in namespace.cluster.get(path)["items"]]
-
-    plane.stop_operator()
-    try:
-        with plane.replica("--rollout-rate=10") as leader, plane.replica("--rollout-rate=100"):
-            namespace.apply(source("source", entry, rolloutOnChange=True, debugLogging=True))
-            until(lambda: rolled().count(2) > 5, "the first rollouts")
-            leader.process.kill()
-            until(lambda: settled(namespace, "source"), "the end of the rollout")
-            assert rolled() == [2] * len(names), "each of them once"
-    finally:
-        plane.start_operator()
-
-
 def test_clients_of_a_pod_can_use_the_socket_that_it_shares(namespace: Namespace, plane: OperatedPlane) -> None:
     namespace.feature_flag("flags", flags())
     namespace.apply(source("source", {"source": "flags", "provider": "file"}, socketPath="/run/flagd/flagd.sock"))

@@ -12,13 +12,13 @@ from wigwag.operator.admission.registration import (
     INJECTED,
     MUTATING_NAME,
     POD_PATH,
-    POD_WEBHOOK,
     WebhookEndpoint,
     bundle_patch,
     mutating,
     published,
     validating,
 )
+from wigwag.operator.names import POD_WEBHOOK
 
 ENDPOINT = WebhookEndpoint("PEM")
 

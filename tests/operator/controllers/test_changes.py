@@ -25,6 +25,8 @@ SOURCES: dict[Key, FeatureFlagSource] = {
     ("team-b", "proxied"): source_object({"source": "other", "provider": "flagd-proxy"}),
     ("team-b", "default"): source_object({"source": "http://x/other", "provider": "http"}),
 }
+USERS = {("team-a", "plain"): {"team-c"}}
+"""The namespaces of workloads that name a source."""
 FLAG = FlagSummary(ObjectMeta(name="shop", namespace="team-c"), FeatureFlagStatus(), "1")
 
 
@@ -32,7 +34,7 @@ async def concerned(*observed: Observed) -> list[set[Key]]:
     """The sources that each step concerns."""
     known, keys, steps = Broadcast[Observed](), set[Key](), list[set[Key]]()
     changes = KnownChanges(known, settings())
-    changes.feed_sources(keys.add)
+    changes.feed_sources(keys.add, lambda key: USERS.get(key, ()))
     task = asyncio.ensure_future(changes.run())
     for each in observed:
         known.publish(each)
@@ -58,9 +60,10 @@ def test_a_source_concerns_itself_when_it_comes_changes_or_goes() -> None:
 @pytest.mark.parametrize(
     ("change", "keys"),
     [
-        ({"flags": {("team-c", "shop"): FLAG}}, {("team-a", "plain"), ("team-b", "elsewhere")}),
+        ({"flags": {("team-c", "shop"): FLAG}}, {("team-a", "plain")}),
+        ({"flags": {("team-b", "shop"): FLAG}}, set()),
         ({"config_maps": {("team-a", "shop"): FLAG.about}}, {("team-a", "plain"), ("team-b", "elsewhere")}),
-        ({"flags": {("team-a", "other"): FLAG}}, {("team-b", "proxied"), ("team-b", "default")}),
+        ({"flags": {("team-b", "other"): FLAG}}, {("team-b", "proxied")}),
         ({"flags": {("team-a", "unnamed"): FLAG}}, set()),
         ({"proxies": {("home", "flagd-proxy"): ProxyState(1, 0.0)}}, {("team-b", "proxied")}),
     ],

@@ -95,8 +95,8 @@ class _Applied(NamedTuple):
     """The hash of the intent."""
     version: str
     """The resource version that the object had before."""
-    answer: Object
-    """The part of the server's answer that the intent speaks about."""
+    answer: str
+    """The hash of the part of the server's answer that the intent speaks about; the part itself may be large."""
 
 
 def owner_reference(kind: Kind, owner: Object) -> Object:
@@ -125,6 +125,11 @@ def project(live: Any, intent: Any) -> Any:
     if isinstance(live, list) and isinstance(intent, list) and len(live) == len(intent):
         return [project(*pair) for pair in zip(live, intent, strict=True)]
     return live
+
+
+def digest(value: Any) -> str:
+    """Return a hash of plain JSON; equal values have the same."""
+    return sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:16]
 
 
 @dataclass(slots=True)
@@ -224,26 +229,25 @@ class Applier:
         if last is None or last.intent != self._hash(intent):
             return False
         version: str = live["metadata"]["resourceVersion"]
-        return part == last.answer or version == last.version
+        return digest(part) == last.answer or version == last.version
 
     def _remember(self, kind: Kind, intent: Object, version: str, answer: Object) -> None:
         key = kind, _key(intent)
-        self._applied[key] = _Applied(self._hash(intent), version, project(answer, intent))
+        self._applied[key] = _Applied(self._hash(intent), version, digest(project(answer, intent)))
         self._applied.move_to_end(key)
         if len(self._applied) > MOST_REMEMBERED:
             self._applied.popitem(last=False)
 
     def _hash(self, intent: Object) -> str:
-        digest: str = intent["metadata"]["annotations"][self.annotation]
-        return digest
+        annotated: str = intent["metadata"]["annotations"][self.annotation]
+        return annotated
 
     def _intent(self, kind: Kind, body: Mapping[str, Any]) -> Object:
         """Return the body with its kind, our labels and its hash."""
         metadata = body["metadata"]
         labels = {**(metadata.get("labels") or {}), **self.labels}
         body = {**body, "apiVersion": kind.api, "kind": kind.kind, "metadata": {**metadata, "labels": labels}}
-        digest = sha256(msgspec.json.encode(body, order="deterministic")).hexdigest()[:16]
-        annotations = {**(metadata.get("annotations") or {}), self.annotation: digest}
+        annotations = {**(metadata.get("annotations") or {}), self.annotation: digest(body)}
         return {**body, "metadata": {**body["metadata"], "annotations": annotations}}
 
     def _is_ours(self, live: Object) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.kinds import FEATURE_FLAG, Kind
-from wigwag.operator.names import ENABLED, MIRROR
+from wigwag.operator.names import ENABLED, MIRROR, POD_WEBHOOK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,7 @@ VALIDATING = Kind(
 )
 MUTATING_NAME = "open-feature-operator-mutating-webhook-configuration"
 VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
-POD_WEBHOOK, FLAG_WEBHOOK = "mutate.openfeature.dev", "vfeatureflag.kb.io"
+FLAG_WEBHOOK = "vfeatureflag.kb.io"
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
 INJECTED = "cert-manager.io/inject-ca-from"

@@ -19,12 +19,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from msgspec import Struct
+
 from wigwag.errors import UsageError, WigwagError
 from wigwag.kube.client import Object
-from wigwag.kube.control.informer import reopened
+from wigwag.kube.control.informer import only_objects, reopened
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import SECRET, Kind
-from wigwag.kube.watch.decode import metadata_only
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.admission.registration import (
     MUTATING,
@@ -41,6 +43,8 @@ from wigwag.pipeline.clock import sleep_until, wait_event
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from msgspec import Raw
+
     from wigwag.kube.client import Kube
     from wigwag.kube.hub import Hub
     from wigwag.operator.certificates.secret import KeyPair, SecretData
@@ -52,6 +56,22 @@ STEPS = 10
 """A rotation has fewer steps; more of them in a row would be a defect."""
 CONFIGURATIONS: tuple[tuple[Kind, str], ...] = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
 log = logging.getLogger("wigwag.operator")
+
+
+class _VersionedMeta(Struct, rename="camel"):
+    resource_version: str
+
+
+class _Versioned(Struct):
+    metadata: _VersionedMeta
+
+
+_decode = msgspec.json.Decoder(_Versioned).decode
+
+
+def _version(raw: Raw) -> str:
+    """Decode nothing but the version: each change is another value, and no secret stays in memory."""
+    return _decode(raw).metadata.resource_version
 
 
 class CertificateKeeper:
@@ -98,7 +118,7 @@ class CertificateKeeper:
     async def _follow(self, spec: KubeWatch) -> None:
         """Look when an object changes. A watch that fails costs nothing but the time until the next look."""
         deps = self._hub.kube.deps
-        async for _ in reopened(partial(self._hub.watch, spec, metadata_only), deps.clock, deps.random):
+        async for _ in only_objects(reopened(partial(self._hub.watch, spec, _version), deps.clock, deps.random)):
             self._changed.set()
 
     def _report(self, error: str) -> None:

@@ -3,8 +3,8 @@
     pipeline ─▶ Observed ─▶ an informer for each kind ─▶ keys for the queues of controllers
 
 A source concerns itself with more than its own content: the FeatureFlags that it names, ConfigMaps that have the name
-of one, and the proxy. Names in a source are read in the namespace of each pod, so a flag concerns every source with an
-entry of its name, in whatever namespace; to look at one too many costs microseconds, and writes nothing.
+of one, and the proxy. Names in a source are read in the namespace of each pod. So a flag concerns the sources with an
+entry of its name that are in its namespace, or that workloads there name; and those that say its namespace, too.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.watch.objects import Objects
+from wigwag.operator.names import PROXY
 from wigwag.operator.reconcile.proxy import needs_proxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.injection.known import ProxyState
@@ -40,6 +41,7 @@ class KnownChanges:
         self.config_maps: Informer[ObjectMeta] = Informer()
         self.proxies: Informer[ProxyState] = Informer()
         self._naming: Index[FeatureFlagSource, str] = Index(self.sources, _flag_names)
+        self._proxied: Index[FeatureFlagSource, str] = Index(self.sources, self.proxy_key)
 
     async def run(self) -> None:
         """Follow what is known, until cancelled."""
@@ -50,24 +52,41 @@ class KnownChanges:
             self.config_maps.put(_objects(observed.config_maps))
             self.proxies.put(_objects(observed.proxies))
 
-    def feed_sources(self, add: Callable[[Key], object]) -> None:
-        """Have `add` called with the key of each source that a change concerns."""
+    def feed_sources(
+        self, add: Callable[[Key], object], users: Callable[[Key], Collection[str]] = lambda _: ()
+    ) -> None:
+        """Have `add` called with the key of each source that a change concerns.
+
+        `users` returns the namespaces of workloads that name a source.
+        """
+
+        def naming(key: Key, _: Any) -> Iterable[Key]:
+            namespace, name = key
+            yield from self._naming[f"{namespace}/{name}"]
+            for source in self._naming[name]:
+                if source[0] == namespace or namespace in users(source):
+                    yield source
+
         self.sources.feed(add, own_key)
-        self.flags.feed(add, self._sources_naming)
-        self.config_maps.feed(add, self._sources_naming)
-        self.proxies.feed(add, self._sources_through_proxy)
+        self.flags.feed(add, naming)
+        self.config_maps.feed(add, naming)
+        self.proxies.feed(add, self._keys_through_proxy)
 
-    def _sources_naming(self, key: Key, _: Any) -> Iterable[Key]:
-        return self._naming[key[1]]
+    def proxy_key(self, _: Key, source: FeatureFlagSource) -> Iterable[str]:
+        """Map a source to the proxy, if it needs it."""
+        return (PROXY,) if needs_proxy(source.spec, self._settings) else ()
 
-    def _sources_through_proxy(self, *_: Any) -> Iterable[Key]:
-        sources = self.sources.objects.items() if self.sources.objects else ()
-        return [key for key, source in sources if needs_proxy(source.spec, self._settings)]
+    def sources_through_proxy(self) -> list[FeatureFlagSource]:
+        """Return the sources that need the proxy."""
+        return [source for key in self._proxied[PROXY] if (source := self.sources.get(key))]
+
+    def _keys_through_proxy(self, *_: Any) -> Iterable[Key]:
+        return self._proxied[PROXY]
 
 
 def _flag_names(_: Key, source: FeatureFlagSource) -> Iterable[str]:
-    """Return what the FeatureFlags that a source names are called, without namespaces."""
-    return {entry.source.rpartition("/")[2] for entry in source.spec.sources}
+    """Return the FeatureFlags that a source names, as it does: NAME or NAMESPACE/NAME."""
+    return {entry.source for entry in source.spec.sources}
 
 
 def _objects(known: Any) -> Objects[Any]:

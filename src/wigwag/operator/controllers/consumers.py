@@ -124,6 +124,10 @@ class Consumers:
             for workload in self._workloads[kind].get(key) or ()
         ]
 
+    def namespaces(self, name: Key) -> set[str]:
+        """Return the namespaces of workloads that name an object."""
+        return {key[0] for index in self._naming.values() for key in index[name]}
+
     async def run(self) -> None:
         """Watch, until cancelled."""
         async with asyncio.TaskGroup() as group:

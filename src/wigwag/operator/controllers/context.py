@@ -1,16 +1,18 @@
 """What all controllers share: the API server, what the operator knows, its settings, and how to say what was found.
 
 A status is written only if it differs from the one that was read, as a whole, and for this object only: one that was
-deleted and created again meanwhile is another object.
+deleted and created again meanwhile is another object. The hard case is a watch that has not shown our last write yet:
+then what was written counts, so that nothing is said twice.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from collections import OrderedDict
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -42,7 +44,23 @@ T = TypeVar("T")
 K = TypeVar("K", bound="Hashable")
 MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
+MOST_REPORTED = 10_000
+"""The most objects whose last status is remembered, until the watch shows it."""
 log = logging.getLogger("wigwag.operator")
+
+
+class _Report(NamedTuple):
+    """A status that was written."""
+
+    before: ObjectStatus
+    """What the watch had shown."""
+    after: ObjectStatus
+
+
+def _said(status: ObjectStatus) -> ObjectStatus:
+    """Return a status without times, which depend on when it was made."""
+    timeless = [msgspec.structs.replace(each, last_transition_time="") for each in status.conditions]
+    return msgspec.structs.replace(status, conditions=timeless)
 
 
 @dataclass(frozen=True)
@@ -56,6 +74,7 @@ class ControlContext:
     metrics: ControllerMetrics
     now: Callable[[], float] = time.time
     """Unix seconds."""
+    _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:
         """Return a work queue."""
@@ -75,8 +94,14 @@ class ControlContext:
 
     async def report(self, kind: Kind, about: ObjectMeta, before: ObjectStatus, after: ObjectStatus) -> None:
         """Write the status of an object if it has changed, and record Events about what has become of it."""
+        last, seen = self._reported.pop((kind, about.uid), None), before
         if after == before:
             return
+        if last is not None and last.before == before:  # the watch has not shown our last write yet
+            before = last.after
+            if _said(before) == _said(after):
+                self._reported[kind, about.uid] = last
+                return
         change = [
             {"op": "test", "path": "/metadata/uid", "value": about.uid},
             {"op": "add", "path": "/status", "value": msgspec.to_builtins(after)},
@@ -87,6 +112,9 @@ class ControlContext:
             if error.not_found or error.invalid:  # it is gone, or another one
                 return
             raise
+        self._reported[kind, about.uid] = _Report(seen, after)
+        if len(self._reported) > MOST_REPORTED:
+            self._reported.popitem(last=False)
         for event in events(before.conditions, after.conditions):
             self.record(kind, about, event.type, event.reason, event.message)
 

@@ -64,7 +64,7 @@ class FlagdController:
             await context.report_unreadable(FLAGD, flagd)
             return None
         plan = plan_flagd(flagd, context.known.value, context.settings, context.now())
-        refusals = [reason for desired in plan.apply if (reason := await self._managed.apply(desired))]
+        refusals = await self._managed.apply(plan.apply)
         for kind in plan.remove:
             await self._managed.remove(kind, key)
         status = flagd_status(flagd, plan, self._managed.get(DEPLOYMENT, key), refusals, context.now())

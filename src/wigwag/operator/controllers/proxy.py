@@ -1,7 +1,7 @@
 """The controller of the proxy: deployed when a FeatureFlagSource needs it, and kept as `reconcile.proxy` plans it.
 
-There is one proxy, so there is one key. What it needs to know is what all sources say together, who owns it, and its
-own objects; a change of any of these is a reason to look. The proxy is never removed while the operator lives, because
+There is one proxy, so there is one key. What it needs to know is the sources that need it, who owns it, and its own
+objects; a change of any of these is a reason to look. The proxy is never removed while the operator lives, because
 agents may be connected.
 """
 
@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.control.controller import Again, Controller
-from wigwag.kube.control.informer import Informer, own_key
+from wigwag.kube.control.informer import Informer
 from wigwag.kube.kinds import DEPLOYMENT
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.controllers.managed import RETRY
@@ -35,13 +35,13 @@ class ProxyController:
     """Keeps the proxy."""
 
     def __init__(self, context: ControlContext, changes: KnownChanges, managed: ManagedObjects) -> None:
-        self._context, self._managed = context, managed
+        self._context, self._changes, self._managed = context, changes, managed
         self._queue: WorkQueue[str] = context.queue()
         self._controller = Controller(PROXY, self._reconcile, self._queue, context.metrics, workers=1)
         self._namespace, self._problem = context.settings.pod.namespace, ""
         self._owner: Informer[ObjectMeta] = Informer()
-        self._owner.feed(self._look, own_key)
-        changes.sources.feed(self._look, own_key)
+        self._owner.feed(self._queue.add, lambda *_: (PROXY,))
+        changes.sources.feed(self._queue.add, changes.proxy_key)
         managed.feed(self._queue.add, self._own_objects)
 
     async def run(self) -> None:
@@ -53,19 +53,16 @@ class ProxyController:
             await self._managed.synced()
             group.create_task(self._controller.run())
 
-    def _look(self, *_: Any) -> None:
-        self._queue.add(PROXY)
-
     def _own_objects(self, key: Key, _: Any) -> list[str]:
         is_ours = key[0] == self._namespace and key[1] in (PROXY, PROXY_SERVICE, PROXY_BUDGET)
         return [PROXY] if is_ours else []
 
     async def _reconcile(self, _: str) -> Again | None:
-        known = self._context.known.value
         owner = self._owner.get((self._namespace, OPERATOR_DEPLOYMENT))
-        plan = plan_proxy([each.spec for each in known.sources.values()], owner, self._context.settings)
+        specs = [each.spec for each in self._changes.sources_through_proxy()]
+        plan = plan_proxy(specs, owner, self._context.settings)
         problems = [plan.problem] if plan.problem else []
-        refusals = [reason for desired in plan.apply if (reason := await self._managed.apply(desired))]
+        refusals = await self._managed.apply(plan.apply)
         self._say("; ".join([*problems, *refusals]), owner)
         return Again(RETRY) if refusals else None
 

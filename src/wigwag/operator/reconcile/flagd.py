@@ -68,7 +68,6 @@ class FlagdPlan:
     accepted: ConditionState = _VALID
     resolved: ConditionState = _UNKNOWN
     apply: tuple[DesiredObject, ...] = ()
-    """In this order."""
     remove: tuple[Kind, ...] = ()
     """Kinds of which it should have no object; one of its name is removed, if it is ours."""
     needs: tuple[Needs, ...] = ()

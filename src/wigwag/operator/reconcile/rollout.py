@@ -18,6 +18,10 @@ own; and a source that is new has nothing to compare with, so its digest is reco
 that has a digest goes by it: a change that is taken back half way rolls those again that had it, and no others.
 
 A workload whose new pods would be refused is held back, since rolling it would replace pods that run by none.
+
+The other way round, a Deployment whose pods were refused tries again after a back-off of up to 16 minutes. As soon as
+they would no longer be refused, an annotation on the Deployment itself makes its controllers look at once. The pod
+template stays as it is, so nothing that runs is restarted.
 """
 
 from __future__ import annotations
@@ -109,6 +113,11 @@ class RolloutPlanner:
             else:
                 due.append(Rollout(workload, self._patch(workload, sources), len(due) / self.rate))
         return RolloutPlan(tuple(due), tuple(held))
+
+    def retries(self, name: ObjectName, workloads: Iterable[Workload]) -> list[Workload]:
+        """Return the workloads whose pods were refused, and would not be now; each once for each time of refusal."""
+        refused = (each for each in workloads if name in each.named and each.refused_since not in ("", each.retried))
+        return [each for each in refused if not self._refusal(each, usable_sources(each, self.known, self.settings))]
 
     def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> Patch:
         """Return the patch. It records all sources: new pods get every one of them as it is now."""

@@ -16,6 +16,8 @@ from wigwag.operator.injection.decide import MOST_NAMES
 from wigwag.operator.names import (
     FEATURE_FLAG_SOURCE,
     IN_PROCESS_CONFIGURATION,
+    POD_WEBHOOK,
+    PODS_RETRIED,
     SOURCE_DIGESTS,
     ObjectName,
     mode_of,
@@ -23,6 +25,8 @@ from wigwag.operator.names import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from wigwag.kube.kinds import Kind
     from wigwag.operator.names import Mode
 
@@ -45,6 +49,10 @@ class Workload(NamedTuple):
     rolled_for: str | None
     """The annotation with the digests of its sources when the operator last rolled it; None if it never did."""
     deleting: bool = False
+    refused_since: str = ""
+    """When the webhook began to refuse its pods; empty if it does not. Only Deployments say so."""
+    retried: str = ""
+    """The `refused_since` for which the operator had its pods created again."""
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.name}"
@@ -75,9 +83,21 @@ class _WorkloadSpec(Struct):
     template: _Template = field(default_factory=_Template)
 
 
+class _WorkloadCondition(Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+class _WorkloadStatus(Struct):
+    conditions: list[_WorkloadCondition] | None = None
+
+
 class _WorkloadObject(Struct):
     metadata: _WorkloadMeta = field(default_factory=_WorkloadMeta)
     spec: _WorkloadSpec = field(default_factory=_WorkloadSpec)
+    status: _WorkloadStatus = field(default_factory=_WorkloadStatus)
 
 
 _decode = msgspec.json.Decoder(_WorkloadObject).decode
@@ -104,7 +124,14 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
         named=tuple(dict.fromkeys(parse_names(listed, about.namespace)[: MOST_NAMES + 1])),
         rolled_for=annotations.get(SOURCE_DIGESTS),
         deleting=about.deletion_timestamp is not None,
+        refused_since=_refused_since(workload.status.conditions or ()),
+        retried=(about.annotations or {}).get(PODS_RETRIED, ""),
     )
+
+
+def _refused_since(conditions: Iterable[_WorkloadCondition]) -> str:
+    failures = (each for each in conditions if (each.type, each.status) == ("ReplicaFailure", "True"))
+    return next((each.last_transition_time for each in failures if POD_WEBHOOK in each.message), "")
 
 
 def parse_digests(value: str) -> dict[str, str]:
