@@ -68,15 +68,12 @@ class OperatedPlane:
 
     def start_operator(self) -> None:
         """Start the operator, where the API server looks for it; the one before it has to have ended."""
-        self.operator = self.replica(f"--webhook-bind-address=127.0.0.1:{self._port}")
-        self.operator.__enter__()
-
-    def replica(self, *options: str) -> OperatorProcess:
-        """Return another replica of the operator, to be started."""
         access = Namespace(self.cluster, SYSTEM).account(OPERATOR_ACCOUNT)
         config = access.kubeconfig(self.folder / "operator.kubeconfig")
         environment = {"KUBECONFIG": str(config), "POD_NAMESPACE": SYSTEM, **self._variables}
-        return OperatorProcess("--leader-elect", *options, environment=environment)
+        options = ("--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}")
+        self.operator = OperatorProcess(*options, environment=environment)
+        self.operator.__enter__()
 
     def stop_operator(self) -> None:
         """Stop the operator as Kubernetes does."""

@@ -39,6 +39,7 @@ is not named here is a number, and a line of `scripts/bench operator`.
 | an unknown provider | real/test_operator_resources.py::test_a_wrong_manifest_is_refused_with_a_reason |
 | the leader is killed during a rollout | real/test_operator_faults.py::test_a_leader_that_is_killed_in_a_rollout_is_followed_by_one_that_goes_on |
 | the API server is restarted | real/test_operator_lifecycle.py::test_an_api_server_that_is_restarted_is_found_again_by_everybody |
+| | real/test_operator_faults.py::test_an_api_server_that_freezes_restarts_and_forgets_costs_nothing_but_time |
 | SIGTERM, the Lease | real/test_operator_process.py::test_with_the_flags_and_variables_of_the_original_it_serves_and_ends_when_told |
 | certificates change under load | real/test_admission.py::test_a_ca_is_rotated_under_load_without_one_failed_call |
 | fifty admissions at once | real/test_admission.py::test_fifty_pods_at_once_are_all_patched |
