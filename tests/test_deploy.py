@@ -175,6 +175,8 @@ def test_the_operator_gets_flags_and_variables_that_it_reads() -> None:
     )  # fmt: skip
     assert found.options == OperatorOptions(
         leader_elect=True,
+        log_format="json",
+        verbose=False,
         sidecar_cpu_limit="500m",
         sidecar_ram_limit="64Mi",
         sidecar_cpu_request="200m",

@@ -138,3 +138,24 @@ def test_a_watch_that_fails_fails_for_all_and_the_next_opens_another(end: object
             assert len(made.watcher.started) == 2
 
     run(main)
+
+
+def test_who_subscribes_while_the_watches_end_waits() -> None:
+    async def main() -> None:
+        made = FakeHub()
+        running = asyncio.ensure_future(made.run())
+        async with made.subscribe() as first:
+            reading = asyncio.ensure_future(anext(first))
+            await settle()
+            running.cancel()
+            late: list[asyncio.Future[Any]] = []
+            while not running.done():  # at every step of the end
+                watch = made.watch(OTHER, plain)
+                late.append(asyncio.ensure_future(anext(watch)))
+                await asyncio.sleep(0)
+            assert not any(each.done() for each in late)
+            for each in (reading, *late):
+                each.cancel()
+            await asyncio.wait([running, reading, *late])
+
+    run(main)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.operator.manifests import API, BAD, GOOD, source
 from tests.operator.migration.test_migrate import EXAMPLES
+from tests.real.agents import flags
 from tests.real.cluster import MERGE, Namespace
 from tests.real.rest import RestError
 from wigwag.operator.migration.migrate import migrate
@@ -96,3 +97,10 @@ def test_what_migrate_writes_is_accepted_and_nothing_of_it_is_unknown(namespace:
         query = {"dryRun": "All", "fieldValidation": "Strict"}
         made = namespace.cluster.rest.call("POST", namespace.path(API, each["kind"]), manifest, query=query).json
         assert_within(each["spec"], made["spec"])
+
+
+def test_all_flags_can_be_taken_away_by_apply(namespace: Namespace) -> None:
+    """The API server makes null of an empty map that takes the place of one with members."""
+    namespace.feature_flag("flags", flags())
+    emptied = namespace.feature_flag("flags", {"flags": {}})
+    assert not emptied["spec"]["flagSpec"]["flags"]

@@ -122,9 +122,11 @@ class Hub:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 self._running.set()
-                await asyncio.Event().wait()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self._running.clear()  # while the watches end, who subscribes waits
         finally:
-            self._running.clear()
             self._shared.clear()
             if self._kube is not None:
                 self._kube.close()

@@ -53,7 +53,7 @@ def test_the_pod_webhook_fails_closed_for_pods_that_ask_for_it_only() -> None:
         "Fail",
         "None",
         5,
-        "IfNeeded",
+        "Never",
     ]
     assert {each["name"] for each in webhook["matchConditions"]} == {"openfeature-enabled", "not-a-mirror-pod"}
     excluded = webhook["namespaceSelector"]["matchExpressions"][0]["values"]

@@ -29,7 +29,10 @@ class FlagDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
 class FlagSpec(Struct, frozen=True, kw_only=True):
     """The document that the agent reads."""
 
-    flags: dict[str, Annotated[FlagDefinition, declared(**{OPEN: True})]]
+    flags: Annotated[
+        dict[str, Annotated[FlagDefinition, declared(**{OPEN: True})]] | None,
+        declared("Null is what the API server makes of an empty map that takes the place of flags.", nullable=True),
+    ]
     evaluators: dict[str, Any] | None = field(default=None, name="$evaluators")
     metadata: dict[str, Any] | None = None
 
