@@ -86,16 +86,18 @@ class Operator:
         self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set, then drain."""
-        background = [self._hub.run(), self.pipeline.run(), log_statuses(self.pipeline, self._log), self._control()]
+        """Serve until `stop` is set, then drain. The hub ends last: the release of the Lease needs it."""
+        background = [self.pipeline.run(), log_statuses(self.pipeline, self._log), self._control()]
         if self._files is None:
             background.append(self._keeper.run())
-        try:
-            await self.lifecycle.run(self._ports, background, stop, self._service.close)
-        finally:
-            for each in background:
-                each.close()
-            self._hub.kube.close()  # the release of the Lease was the last request
+        async with asyncio.TaskGroup() as group:
+            hub = group.create_task(self._hub.run())
+            try:
+                await self.lifecycle.run(self._ports, background, stop, self._service.close)
+            finally:
+                for each in background:
+                    each.close()
+                hub.cancel()
 
     async def _control(self) -> None:
         """Run the controllers while this replica leads."""

@@ -185,6 +185,20 @@ def test_a_connection_that_was_used_a_moment_ago_serves_what_must_not_be_repeate
     run(main, loop)
 
 
+def test_a_request_that_ends_after_its_client_was_closed_leaves_no_connection() -> None:
+    async def main() -> None:
+        client = Client(resolve=names())
+        async with serving(answer()) as server:
+            async with client.stream(call(server)) as incoming:
+                client.close()
+                assert b"".join([piece async for piece in incoming.pieces()]) == FLAGS
+            assert not client._idle
+            assert (await client.fetch(call(server))).body == FLAGS
+            assert not client._idle
+
+    run(main)
+
+
 def test_a_client_that_keeps_nothing_says_so() -> None:
     async def main() -> None:
         client = Client(resolve=names(), keep=False)

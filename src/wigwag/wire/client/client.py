@@ -188,7 +188,8 @@ class Client:
                 connection.close()
 
     def close(self) -> None:
-        """Close what is kept."""
+        """Close what is kept. Requests under way go on, and keep nothing."""
+        self._keep = False
         for key in list(self._idle):
             self._drop(key, 0)
 
