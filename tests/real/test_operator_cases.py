@@ -8,7 +8,7 @@ is not named here is a number, and a line of `scripts/bench operator`.
 | a dry run has no side effects | real/test_operator_cases.py::test_a_dry_run_leaves_nothing |
 | a pod that is injected can be labelled; its source may be gone | real/test_operator_cases.py::test_an_injected_pod_can_be_changed_and_outlives_its_source |
 | the webhook is called again for its own patch | real/test_operator_injection.py::test_an_injected_pod_is_accepted_and_injecting_again_changes_nothing |
-| | real/test_admission.py::test_a_pod_whose_new_container_is_changed_by_others_is_sent_again |
+| | real/test_admission.py::test_a_new_container_gets_its_token_and_we_are_asked_once |
 | a FeatureFlag of the same name in two namespaces; names with dots, names of 64 and more characters | real/test_operator_cases.py::test_files_of_any_name_and_namespace_are_mounted_beside_each_other |
 | `file` and FeatureFlagSources across namespaces, with and without a grant | real/test_operator_cases.py::test_another_namespace_needs_a_grant_and_loses_the_flags_with_it |
 | a change of a FeatureFlag reaches pods that mount it | real/test_operator_e2e.py::test_e02_e03_e04_a_change_of_a_flag_reaches_clients_of_the_sidecar |
