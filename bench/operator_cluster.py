@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import subprocess
 import sys
 import tempfile
 import threading
@@ -23,6 +24,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
+from bench.memory_limit import MemoryLimit
 from bench.process import cpu_seconds, peak_rss, rss
 from bench.watch import Api, Line, answered
 from bench.watt_upstreams import Connections
@@ -184,6 +186,12 @@ class MeasuredOperator(OperatorProcess):
     """The operator, and how long it took to start: until a TLS handshake with the webhooks, and until it is ready."""
 
     serving_ms = ready_ms = 0.0
+    limit = MemoryLimit(None)
+
+    def spawn(self) -> subprocess.Popen[str]:
+        process = super().spawn()
+        self.limit.add(process.pid)
+        return process
 
     def __enter__(self) -> Self:
         self.started = time.perf_counter()
