@@ -128,7 +128,7 @@ class Admission:
         return ask
 
     def added(self, annotations: dict[str, str], count: int) -> tuple[list[float], list[float]]:
-        """Return the milliseconds of pods that are none of our business, and of others, created in turn."""
+        """Return the milliseconds of pods that are not annotated, and of others, created in turn."""
         asks, times = [self.post(SYSTEM, annotations), self.post(SPACE, annotations)], ([], [])  # type: ignore[var-annotated]
         for turn in range(2 * (count + WARM_UP)):
             start = time.perf_counter()

@@ -149,16 +149,16 @@ class RequestLog:
         return self._path.stat().st_size
 
     def since(self, mark: int) -> list[dict[str, Any]]:
-        """Return the requests after a mark; a watch that ends is none, and neither is the renewal of a Lease."""
+        """Return the requests after a mark, without renewals of the Lease; the end of a watch is not a request."""
         with self._path.open("rb") as file:
             file.seek(max(0, mark - 1))
             if mark:
                 file.readline()  # the end of one that was being written
             entries = [json.loads(line) for line in file if line.endswith(b"\n")]
-        found = {
+        requests = {
             each["auditID"]: each for each in entries if each["stage"] != "ResponseComplete" or not _is_watch(each)
         }
-        return [each for each in found.values() if each["objectRef"].get("resource") != "leases"]
+        return [each for each in requests.values() if each["objectRef"].get("resource") != "leases"]
 
     def writes(self, mark: int) -> list[dict[str, Any]]:
         """Return those that change something, without Events, which say what was changed."""

@@ -70,8 +70,8 @@ def peak_rss(pid: int | str = "self") -> float:
 
 
 def _memory(pid: int | str, name: str) -> float:
-    found = re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
-    return int(found[1]) / 1024 if found else 0.0
+    match = re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    return int(match[1]) / 1024 if match else 0.0
 
 
 def cpu_seconds(pid: int) -> float:

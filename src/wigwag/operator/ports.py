@@ -92,7 +92,7 @@ def webhook_files(options: OperatorOptions, mounted: str = DIRECTORY) -> Tls | N
     folder = Path(mounted)
     if not all((folder / name).is_file() for name in names) or (folder / CA_KEY).exists():
         return None
-    log.info("the webhooks have the certificate in %s; whoever writes it has to renew it", mounted)
+    log.info("the webhooks use the certificate in %s; the operator does not renew it", mounted)
     return replace(directory_tls(mounted, *names), http2=options.enable_http2)
 
 

@@ -33,6 +33,7 @@ from wigwag.kube.client import Object, ObjectList
 from wigwag.kube.control.ownership import claim, lists_with_duplicates
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import Kind
+from wigwag.kube.watch.spec import label_selector
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -179,8 +180,7 @@ class Applier:
         Controllers that prune the same kind in the same namespace need labels of their own.
         """
         if live is None:
-            selector = ",".join(f"{name}={value}" for name, value in self.labels.items())
-            live = (await self.api.list(kind, namespace, selector)).items
+            live = (await self.api.list(kind, namespace, label_selector(self.labels))).items
         pruned = []
         for each in live:
             metadata, key = each["metadata"], _key(each)

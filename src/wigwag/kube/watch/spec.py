@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError
 from wigwag.kube.kinds import Kind, Query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def label_selector(labels: Mapping[str, str]) -> str:
+    """Return the selector of objects with all of these labels.
+
+    >>> label_selector({"app": "shop", "tier": "web"})
+    'app=shop,tier=web'
+    """
+    return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
 from wigwag.kube.watch.decode import plain
-from wigwag.kube.watch.spec import KubeWatch
-from wigwag.operator.controllers.context import APPLIED, MANAGER
+from wigwag.kube.watch.spec import KubeWatch, label_selector
+from wigwag.operator.controllers.context import APPLIED, MANAGER, UNSEEN
 from wigwag.operator.names import SERVICE_ACCOUNT, SYNC_BINDING, ObjectName, parse_name
 from wigwag.operator.reconcile.access import LABELS, access_objects, reconcile_binding
 from wigwag.operator.resources.featureflagsource import KUBERNETES
@@ -68,7 +68,7 @@ class AccessController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        selector = ",".join(f"{name}={value}" for name, value in LABELS.items())
+        selector = label_selector(LABELS)
         async with asyncio.TaskGroup() as group:
             for kind, informer in self._live.items():
                 group.create_task(informer.follow(self._context.watch(KubeWatch(kind, labels=selector), plain)))
@@ -102,7 +102,10 @@ class AccessController:
         for error in errors:
             if not (isinstance(error, ApiError) and error.not_found):
                 raise error
-        return Again(NO_NAMESPACE) if errors else None
+        if errors:
+            return Again(NO_NAMESPACE)
+        unseen = any(informer.get(name) is None for informer in self._live.values() for name in wanted)
+        return Again(UNSEEN) if unseen else None
 
     async def _grant(self, name: ObjectName, objects: AccessObjects) -> WigwagError | None:
         """Make the rights in one namespace as they should be; return what went wrong, so that others get theirs."""

@@ -44,6 +44,8 @@ T = TypeVar("T")
 K = TypeVar("K", bound="Hashable")
 MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
+UNSEEN = 5.0
+"""Seconds until an object that was made, and that no watch has shown, is looked for: it may be deleted already."""
 MOST_REPORTED = 10_000
 """The most objects whose last status is remembered, until the watch shows it."""
 log = logging.getLogger("wigwag.operator")

@@ -16,6 +16,7 @@ from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index, Informer, own_key, owner_key
 from wigwag.kube.kinds import DEPLOYMENT, FLAGD
 from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.controllers.context import UNSEEN
 from wigwag.operator.controllers.managed import RETRY
 from wigwag.operator.reconcile.flagd import flagd_status, plan_flagd
 from wigwag.operator.resources.unreadable import UnreadableFlagd, decode_flagd
@@ -69,7 +70,9 @@ class FlagdController:
             await self._managed.remove(kind, key)
         status = flagd_status(flagd, plan, self._managed.get(DEPLOYMENT, key), refusals, context.now())
         await context.report(FLAGD, flagd.metadata, flagd.status, status)
-        return Again(RETRY) if refusals else None
+        if refusals:
+            return Again(RETRY)
+        return Again(UNSEEN) if self._managed.unseen(plan.apply) else None
 
 
 def _source(key: Key, flagd: Flagd) -> Iterable[Key]:

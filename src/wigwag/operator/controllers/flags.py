@@ -17,9 +17,9 @@ from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.watch.spec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch, label_selector
 from wigwag.operator.configmaps import LABELS
-from wigwag.operator.controllers.context import APPLIED, MANAGER
+from wigwag.operator.controllers.context import APPLIED, MANAGER, UNSEEN
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import ObjectName, config_map_name, parse_name
 from wigwag.operator.reconcile.flags import (
@@ -65,7 +65,7 @@ class FlagController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        selector = ",".join(f"{name}={value}" for name, value in LABELS.items())
+        selector = label_selector(LABELS)
         async with asyncio.TaskGroup() as group:
             held = self._context.watch(KubeWatch(CONFIG_MAP, labels=selector), decode_held)
             group.create_task(self._held.follow(held))
@@ -102,7 +102,8 @@ class FlagController:
         maps = replace(maps, refused=(*maps.refused, *refused))
         status = flag_status(flag, maps, self._context.now())
         await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
-        return None
+        unseen = any(self._held.get(each) is None for each in wanted if each not in maps.refused)
+        return Again(UNSEEN) if maps.apply and unseen else None
 
     async def _read(self, name: ObjectName) -> ObservedFlag | None:
         """Read a flag with its document, byte for byte; None if it is gone."""

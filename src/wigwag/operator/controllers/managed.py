@@ -21,7 +21,7 @@ from wigwag.kube.control.informer import Informer
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import DEPLOYMENT, GRPC_ROUTE, HTTP_ROUTE, INGRESS, POD_DISRUPTION_BUDGET, SERVICE
 from wigwag.kube.watch.decode import plain
-from wigwag.kube.watch.spec import KubeWatch
+from wigwag.kube.watch.spec import KubeWatch, label_selector
 from wigwag.operator.controllers.context import APPLIED, MANAGER
 from wigwag.operator.names import MANAGED_BY, OPERATOR
 from wigwag.operator.reconcile.takeover import takeover_patch
@@ -56,7 +56,7 @@ class ManagedObjects:
     def __init__(self, context: ControlContext) -> None:
         self._context, self._kube = context, context.hub.kube
         self._applier = Applier(self._kube, MANAGER, OURS, APPLIED)
-        selector = ",".join(f"{name}={value}" for name, value in OURS.items())
+        selector = label_selector(OURS)
         kinds = (DEPLOYMENT, SERVICE, INGRESS, *OPTIONAL)
         self._watches = {kind: KubeWatch(kind, labels=selector) for kind in kinds}
         namespace = context.settings.pod.namespace  # of the proxy, which alone has one
@@ -123,6 +123,10 @@ class ManagedObjects:
         patch = None if live is None else takeover_patch(live, MANAGER)
         if patch is not None:
             await self._kube.patch(desired.kind, name, patch, namespace)
+
+    def unseen(self, desired: Sequence[DesiredObject]) -> bool:
+        """Tell whether the watches have not shown some objects yet."""
+        return any(self._informers[each.kind].get(each.name) is None for each in desired)
 
     async def remove(self, kind: Kind, key: Key) -> None:
         """Remove an object, if there is one and it is ours."""

@@ -15,6 +15,7 @@ from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Informer
 from wigwag.kube.kinds import DEPLOYMENT
 from wigwag.kube.watch.spec import KubeWatch
+from wigwag.operator.controllers.context import UNSEEN
 from wigwag.operator.controllers.managed import RETRY
 from wigwag.operator.names import OPERATOR_DEPLOYMENT, PROXY, PROXY_BUDGET, PROXY_SERVICE
 from wigwag.operator.observed import metadata
@@ -64,7 +65,9 @@ class ProxyController:
         problems = [plan.problem] if plan.problem else []
         refusals = await self._managed.apply(plan.apply)
         self._say("; ".join([*problems, *refusals]), owner)
-        return Again(RETRY) if refusals else None
+        if refusals:
+            return Again(RETRY)
+        return Again(UNSEEN) if self._managed.unseen(plan.apply) else None
 
     def _say(self, problem: str, owner: ObjectMeta | None) -> None:
         """Log a problem, and record an Event about it, when it is another one than last time."""
