@@ -120,8 +120,9 @@ class RunningContainer:
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(PROBE_TIMEOUT):
                 reader, writer = await asyncio.open_connection(self.around.address, port)
-                writer.write(f"GET {path} HTTP/1.1\r\nHost: kubelet\r\nConnection: close\r\n\r\n".encode())
-                line = await reader.readline()
-                writer.close()
-                return b" 200 " in line
+                try:
+                    writer.write(f"GET {path} HTTP/1.1\r\nHost: kubelet\r\nConnection: close\r\n\r\n".encode())
+                    return b" 200 " in await reader.readline()
+                finally:  # also if the kubelet ends meanwhile
+                    writer.transport.abort()
         return False

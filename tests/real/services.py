@@ -65,9 +65,14 @@ class LoopbackServices:
             except OSError:
                 writer.close()
                 return
-            async with asyncio.TaskGroup() as group:
-                group.create_task(_pump(reader, onward_writer))
-                group.create_task(_pump(onward_reader, writer))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(_pump(reader, onward_writer))
+                    group.create_task(_pump(onward_reader, writer))
+            except BaseException:  # the cluster ends
+                writer.transport.abort()
+                onward_writer.transport.abort()
+                raise
 
         return connected
 
