@@ -3,7 +3,7 @@
 A review is an ordinary function and is called on the event loop: it reads a snapshot, asks nobody, and takes less than
 a millisecond. An object of more than `LARGE` bytes is reviewed in a thread instead, so that a large flag document does
 not hold up the pods behind it. There is one such thread, `MOST_WAITING` objects may wait for it, and each waits
-`SECONDS` at most; who is refused for that is told to try again.
+`SECONDS` at most; a request that is refused for that may be tried again.
 
 Every readable request gets an answer of its own, whatever happens. If a review raises, the answer is a refusal with
 code 500 that names the uid, which is in the log, too. A dropped connection would leave it to `failurePolicy`, and to

@@ -2,7 +2,8 @@
 
 An object that cannot be made, because it is somebody else's or the server refuses it, is a reason for the status of its
 owner, and holds up no other. The hard case is that nobody tells us when that ends: objects without our label are not
-watched, and kinds of the Gateway API need not exist. So whoever has a reason looks again after `RETRY` seconds.
+watched, and kinds of the Gateway API need not exist. So a controller with a refused object tries again after `RETRY`
+seconds.
 
 They are kept as JSON text, which takes a quarter of the memory of Python objects, and decoded when somebody asks.
 """

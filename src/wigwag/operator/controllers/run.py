@@ -36,7 +36,7 @@ async def run_controllers(context: ControlContext) -> None:
         AccessController(context, changes, consumers),
         managed,
         consumers,
-        changes,  # last: whoever listens is there
+        changes,  # last: all listeners are registered
     )
     async with asyncio.TaskGroup() as group:
         for part in parts:
