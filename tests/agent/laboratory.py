@@ -211,12 +211,20 @@ class Lab:
         await self.quiet()
 
     async def until(self, condition: Callable[[], object], most: float = 60.0) -> float:
-        """Let time pass until something is so, and return how much; no more than this."""
+        """Let time pass until something is so, and return how much; no more than this.
+
+        What a timer began may still be on its way through the network or a thread when the time is over, so the
+        last look waits for it.
+        """
         began = self.clock.now()
         await self.quiet()
-        while not condition():
-            assert await self._step(began + most), f"it is not so after {most} s: {self.statuses()}"
+        while not condition() and await self._step(began + most):
             await self.quiet()
+        try:
+            async with asyncio.timeout(PATIENT):
+                await self.meanwhile(condition)
+        except TimeoutError:
+            raise AssertionError(f"it is not so after {most} s: {self.statuses()}") from None
         return self.clock.now() - began
 
     async def meanwhile(self, condition: Callable[[], object]) -> None:
