@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from tests.real.agents import flags
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
-from tests.real.processes import until
+from tests.real.processes import tether, until
 from tests.real.workloads import App, deployment, source
 
 PROVIDERS = ("kubernetes", "file", "flagd-proxy")
@@ -27,7 +29,7 @@ def cluster(operated: Cluster) -> Cluster:
 
 def status(namespace: Namespace) -> dict[str, Any]:
     found: dict[str, Any] = namespace.cluster.get(namespace.path(OPENFEATURE, "FeatureFlag", "flags"))
-    return found.get("status", {})
+    return dict(found.get("status", {}))
 
 
 def condition(namespace: Namespace) -> dict[str, Any]:
@@ -75,7 +77,26 @@ def _read(path: Path) -> bytes:
         return b""
 
 
-def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Namespace) -> None:
+class Waiting:
+    """`wigwag rollout status` as a process."""
+
+    def __init__(self, namespace: Namespace, folder: Path, *options: str) -> None:
+        config = namespace.cluster.access.kubeconfig(folder / "kubeconfig")
+        arguments = ["status", "ff/flags", "-n", namespace.name, f"--kubeconfig={config}", *options]
+        self._process = subprocess.Popen(
+            [*tether(), sys.executable, "-m", "wigwag", "rollout", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self) -> tuple[int, list[str], str]:
+        """Wait for its end; return the exit code, the lines that it said, and its complaint."""
+        said, complaint = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, said.splitlines(), complaint
+
+
+def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Namespace, tmp_path: Path) -> None:
     namespace.feature_flag("flags", flags("on"))
     for provider in PROVIDERS:
         namespace.apply(source(provider, {"source": "flags", "provider": provider}))
@@ -91,8 +112,14 @@ def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Na
         behind = reaches(namespace, "2/3", f"lagging: {name} (on {first['digest'][:8]}")
         assert [each["pod"] for each in behind["lagging"]] == [name]
         assert condition(namespace)["status"] == "False"
+        code, _, complaint = Waiting(namespace, tmp_path, "--timeout=1s").end()
+        assert (code, f"2 of 3 agents on {behind['digest'][:8]}; lagging: {name} (" in complaint) == (1, True)
         namespace.feature_flag("flags", flags("on", metadata={"again": True}))  # while the one before is on its way
-        reaches(namespace, "2/3", name)
+        now = reaches(namespace, "2/3", name)["digest"]
+        waiting = Waiting(namespace, tmp_path, f"--digest={now}", "--timeout=90s")
+    code, said, complaint = waiting.end()
+    assert (code, complaint) == (0, "")
+    assert said[-1] == f'featureflag "flags" successfully propagated: 3 of 3 agents on {now[:8]}'
     last = reaches(namespace, "3/3")
     assert last["digest"] not in (first["digest"], behind["digest"])
     assert (last["lagging"], last["silent"]) == ([], [])
