@@ -32,8 +32,8 @@ from wigwag.operator.propagation.pods import used_flags
 from wigwag.operator.propagation.progress import (
     GATHER,
     LAGGING,
+    AgentProgress,
     AgentState,
-    Progress,
     WritePace,
     next_question,
     progress,
@@ -174,13 +174,13 @@ class PropagationController:
             if not refusal("FeatureFlag", flag, summary.about, key[0], policy):
                 yield ObjectName(*key), self._states.get(key)
 
-    def _is_news(self, summary: FlagSummary, found: Progress) -> bool:
+    def _is_news(self, summary: FlagSummary, found: AgentProgress) -> bool:
         said = next((each for each in summary.status.conditions if each.type == PROPAGATED), None)
         state = found.condition()
         same = said is not None and (said.status, said.reason, said.message) == state
         return not same or summary.status.agents != found.status()
 
-    async def _write(self, summary: FlagSummary, found: Progress) -> None:
+    async def _write(self, summary: FlagSummary, found: AgentProgress) -> None:
         about, before = summary.about, summary.status.conditions
         after = conditions(before, {PROPAGATED: found.condition()}, about.generation, self._context.now())
         body = {

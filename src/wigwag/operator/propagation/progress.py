@@ -91,7 +91,7 @@ def standing(state: AgentState, flag: ObjectName, digest: str) -> Standing:
 
 
 @dataclass(frozen=True)
-class Progress:
+class AgentProgress:
     """How many agents have the flags of a digest, and which do not."""
 
     digest: str
@@ -141,7 +141,7 @@ class Progress:
 
 def progress(
     flag: ObjectName, digest: str, generation: int, states: Iterable[tuple[ObjectName, AgentState]]
-) -> Progress:
+) -> AgentProgress:
     """Count the agents that have the flags of a digest; `states` are those of the pods that use the flag."""
     total, lagging, silent = 0, list[AgentNotCurrent](), list[AgentNotCurrent]()
     for pod, state in sorted(states, key=itemgetter(0)):
@@ -149,7 +149,7 @@ def progress(
         found = standing(state, flag, digest)
         if found.reason:
             (lagging if found.known else silent).append(AgentNotCurrent(pod=str(pod), reason=found.reason))
-    return Progress(digest, generation, total, tuple(lagging), tuple(silent))
+    return AgentProgress(digest, generation, total, tuple(lagging), tuple(silent))
 
 
 def wanted_digest(flag: FlagSummary) -> str:
