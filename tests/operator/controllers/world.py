@@ -35,6 +35,7 @@ from wigwag.operator.controllers.run import run_controllers
 from wigwag.operator.names import ENABLED, ObjectName
 from wigwag.operator.names import FEATURE_FLAG_SOURCE as NAMES_SOURCE
 from wigwag.operator.observed import Observed, assemble, watch, watches
+from wigwag.operator.propagation.ask import Asked, NoAnswer
 from wigwag.pipeline.broadcast import Broadcast
 
 Object = dict[str, Any]
@@ -138,10 +139,19 @@ class FakeServer:
         raise refusal(404, "NotFound")
 
     async def apply(
-        self, kind: Kind, body: Mapping[str, Any], manager: str, *, force: bool = False, query: Query = ()
+        self,
+        kind: Kind,
+        body: Mapping[str, Any],
+        manager: str,
+        *,
+        force: bool = False,
+        subresource: str = "",
+        query: Query = (),
     ) -> Object:
         key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
-        self._note("apply", kind, *key)
+        self._note(f"{subresource} of {manager}:" if subresource else "apply", kind, *key)
+        if subresource and key not in self.objects[kind]:
+            raise refusal(404, "NotFound")
         if kind.namespaced and key[0] not in self.namespaces:
             raise refusal(404, "NotFound")
         return self.put(kind, _merged(self.objects[kind].get(key, {}), body))
@@ -189,6 +199,9 @@ class FakeServer:
 def _merged(one: Any, other: Any) -> Any:
     if not isinstance(one, dict) or not isinstance(other, Mapping):
         return other
+    if "conditions" in other:  # a list that is a map by type
+        by_type = {each["type"]: each for each in [*one.get("conditions", []), *other["conditions"]]}
+        other = {**other, "conditions": list(by_type.values())}
     merged = {name: value if name in ATOMIC else _merged(one.get(name), value) for name, value in other.items()}
     return {**one, **merged}
 
@@ -218,18 +231,36 @@ class FakeRecorder:
         self.events.append((kind.kind, f"{metadata['namespace']}/{metadata['name']}", type, reason, message))
 
 
+class FakeAgents:
+    """Answers for the agents of pods, by their address; for others there is no connection."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Asked] = {}
+        self.asked: list[str] = []
+
+    async def ask(self, address: str, port: int) -> Asked:
+        self.asked.append(f"{address}:{port}")
+        return self.answers.get(address, NoAnswer("there is no connection"))
+
+
 class World:
     """A cluster and the operator's controllers."""
 
     def __init__(self, environment: dict[str, str] | None = None, **options: Any) -> None:
-        self.clock = FakeClock()
+        self.clock, self.agents = FakeClock(), FakeAgents()
         self.server, self.recorder = FakeServer(self.clock), FakeRecorder()
         self.hub = Hub(lambda: cast("Kube", self.server), self.server.watch)
         self.known = Broadcast[Observed]()
         self.settings = settings(environment, **options)
         recorder = cast("EventRecorder", self.recorder)
         self.context = ControlContext(
-            self.hub, self.known, self.settings, recorder, ControllerMetrics(), lambda: NOW + self.clock.now()
+            self.hub,
+            self.known,
+            self.settings,
+            recorder,
+            ControllerMetrics(),
+            lambda: NOW + self.clock.now(),
+            self.agents,
         )
 
     @asynccontextmanager
