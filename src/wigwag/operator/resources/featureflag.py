@@ -73,6 +73,8 @@ class AgentsStatus(Struct, frozen=True, kw_only=True, rename="camel"):
     total: Annotated[int, declared("Agents that run and use the flags.")] = 0
     current: Annotated[int, declared("How many of them have the flags of `digest`.")] = 0
     unknown: Annotated[int, declared("How many of them did not say what they have.")] = 0
+    clients: Annotated[int, declared("In-process clients that get the flags from a proxy.")] = 0
+    clients_current: Annotated[int, declared("How many of them have been sent the flags of `digest`.")] = 0
     digest: Annotated[str, declared("The digest of the flags that agents should have.")] = ""
     observed_generation: Annotated[int, declared("The generation of the flags.", format="int64")] = 0
     lagging: Annotated[list[AgentNotCurrent], declared("Agents with other flags, the first of them.")] = []
