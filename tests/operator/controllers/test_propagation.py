@@ -14,7 +14,7 @@ from wigwag.operator.names import ALLOW_FROM
 from wigwag.operator.propagation.ask import UNSUPPORTED, AgentAnswer, NoAnswer, SourceAnswer
 from wigwag.operator.propagation.progress import CHECK
 
-WRITE = "status of wigwag-propagation: FeatureFlag"
+WRITE = "status FeatureFlag"
 
 
 def pod(world: World, name: str, *flags: str, namespace: str = "team-a", restarts: int = 0, port: int = 8014) -> str:
@@ -112,7 +112,7 @@ def test_a_change_asks_again_with_a_back_off_and_is_written_in_few_writes() -> N
             has(world, address, digest(world))
             await world.clock.advance(20.0)
             assert agents(world)["summary"] == "1/1"
-            assert len(await world.since(WRITE)) == 2, "one that says who is behind, one that all have it"
+            assert len(await world.since(WRITE)) == 3, "the flags; who is behind; that all have it"
 
     run(main)
 

@@ -145,13 +145,10 @@ class FakeServer:
         manager: str,
         *,
         force: bool = False,
-        subresource: str = "",
         query: Query = (),
     ) -> Object:
         key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
-        self._note(f"{subresource} of {manager}:" if subresource else "apply", kind, *key)
-        if subresource and key not in self.objects[kind]:
-            raise refusal(404, "NotFound")
+        self._note("apply", kind, *key)
         if kind.namespaced and key[0] not in self.namespaces:
             raise refusal(404, "NotFound")
         return self.put(kind, _merged(self.objects[kind].get(key, {}), body))
@@ -199,9 +196,6 @@ class FakeServer:
 def _merged(one: Any, other: Any) -> Any:
     if not isinstance(one, dict) or not isinstance(other, Mapping):
         return other
-    if "conditions" in other:  # a list that is a map by type
-        by_type = {each["type"]: each for each in [*one.get("conditions", []), *other["conditions"]]}
-        other = {**other, "conditions": list(by_type.values())}
     merged = {name: value if name in ATOMIC else _merged(one.get(name), value) for name, value in other.items()}
     return {**one, **merged}
 
@@ -212,11 +206,14 @@ def _json_patched(target: Object, patch: Any) -> Object:
         *steps, last = (step.replace("~1", "/") for step in each["path"].split("/")[1:])
         place: Any = target
         for step in steps:
-            place = place[step]
+            place = place[int(step) if isinstance(place, list) else step]
         if each["op"] == "test" and place.get(last) != each["value"]:
             raise refusal(422, "Invalid")
-        if each["op"] == "add":
-            place[last] = each["value"]
+        if each["op"] in ("add", "replace"):
+            if last == "-":
+                place.append(each["value"])
+            else:
+                place[int(last) if isinstance(place, list) else last] = each["value"]
     return target
 
 

@@ -11,15 +11,13 @@ less often the longer it takes.
 
 The hard cases: a flag is not reported before each of its agents was asked once, so a restart of the operator takes
 nothing back; pods of other namespaces count only if the flag allows their use, so nobody can hold up the flags of
-others; and the status is applied as a field manager of its own, because the controller of FeatureFlags writes the rest.
+others; and only this part of the status is patched, because the controller of FeatureFlags writes the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index
@@ -39,6 +37,7 @@ from wigwag.operator.propagation.progress import (
     progress,
     proxied_flag,
     standing,
+    status_patch,
     wanted_digest,
 )
 from wigwag.operator.reconcile.status import PROPAGATED, conditions, events
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
     from wigwag.operator.propagation.pods import ConsumingPod
     from wigwag.operator.reconcile.flags import FlagSummary
 
-MANAGER = "wigwag-propagation"
-"""The field manager of `status.agents` and the condition `Propagated`."""
 ASKING = 32
 """Agents that are asked at the same time."""
 ASKS = (100, 0.002)
@@ -201,8 +198,8 @@ class PropagationController:
         if wait := pace.wait(now, done=found.done):
             return Again(wait)
         await self._write(summary, found)
-        self._paces[key] = pace.after(self._clock.now(), done=found.done)
-        return None
+        self._paces[key] = pace = pace.after(now, done=found.done)
+        return Again(pace.wait(now, done=found.done))  # by then the watch has shown it, or it is written again
 
     def _counted(self, flag: ObjectName, summary: FlagSummary) -> Iterator[tuple[ObjectName, AgentState | None]]:
         """Yield the pods that use a flag, and may, with what is known of their agents."""
@@ -220,16 +217,13 @@ class PropagationController:
     async def _write(self, summary: FlagSummary, found: AgentProgress) -> None:
         about, before = summary.about, summary.status.conditions
         after = conditions(before, {PROPAGATED: found.condition()}, about.generation, self._context.now())
-        body = {
-            "apiVersion": FEATURE_FLAG.api,
-            "kind": FEATURE_FLAG.kind,
-            "metadata": {"namespace": about.namespace, "name": about.name, "uid": about.uid},
-            "status": {"agents": msgspec.to_builtins(found.status()), "conditions": msgspec.to_builtins(after)},
-        }
+        patch = status_patch(about.uid, before, after[0], found.status())
         try:
-            await self._context.hub.kube.apply(FEATURE_FLAG, body, MANAGER, force=True, subresource="status")
+            await self._context.hub.kube.patch(
+                FEATURE_FLAG, about.name, patch, about.namespace, how="json", subresource="status"
+            )
         except ApiError as error:
-            if error.not_found or error.conflict:  # it is gone, or another one
+            if error.not_found or error.invalid:  # it is gone, another one, or has changed: the watch will show it
                 return
             raise
         self._context.propagation.writes.add()

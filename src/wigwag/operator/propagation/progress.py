@@ -18,24 +18,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from wigwag.operator.propagation.ask import AgentAnswer, NoAnswer
 from wigwag.operator.propagation.pods import AgentPod, ProxyPod, target_flag
-from wigwag.operator.reconcile.status import MOST_ITEMS, PROGRESSING, ConditionState, listed
+from wigwag.operator.reconcile.status import MOST_ITEMS, PROGRESSING, PROPAGATED, ConditionState, listed
 from wigwag.operator.resources.featureflag import AgentNotCurrent, AgentsStatus
 from wigwag.operator.resources.featureflagsource import KUBERNETES
 from wigwag.pipeline.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from wigwag.operator.names import ObjectName
     from wigwag.operator.propagation.ask import Asked, TargetAnswer
     from wigwag.operator.reconcile.flags import FlagSummary
+    from wigwag.operator.resources.kubernetes import Condition
 
+Json: TypeAlias = Any
 CHECK = 300.0
 """Seconds until an agent that has everything is asked again: nobody says when one loses its flags."""
 CHECK_PROXY = 30.0
@@ -201,6 +203,28 @@ def progress(
             (lagging if found.known else silent).append(AgentNotCurrent(pod=str(pod), reason=found.reason))
     clients = client_counts(flag, digest, proxies, proxied, all_agents=not lagging and not silent)
     return AgentProgress(digest, generation, total, tuple(lagging), tuple(silent), clients)
+
+
+def status_patch(
+    uid: str, known: Sequence[Condition], condition: Condition, agents: AgentsStatus
+) -> list[dict[str, Json]]:
+    """Return the JSON patch that says who has the flags, and leaves the rest of the status as it is.
+
+    `known` are the conditions as the watch has shown them. If they are others by now, the server refuses the patch.
+    """
+    place = next((place for place, each in enumerate(known) if each.type == PROPAGATED), None)
+    end = "-" if place is None else str(place)
+    is_there = [{"op": "test", "path": f"/status/conditions/{end}/type", "value": PROPAGATED}]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        *([] if place is None else is_there),
+        {"op": "add", "path": "/status/agents", "value": to_builtins(agents)},
+        {
+            "op": "add" if place is None else "replace",
+            "path": f"/status/conditions/{end}",
+            "value": to_builtins(condition),
+        },
+    ]
 
 
 def wanted_digest(flag: FlagSummary) -> str:

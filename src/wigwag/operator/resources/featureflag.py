@@ -67,7 +67,7 @@ class AgentNotCurrent(Struct, frozen=True, kw_only=True):
 
 
 class AgentsStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which agents have the flags. All of it is written each time: who applies a part owns the rest no longer."""
+    """Which agents have the flags."""
 
     summary: Annotated[str, declared("Agents that have the flags, of all that use them, such as 41/42.")] = ""
     total: Annotated[int, declared("Agents that run and use the flags.")] = 0
