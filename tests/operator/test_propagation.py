@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.fakes import run
 from wigwag.operator.names import ObjectName
 from wigwag.operator.propagation.ask import UNSUPPORTED, AgentAnswer, AgentClient, NoAnswer, SourceAnswer, TargetAnswer
-from wigwag.operator.propagation.pods import AgentPod, ProxyPod, consuming_pod, running_agent
+from wigwag.operator.propagation.pods import AgentAddress, AgentPod, ProxyPod, consuming_pod, running_agent
 from wigwag.operator.propagation.progress import (
     AgentState,
     ClientCounts,
@@ -24,13 +24,19 @@ from wigwag.operator.propagation.progress import (
 from wigwag.wire.h1.client import ResponseLimits
 
 FLAG, OTHER = ObjectName("shop", "flags"), ObjectName("shop", "other")
-AGENT = AgentPod("uid", 0, "10.0.0.1", 8014, (FLAG,))
+PLACE = AgentAddress("uid", 0, "10.0.0.1", 8014)
+AGENT = AgentPod(PLACE, (FLAG,))
 NEW, OLD = "aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"
 
 
 def pod(*sources: dict[str, str], name: str = "flagd", arguments: tuple[str, ...] = (), **status: Any) -> bytes:
     container = {"name": name, "args": ["start", *arguments, "--sources", json.dumps(sources)]}
-    running = {"name": name, "restartCount": 2, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+    running = {
+        "name": name,
+        "restartCount": 2,
+        "ready": True,
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    }
     given = {"podIP": "10.0.0.1", "containerStatuses": [running], **status}
     metadata = {"namespace": "shop", "name": "web", "uid": "uid"}
     return json.dumps({"metadata": metadata, "spec": {"containers": [container]}, "status": given}).encode()
@@ -46,7 +52,7 @@ def test_the_flags_of_an_agent_are_those_of_its_sources_in_order() -> None:
     found = running_agent(pod(*sources, arguments=("--management-port", "9014")))
     proxied = ObjectName("ops", "flags")
     flags = (FLAG, OTHER, None, proxied)
-    assert found == AgentPod("uid", 2, "10.0.0.1", 9014, flags, frozenset({proxied}))
+    assert found == AgentPod(AgentAddress("uid", 2, "10.0.0.1", 9014), flags, frozenset({proxied}), ready=True)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +72,10 @@ def test_what_has_no_agent_that_runs_is_not_asked(given: bytes) -> None:
 
 
 def test_a_proxy_is_told_by_its_container() -> None:
-    assert consuming_pod(pod(name="flagd-proxy")).agent == ProxyPod("uid", 2, "10.0.0.1", 8016)
+    proxy = ProxyPod(AgentAddress("uid", 2, "10.0.0.1", 8016), ready=True)
+    assert consuming_pod(pod(name="flagd-proxy")).agent == proxy
     given = pod(name="flagd-proxy", arguments=("--management-port", "99999999"))
-    assert consuming_pod(given).agent == ProxyPod("uid", 2, "10.0.0.1", 8016), "no such port"
+    assert consuming_pod(given).agent == proxy, "no such port"
 
 
 def state(digest: str | None, problem: NoAnswer | None = None, agent: AgentPod = AGENT) -> AgentState:
@@ -97,7 +104,7 @@ def test_how_an_agent_stands(given: AgentState, reason: str, known: bool) -> Non
 
 
 def test_an_agent_that_names_a_flag_twice_has_it_when_both_are_there() -> None:
-    twice = AgentPod("uid", 0, "10.0.0.1", 8014, (FLAG, None, FLAG))
+    twice = AgentPod(PLACE, (FLAG, None, FLAG))
     given = AgentState(twice, AgentAnswer((SourceAnswer(0, NEW), SourceAnswer(2, OLD))))
     assert standing(given, FLAG, NEW).reason == "on bbbbbbbb"
 
@@ -128,7 +135,7 @@ def test_a_message_names_ten_agents_and_counts_the_rest() -> None:
 def test_subscribers_of_proxies_that_are_no_agents_are_clients(
     targets: list[TargetAnswer], clients: ClientCounts
 ) -> None:
-    agent = AgentPod("uid", 0, "10.0.0.1", 8014, (FLAG,), frozenset({FLAG}))
+    agent = AgentPod(PLACE, (FLAG,), frozenset({FLAG}))
     answers = [AgentAnswer(targets=(each,)) for each in targets]
     found = progress(FLAG, NEW, 1, [(ObjectName("shop", "web"), state(NEW, agent=agent))], answers)
     assert found.clients == clients
@@ -156,6 +163,7 @@ def test_a_status_is_written_at_most_once_in_a_second_and_ever_more_rarely() -> 
     assert times == [0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 45.0]
     assert pace.wait(45.2, done=True) == pytest.approx(0.8)
     assert pace.after(46.0, done=True).wait(46.0, done=False) == 1.0
+    assert pace.of("other").wait(45.0, done=False) == 1.0, "other flags begin anew"
 
 
 Respond = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]

@@ -17,7 +17,15 @@ from wigwag.operator.propagation.progress import CHECK
 WRITE = "status FeatureFlag"
 
 
-def pod(world: World, name: str, *flags: str, namespace: str = "team-a", restarts: int = 0, port: int = 8014) -> str:
+def pod(
+    world: World,
+    name: str,
+    *flags: str,
+    namespace: str = "team-a",
+    ready: bool = True,
+    restarts: int = 0,
+    port: int = 8014,
+) -> str:
     """Put a pod whose agent runs and uses these flags; return its address."""
     address = f"10.0.0.{len(world.server.objects[POD]) + 1}"
     before = world.server.objects[POD].get((namespace, name))
@@ -25,7 +33,7 @@ def pod(world: World, name: str, *flags: str, namespace: str = "team-a", restart
         address = before["status"]["podIP"]
     sources = [{"uri": each, "provider": "kubernetes"} for each in flags or ("shop",)]
     container = {"name": "flagd", "args": ["start", "--management-port", str(port), "--sources", json.dumps(sources)]}
-    running = {"name": "flagd", "restartCount": restarts, "state": {"running": {}}}
+    running = {"name": "flagd", "restartCount": restarts, "ready": ready, "state": {"running": {}}}
     world.server.put(
         POD,
         {
@@ -216,6 +224,29 @@ def test_pods_that_go_are_not_counted_and_a_restarted_agent_is_asked_again() -> 
             await world.clock.advance(20.0)
             assert agents(world)["summary"] == "0/0"
             assert world.condition(FEATURE_FLAG, "shop", "Propagated") == ("True", "NoAgents")
+
+    run(main)
+
+
+def test_an_agent_that_is_ready_again_is_asked_at_once_and_what_it_had_is_not_forgotten() -> None:
+    async def main() -> None:
+        world = World()
+        world.flag()
+        address = pod(world, "web")
+        async with world.running():
+            old = digest(world)
+            has(world, address, old)
+            await world.clock.advance(10.0)
+            world.agents.answers[address] = NoAnswer("it does not answer")
+            pod(world, "web", ready=False)
+            world.flag(default="off")
+            await world.clock.advance(300.0)
+            assert agents(world)["lagging"][0]["reason"] == f"on {old[:8]}; it does not answer"
+            has(world, address, digest(world))
+            asked(world)
+            pod(world, "web", ready=True)
+            await world.clock.advance(2.0)
+            assert (len(asked(world)), agents(world)["summary"]) == (1, "1/1")
 
     run(main)
 

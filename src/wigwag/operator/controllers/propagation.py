@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
-    from wigwag.operator.propagation.pods import ConsumingPod
+    from wigwag.operator.propagation.pods import ConsumingPod, ProxyPod
     from wigwag.operator.reconcile.flags import FlagSummary
 
 ASKING = 32
@@ -91,7 +91,9 @@ class PropagationController:
         for key in after.changed_since(before):
             earlier = before.get(key) if before is not None else None
             now: ConsumingPod | None = after.get(key)
-            if (earlier and earlier.agent) == (now and now.agent):
+            was, present = earlier and earlier.agent, now and now.agent
+            if was is not None and present is not None and was.process == present.process:
+                self._pod_changed(key, was, present)
                 continue
             gone = self._states.pop(key, None)
             for flag in self._concerned(key, earlier, now, gone):
@@ -104,6 +106,12 @@ class PropagationController:
             elif key[0] == self._context.settings.pod.namespace:  # others may call a container as they like
                 self._proxies.add(key)
                 self._pods.add(key)
+
+    def _pod_changed(self, key: Key, was: AgentPod | ProxyPod, now: AgentPod | ProxyPod) -> None:
+        """Ask an agent that has become ready again: it may have been frozen, or out of reach."""
+        if now.ready and not was.ready and key in self._states:
+            self._states[key] = self._states[key]._replace(attempts=0)
+            self._pods.add(key)
 
     def _concerned(
         self, key: Key, earlier: ConsumingPod | None, now: ConsumingPod | None, gone: AgentState | None
@@ -143,9 +151,11 @@ class PropagationController:
         pod = self._consumers.pods.get(key)
         if pod is None or pod.agent is None:
             return
-        asked = await self._context.agents.ask(pod.agent.address, pod.agent.port)
+        process = pod.agent.process
+        asked = await self._context.agents.ask(process.address, process.port)
         self._context.propagation.count(asked)
-        if self._consumers.pods.get(key) != pod:  # it has changed meanwhile, and is in the queue again
+        pod = self._consumers.pods.get(key)
+        if pod is None or pod.agent is None or pod.agent.process != process:  # the new one is in the queue
             return
         before = self._states.get(key)
         state = (before or AgentState(pod.agent)).after(asked)
@@ -194,7 +204,7 @@ class PropagationController:
         found = progress(name, digest, summary.about.generation, known, answers)
         if not self._is_news(summary, found):
             return None
-        pace, now = self._paces.get(key, WritePace()), self._clock.now()
+        pace, now = self._paces.get(key, WritePace()).of(digest), self._clock.now()
         if wait := pace.wait(now, done=found.done):
             return Again(wait)
         await self._write(summary, found)

@@ -31,26 +31,33 @@ AGENT_PORT, PROXY_PORT = 8014, 8016
 _LARGEST_PORT = 65535
 
 
-class AgentPod(Struct, frozen=True):
-    """A running agent. Equal ones are the same process, as far as anybody can tell."""
+class AgentAddress(NamedTuple):
+    """The process to ask. Equal ones are the same, as far as anybody can tell."""
 
     uid: str
+    """Of its pod."""
     restarts: int
     address: str
     port: int
+
+
+class AgentPod(Struct, frozen=True):
+    """A running agent."""
+
+    process: AgentAddress
     flags: tuple[ObjectName | None, ...]
     """The FeatureFlag of each source, in the order of `--sources`; None for one that comes from elsewhere."""
     proxied: frozenset[ObjectName] = frozenset()
     """Those of them that come from a proxy."""
+    ready: bool = False
+    """Whether the kubelet says so; one that has become ready again is worth a question."""
 
 
 class ProxyPod(Struct, frozen=True):
     """A running proxy."""
 
-    uid: str
-    restarts: int
-    address: str
-    port: int
+    process: AgentAddress
+    ready: bool = False
 
 
 class ConsumingPod(NamedTuple):
@@ -83,6 +90,7 @@ class _ContainerState(Struct):
 class _ContainerStatus(Struct, rename="camel"):
     name: str = ""
     restart_count: int = 0
+    ready: bool = False
     state: _ContainerState = field(default_factory=_ContainerState)
 
 
@@ -125,11 +133,12 @@ def running_agent(raw: bytes) -> AgentPod | ProxyPod | None:
         if each.name in (AGENT, PROXY) and each.name in containers and each.state.running is not None:
             place, arguments = (about.uid, each.restart_count, status.pod_ip), containers[each.name].args or []
             if each.name == PROXY:
-                return ProxyPod(*place, _port(arguments, PROXY_PORT))
+                return ProxyPod(AgentAddress(*place, _port(arguments, PROXY_PORT)), each.ready)
             sources = agent_sources(arguments)
             flags = _shared(tuple(_flag(source, about.namespace) for source in sources))
             proxied = frozenset(flag for flag, source in zip(flags, sources, strict=True) if flag and _proxied(source))
-            return AgentPod(*place, _port(arguments, AGENT_PORT), flags, proxied) if any(flags) else None
+            process = AgentAddress(*place, _port(arguments, AGENT_PORT))
+            return AgentPod(process, flags, proxied, each.ready) if any(flags) else None
     return None
 
 

@@ -243,10 +243,15 @@ def next_question(state: AgentState, behind: bool, random: Callable[[], float]) 
 
 
 class WritePace(NamedTuple):
-    """When the status of a flag was written, and how often since all agents had the flags."""
+    """When the status of a flag was written, and how often for these flags."""
 
     at: float = float("-inf")
     writes: int = 0
+    digest: str = ""
+
+    def of(self, digest: str) -> WritePace:
+        """Return the pace for the flags of a digest: others begin anew."""
+        return self if digest == self.digest else WritePace(self.at, 0, digest)
 
     def wait(self, now: float, *, done: bool) -> float:
         """Return how many seconds the next write has to wait."""
@@ -255,4 +260,4 @@ class WritePace(NamedTuple):
 
     def after(self, now: float, *, done: bool) -> WritePace:
         """Return the pace after a write."""
-        return WritePace(now, 0 if done else self.writes + 1)
+        return WritePace(now, 0 if done else self.writes + 1, self.digest)
