@@ -3,7 +3,7 @@
     scripts/bench propagation                    5,000 questions to an agent with ten flags, and with 1 MB of them
     scripts/bench propagation --quick            500
 
-The agent is a process of its own. It is asked by the operator's own client, 32 questions at a time, each with a
+The agent is a process of its own. It is asked by the operator's own client, 64 questions at a time, each with a
 connection of its own; its peer is the page that Prometheus asks for in the same way.
 """
 

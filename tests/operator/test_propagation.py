@@ -61,6 +61,7 @@ def test_the_flags_of_an_agent_are_those_of_its_sources_in_order() -> None:
         pod({"uri": "http://example.org/flags.json", "provider": "http"}),
         pod({"uri": "shop/flags", "provider": "kubernetes"}, name="app"),
         pod({"uri": "shop/flags", "provider": "kubernetes"}, podIP=""),
+        pod({"uri": "shop/flags", "provider": "kubernetes"}, podIP="metadata.example"),
         pod({"uri": "shop/flags", "provider": "kubernetes"}, containerStatuses=None),
         pod({"uri": "shop/flags", "provider": "kubernetes"}, containerStatuses=[{"name": "flagd", "state": {}}]),
         pod({"uri": "shop/flags", "provider": "kubernetes"}).replace(b'"uid":', b'"deletionTimestamp": "now", "uid":'),

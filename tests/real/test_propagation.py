@@ -145,7 +145,7 @@ def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Na
     with client_of_the_proxy(namespace):
         change(namespace, "on", again="twice")
         assert reaches(namespace, "2/2", "1/1 in-process clients")["agents"]["clientsCurrent"] == 1
-    namespace.apply(deployment("checkout", "checkout", replicas=2))
+    namespace.apply(deployment("file", "file"))
     reaches(namespace, "3/3")
 
 

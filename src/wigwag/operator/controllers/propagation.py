@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from wigwag.operator.propagation.pods import ConsumingPod, ProxyPod
     from wigwag.operator.reconcile.flags import FlagSummary
 
-ASKING = 32
+ASKING = 64
 """Agents that are asked at the same time."""
 ASKS = (100, 0.002)
 """A burst of questions, and the seconds between two when it is used up."""
-STATUSES = (20, 0.05)
+STATUSES = (50, 0.02)
 """The same for writes of a status."""
 
 

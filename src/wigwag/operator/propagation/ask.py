@@ -7,14 +7,16 @@ came back: they end in the status of FeatureFlags, and whoever writes pods choos
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
+from wigwag.errors import WigwagError
 from wigwag.observe import Counter
 from wigwag.wire.client.client import Client
-from wigwag.wire.client.errors import FetchError, SlowError, UnreachableError
+from wigwag.wire.client.errors import SlowError, UnreachableError
 from wigwag.wire.client.url import Url
 from wigwag.wire.h1.client import ClientRequest, ResponseLimits
 
@@ -69,6 +71,13 @@ class NoAnswer(Struct, frozen=True):
 
 Asked: TypeAlias = AgentAnswer | NoAnswer
 _decode = msgspec.json.Decoder(AgentAnswer).decode
+MOST_SHARED = 1000
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _shared(answer: AgentAnswer) -> AgentAnswer:
+    """Return the same object for equal answers, since the pods of a workload give the same."""
+    return answer
 
 
 class AskAgent(Protocol):
@@ -121,12 +130,12 @@ class AgentClient:
             return NoAnswer(f"it does not answer within {self._limits.head:g} s")
         except UnreachableError:
             return NoAnswer("there is no connection; see that a NetworkPolicy lets the operator reach it")
-        except FetchError:
+        except (WigwagError, OSError):
             return NoAnswer("its answer is no HTTP, or too large")
         if response.status != _OK:
             unsupported = response.status == _NOT_FOUND
             return NoAnswer(UNSUPPORTED if unsupported else f"it answers {response.status}", final=unsupported)
         try:
-            return _decode(response.body)
+            return _shared(_decode(response.body))
         except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
             return NoAnswer("its answer cannot be read")

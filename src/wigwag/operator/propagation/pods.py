@@ -11,6 +11,7 @@ is trusted with nothing but this agent's own digests, and what it says is never 
 from __future__ import annotations
 
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -126,7 +127,7 @@ def running_agent(raw: bytes) -> AgentPod | ProxyPod | None:
     except msgspec.ValidationError:
         return None
     about, spec, status = pod.metadata, pod.spec, pod.status
-    if not status.pod_ip or about.deletion_timestamp:
+    if about.deletion_timestamp or not _is_address(status.pod_ip):
         return None
     containers = {each.name: each for each in [*(spec.init_containers or ()), *(spec.containers or ())]}
     for each in [*(status.init_container_statuses or ()), *(status.container_statuses or ())]:
@@ -140,6 +141,15 @@ def running_agent(raw: bytes) -> AgentPod | ProxyPod | None:
             process = AgentAddress(*place, _port(arguments, AGENT_PORT))
             return AgentPod(process, flags, proxied, each.ready) if any(flags) else None
     return None
+
+
+def _is_address(text: str) -> bool:
+    """Tell whether it is an address and no name: what is asked is a pod, and nothing that DNS makes of it."""
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=MOST_SHARED)
