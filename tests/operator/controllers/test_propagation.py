@@ -11,7 +11,7 @@ from tests.operator.controllers.world import World
 from tests.pipeline.fakes import run
 from wigwag.kube.kinds import FEATURE_FLAG, POD
 from wigwag.operator.names import ALLOW_FROM
-from wigwag.operator.propagation.ask import UNSUPPORTED, AgentAnswer, NoAnswer, SourceAnswer
+from wigwag.operator.propagation.ask import UNSUPPORTED, AgentAnswer, NoAnswer, SourceAnswer, TargetAnswer
 from wigwag.operator.propagation.progress import CHECK
 
 WRITE = "status FeatureFlag"
@@ -121,6 +121,55 @@ def test_a_change_asks_again_with_a_back_off_and_is_written_in_few_writes() -> N
             await world.clock.advance(20.0)
             assert agents(world)["summary"] == "1/1"
             assert len(await world.since(WRITE)) == 3, "the flags; who is behind; that all have it"
+
+    run(main)
+
+
+def test_a_change_that_all_agents_have_when_they_are_asked_is_one_write_and_one_question_each() -> None:
+    async def main() -> None:
+        world = World()
+        world.flag()
+        addresses = [pod(world, f"web-{number}") for number in range(20)]
+        async with world.running():
+            for each in addresses:
+                has(world, each, digest(world))
+            await world.clock.advance(10.0)
+            world.flag(default="off")
+            await world.settle()
+            for each in addresses:
+                has(world, each, digest(world))
+            await world.since()
+            asked(world)
+            await world.clock.advance(60.0)
+            assert agents(world)["summary"] == "20/20"
+            assert (len(await world.since(WRITE)), len(asked(world))) == (1, 20)
+
+    run(main)
+
+
+def test_proxies_say_how_many_clients_have_been_sent_the_flags() -> None:
+    async def main() -> None:
+        world = World()
+        world.flag()
+        address = "10.1.0.1"
+        container = {"name": "flagd-proxy", "args": ["proxy", "start"]}
+        running = {"name": "flagd-proxy", "ready": True, "state": {"running": {}}}
+        for namespace, place in (("open-feature-operator-system", address), ("team-b", "10.1.0.2")):
+            proxy = {"metadata": {"name": "flagd-proxy", "namespace": namespace}, "spec": {"containers": [container]}}
+            world.server.put(POD, {**proxy, "status": {"podIP": place, "containerStatuses": [running]}})
+        async with world.running():
+            target = TargetAnswer("team-a/shop", "kubernetes", digest(world), 3, 3)
+            world.agents.answers[address] = AgentAnswer(targets=(target,))
+            await world.clock.advance(2.0)
+            assert set(asked(world)) == {f"{address}:8016"}, "what others call a proxy is none"
+            assert (agents(world)["clients"], agents(world)["clientsCurrent"]) == (3, 3)
+            world.flag(default="off")
+            await world.clock.advance(2.0)
+            assert (agents(world)["clients"], agents(world)["clientsCurrent"]) == (3, 0)
+            assert world.condition(FEATURE_FLAG, "shop", "Propagated") == ("False", "Progressing")
+            world.server.remove(POD, ("open-feature-operator-system", "flagd-proxy"))
+            await world.clock.advance(20.0)
+            assert agents(world)["clients"] == 0
 
     run(main)
 
