@@ -60,6 +60,8 @@ ASKS = (100, 0.002)
 """A burst of questions, and the seconds between two when it is used up."""
 STATUSES = (50, 0.02)
 """The same for writes of a status."""
+UNASKED = 1.0
+"""Seconds until a flag is looked at again some of whose agents were not asked yet."""
 
 
 class PropagationController:
@@ -93,7 +95,7 @@ class PropagationController:
             now: ConsumingPod | None = after.get(key)
             was, present = earlier and earlier.agent, now and now.agent
             if was is not None and present is not None and was.process == present.process:
-                self._pod_changed(key, was, present)
+                self._became_ready(key, was, present)
                 continue
             gone = self._states.pop(key, None)
             for flag in self._concerned(key, earlier, now, gone):
@@ -107,7 +109,7 @@ class PropagationController:
                 self._proxies.add(key)
                 self._pods.add(key)
 
-    def _pod_changed(self, key: Key, was: AgentPod | ProxyPod, now: AgentPod | ProxyPod) -> None:
+    def _became_ready(self, key: Key, was: AgentPod | ProxyPod, now: AgentPod | ProxyPod) -> None:
         """Ask an agent that has become ready again: it may have been frozen, or out of reach."""
         if now.ready and not was.ready and key in self._states:
             self._states[key] = self._states[key]._replace(attempts=0)
@@ -135,10 +137,10 @@ class PropagationController:
                 self._flags.add_after(key, GATHER)
 
     def _ask_all(self, flag: Key) -> None:
-        """Ask the agents of a flag, and the proxies, soon; those that do not answer wait for their turn."""
+        """Ask the agents of a flag, and the proxies, soon; those that have never answered wait for their turn."""
         for key in (*self._using[ObjectName(*flag)], *self._proxies):
             state = self._states.get(key)
-            if state is not None and state.problem is None:
+            if state is not None and state.answer is not None:
                 self._states[key] = state._replace(attempts=0)
                 self._pods.add_after(key, LAGGING.pause(0, self._random))
 
@@ -161,7 +163,7 @@ class PropagationController:
         state = (before or AgentState(pod.agent)).after(asked)
         behind = self._has_news_of_agent(before, state) if state.flags else self._has_news_of_proxy(before, state)
         self._pods.add_after(key, next_question(state, behind, self._random))
-        self._states[key] = state._replace(attempts=state.attempts + 1 if behind else 0)
+        self._states[key] = state._replace(attempts=state.attempts + 1 if behind or state.problem else 0)
 
     def _has_news_of_agent(self, before: AgentState | None, state: AgentState) -> bool:
         """Have the flags reported of which an agent has news; return whether it does not have all that it should."""
@@ -198,7 +200,7 @@ class PropagationController:
         states = dict(self._counted(name, summary))
         proxies = [self._states.get(each) for each in self._proxies]
         if None in states.values() or None in proxies:
-            return None  # it is added again when they have answered
+            return Again(UNASKED)
         known = [(pod, state) for pod, state in states.items() if state]
         answers = [state.answer for state in proxies if state and state.answer]
         found = progress(name, digest, summary.about.generation, known, answers)

@@ -63,7 +63,7 @@ class AgentState(NamedTuple):
     problem: NoAnswer | None = None
     """Why the last question was not answered."""
     attempts: int = 0
-    """Questions in a row after which it did not have everything."""
+    """Questions in a row that it did not answer, or after which it did not have everything."""
 
     @property
     def flags(self) -> tuple[ObjectName | None, ...]:
