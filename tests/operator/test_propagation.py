@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.fakes import run
 from wigwag.operator.names import ObjectName
 from wigwag.operator.propagation.ask import UNSUPPORTED, AgentAnswer, AgentClient, NoAnswer, SourceAnswer, TargetAnswer
-from wigwag.operator.propagation.pods import AgentAddress, AgentPod, ProxyPod, consuming_pod, running_agent
+from wigwag.operator.propagation.pods import AgentAddress, AgentPod, ProxyPod, consuming_pod
 from wigwag.operator.propagation.progress import (
     AgentState,
     ClientCounts,
@@ -49,7 +49,7 @@ def test_the_flags_of_an_agent_are_those_of_its_sources_in_order() -> None:
         {"uri": "http://example.org/flags.json", "provider": "http"},
         {"uri": "flagd-proxy-svc:8015", "provider": "grpc", "selector": "core.openfeature.dev/ops/flags"},
     ]
-    found = running_agent(pod(*sources, arguments=("--management-port", "9014")))
+    found = consuming_pod(pod(*sources, arguments=("--management-port", "9014"))).agent
     proxied = ObjectName("ops", "flags")
     flags = (FLAG, OTHER, None, proxied)
     assert found == AgentPod(AgentAddress("uid", 2, "10.0.0.1", 9014), flags, frozenset({proxied}), ready=True)

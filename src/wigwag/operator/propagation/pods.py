@@ -14,18 +14,18 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from wigwag.operator.injection.sources import GROUP
 from wigwag.operator.names import AGENT, PROXY, ObjectName, parse_name
-from wigwag.operator.reconcile.usage import MOST_SHARED, FlagUse, agent_sources, flag_of, pod_uses
+from wigwag.operator.reconcile.usage import MOST_SHARED, FlagUse, agent_sources, flag_of, read_pod, uses_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.injection.sources import AgentSource
+    from wigwag.operator.reconcile.usage import RunningPod
 
 AGENT_PORT, PROXY_PORT = 8014, 8016
 """The management ports of those that were told no other."""
@@ -68,79 +68,41 @@ class ConsumingPod(NamedTuple):
     agent: AgentPod | ProxyPod | None = None
 
 
-class _AgentContainer(Struct):
-    name: str = ""
-    args: list[str] | None = None
-
-
-class _AgentPodMeta(Struct, rename="camel"):
-    namespace: str = ""
-    uid: str = ""
-    deletion_timestamp: str | None = None
-
-
-class _AgentPodSpec(Struct, rename="camel"):
-    init_containers: list[_AgentContainer] | None = None
-    containers: list[_AgentContainer] | None = None
-
-
-class _ContainerState(Struct):
-    running: dict[str, str | None] | None = None
-
-
-class _ContainerStatus(Struct, rename="camel"):
-    name: str = ""
-    restart_count: int = 0
-    ready: bool = False
-    state: _ContainerState = field(default_factory=_ContainerState)
-
-
-class _AgentPodStatus(Struct, rename="camel"):
-    pod_ip: str = field(default="", name="podIP")
-    init_container_statuses: list[_ContainerStatus] | None = None
-    container_statuses: list[_ContainerStatus] | None = None
-
-
-class _PodWithAgent(Struct):
-    metadata: _AgentPodMeta = field(default_factory=_AgentPodMeta)
-    spec: _AgentPodSpec = field(default_factory=_AgentPodSpec)
-    status: _AgentPodStatus = field(default_factory=_AgentPodStatus)
-
-
-_decode = msgspec.json.Decoder(_PodWithAgent).decode
+_NOTHING = ConsumingPod(frozenset())
 
 
 def consuming_pod(raw: bytes) -> ConsumingPod:
     """Decode what counts of a pod."""
-    uses, text = pod_uses(raw), bytes(raw)
-    counts = uses or b"--sources" in text or _PROXY_CONTAINER in text
-    return ConsumingPod(uses, running_agent(raw)) if counts else _NOTHING
+    pod = read_pod(raw)
+    if pod is None:
+        return _NOTHING
+    uses, agent = uses_of(pod), running_agent(pod)
+    return ConsumingPod(uses, agent) if uses or agent else _NOTHING
 
 
-_NOTHING, _PROXY_CONTAINER = ConsumingPod(frozenset()), f'"{PROXY}"'.encode()
-
-
-def running_agent(raw: bytes) -> AgentPod | ProxyPod | None:
-    """Decode the agent or the proxy of a pod; None if there is none that runs, or an agent uses no FeatureFlag."""
-    try:
-        pod = _decode(raw)
-    except msgspec.ValidationError:
+def running_agent(pod: RunningPod) -> AgentPod | ProxyPod | None:
+    """Return the agent or the proxy of a pod; None if there is none that runs, or an agent uses no FeatureFlag."""
+    about, address = pod.metadata, pod.status.pod_ip
+    arguments = {each.name: each.args or [] for each in pod.containers() if each.name in (AGENT, PROXY)}
+    if not arguments or about.deletion_timestamp or not _is_address(address):
         return None
-    about, spec, status = pod.metadata, pod.spec, pod.status
-    if about.deletion_timestamp or not _is_address(status.pod_ip):
-        return None
-    containers = {each.name: each for each in [*(spec.init_containers or ()), *(spec.containers or ())]}
-    for each in [*(status.init_container_statuses or ()), *(status.container_statuses or ())]:
-        if each.name in (AGENT, PROXY) and each.name in containers and each.state.running is not None:
-            place, arguments = (about.uid, each.restart_count, status.pod_ip), containers[each.name].args or []
+    for each in pod.container_statuses():
+        if each.name in arguments and each.state.running is not None:
+            given, usual = arguments[each.name], PROXY_PORT if each.name == PROXY else AGENT_PORT
+            process = AgentAddress(about.uid, each.restart_count, address, _port(given, usual))
             if each.name == PROXY:
-                return ProxyPod(AgentAddress(*place, _port(arguments, PROXY_PORT)), each.ready)
-            sources = agent_sources(arguments)
-            flags = _shared(tuple(_flag(source, about.namespace) for source in sources))
-            proxied = frozenset(flag for flag, source in zip(flags, sources, strict=True) if flag and _proxied(source))
-            process = AgentAddress(*place, _port(arguments, AGENT_PORT))
+                return ProxyPod(process, each.ready)
+            flags, proxied = _flags(tuple(given), about.namespace)
             return AgentPod(process, flags, proxied, each.ready) if any(flags) else None
     return None
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _flags(arguments: tuple[str, ...], namespace: str) -> tuple[tuple[ObjectName | None, ...], frozenset[ObjectName]]:
+    """Return the flags of an agent, and those of them that are proxied: the same objects for all pods of a workload."""
+    sources = agent_sources(list(arguments))
+    flags = tuple(_flag(each, namespace) for each in sources)
+    return flags, frozenset(flag for flag, each in zip(flags, sources, strict=True) if flag and _proxied(each))
 
 
 def _is_address(text: str) -> bool:
@@ -150,12 +112,6 @@ def _is_address(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-@lru_cache(maxsize=MOST_SHARED)
-def _shared(flags: tuple[ObjectName | None, ...]) -> tuple[ObjectName | None, ...]:
-    """Return the same object for equal values, since the pods of a workload use the same flags."""
-    return flags
 
 
 _SELECTOR = f"{GROUP}/"

@@ -16,7 +16,7 @@ namespaces grants are checked again, so a grant that is withdrawn ends the use, 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
@@ -53,8 +53,10 @@ class _Container(Struct):
     args: list[str] | None = None
 
 
-class _RunningMeta(Struct):
+class _RunningMeta(Struct, rename="camel"):
     namespace: str = ""
+    uid: str = ""
+    deletion_timestamp: str | None = None
     annotations: dict[str, str] | None = None
 
 
@@ -64,18 +66,44 @@ class _RunningSpec(Struct, rename="camel"):
     containers: list[_Container] | None = None
 
 
-class _Phase(Struct):
+class _ContainerState(Struct):
+    running: dict[str, Any] | None = None
+
+
+class _ContainerStatus(Struct, rename="camel"):
+    name: str = ""
+    restart_count: int = 0
+    ready: bool = False
+    state: _ContainerState = field(default_factory=_ContainerState)
+
+
+class _RunningStatus(Struct, rename="camel"):
     phase: str = ""
+    pod_ip: str = field(default="", name="podIP")
+    init_container_statuses: list[_ContainerStatus] | None = None
+    container_statuses: list[_ContainerStatus] | None = None
 
 
-class _RunningPod(Struct):
+class RunningPod(Struct):
+    """A pod, as far as its agent is concerned."""
+
     metadata: _RunningMeta = field(default_factory=_RunningMeta)
     spec: _RunningSpec = field(default_factory=_RunningSpec)
-    status: _Phase = field(default_factory=_Phase)
+    status: _RunningStatus = field(default_factory=_RunningStatus)
+
+    def containers(self) -> Iterator[_Container]:
+        """Yield all containers."""
+        yield from self.spec.init_containers or ()
+        yield from self.spec.containers or ()
+
+    def container_statuses(self) -> Iterator[_ContainerStatus]:
+        """Yield what the kubelet says about them."""
+        yield from self.status.init_container_statuses or ()
+        yield from self.status.container_statuses or ()
 
 
 _decode_sources = msgspec.json.Decoder(list[AgentSource]).decode
-_decode_pod = msgspec.json.Decoder(_RunningPod).decode
+_decode_pod = msgspec.json.Decoder(RunningPod).decode
 MOST_SHARED = 10_000
 
 
@@ -87,18 +115,27 @@ def _shared(uses: frozenset[FlagUse]) -> frozenset[FlagUse]:
 
 def pod_uses(raw: bytes) -> frozenset[FlagUse]:
     """Decode what the agent of a pod was told to use; nothing if the pod has none, or has ended."""
+    pod = read_pod(raw)
+    return frozenset() if pod is None else uses_of(pod)
+
+
+def read_pod(raw: bytes) -> RunningPod | None:
+    """Decode a pod; None if it cannot be read, or has ended."""
     try:
         pod = _decode_pod(raw)
     except msgspec.ValidationError:
-        return frozenset()
-    if pod.status.phase in _OVER:
-        return frozenset()
+        return None
+    return None if pod.status.phase in _OVER else pod
+
+
+def uses_of(pod: RunningPod) -> frozenset[FlagUse]:
+    """Return what the agent of a pod was told to use."""
     namespace = pod.metadata.namespace
     account = ObjectName(namespace, pod.spec.service_account_name or DEFAULT_ACCOUNT)
     reads_api = (pod.metadata.annotations or {}).get(ALLOW_KUBERNETES_SYNC) == "true"
     uses = (
         FlagUse(account, source.provider, flag)
-        for container in [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
+        for container in pod.containers()
         if container.name == AGENT
         for source in agent_sources(container.args or [])
         if (flag := flag_of(source, namespace)) and (reads_api or source.provider != KUBERNETES)
