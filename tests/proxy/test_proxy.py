@@ -230,7 +230,7 @@ def test_an_in_process_provider_evaluates_what_it_gets_through_the_proxy(proxy: 
         host="127.0.0.1",
         port=proxy.port("sync"),
         selector=f"file:{path}",
-        deadline_ms=5000,
+        deadline_ms=20_000,
     )
     with connected(provider) as client:
         heard = Heard(client)

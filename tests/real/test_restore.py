@@ -63,14 +63,14 @@ def test_an_agent_follows_a_server_whose_etcd_was_restored_and_confirms_nothing_
         client.sees(False)
         for number in range(30):
             write(namespace, f"other-{number}", "1")
-        gone = time.monotonic()
         plane.apiserver.kill()
+        gone = time.monotonic()
         plane.restore(copy)
         plane.apiserver.start()
 
         def follows() -> bool:
             seen = watched(client)
-            assert seen.value is True or seen.age >= seen.when - gone - 1, "it was confirmed, and not so"
+            assert seen.value is True or seen.age >= seen.when - gone - 3, "it was confirmed, and not so"
             return seen.value is True
 
         until(follows, "the state of the backup")
@@ -142,7 +142,7 @@ def test_a_connection_that_dies_without_a_word_in_its_first_seconds_is_noticed(
         write(namespace, "a", "2")
         seen.until(lambda: seen.troubles, "somebody noticing")
         assert "does not answer in time" in seen.troubles[0]
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < 30.0
         assert not seen.live()
         tap.cut()
         tap.release()

@@ -29,7 +29,7 @@ def run_on(loop: str, main: Callable[[], Coroutine[Any, Any, T]], timeout: float
             result = await main()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         gc.collect()
-        assert open_files() == before
+        assert not open_files() - before  # another thread may have closed some
         assert children() == []
         return result
 
@@ -87,7 +87,7 @@ def marker(name: str) -> Iterator[dict[str, str]]:
     try:
         yield {**os.environ, "MARKER": word}
     finally:
-        end, pause = time.monotonic() + 5.0, threading.Event()
+        end, pause = time.monotonic() + 20.0, threading.Event()
         while (left := marked(word)) and time.monotonic() < end:  # they were killed, and die in a moment
             pause.wait(0.002)
         for pid in left:
