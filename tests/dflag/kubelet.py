@@ -84,7 +84,7 @@ class Volume:
                 visible.unlink()
 
 
-def until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], timeout: float = 60.0) -> Any:
     """Wait until something holds, in another thread or process; return it."""
     end = time.monotonic() + timeout
     pause = threading.Event()

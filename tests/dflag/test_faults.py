@@ -427,7 +427,7 @@ def test_a_hundred_watches_in_a_loop_leave_nothing_open(tmp_path: Path) -> None:
             before = before or open_now()
         assert all(now <= then for now, then in zip(open_now(), before or (), strict=True))
 
-    run(main, timeout=50.0)
+    run(main, timeout=150.0)
 
 
 def open_now() -> tuple[int, int]:

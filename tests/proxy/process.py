@@ -12,7 +12,7 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
 from tests.agent.process import AgentProcess
 
-PATIENCE = 50.0
+PATIENCE = 100.0
 
 
 class ProxyProcess(AgentProcess):

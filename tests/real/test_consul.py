@@ -31,7 +31,7 @@ FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVari
 ON = {**FLAG, "defaultVariant": "on"}
 RESOLVE = "/flagd.evaluation.v1.Service/ResolveBoolean"
 TIMEOUT = 100.0
-pytestmark = pytest.mark.timeout(150)  # an election of a leader takes its time
+pytestmark = pytest.mark.timeout(240)  # an election of a leader takes its time
 PAGE = Path(__file__).parent.parent.parent / "docs" / "guides" / "consul.md"
 
 

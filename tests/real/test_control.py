@@ -65,7 +65,7 @@ async def client(path: Path) -> AsyncIterator[Counting]:
 
 def run(main: Coroutine[Any, Any, None]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(50.0):
+        async with asyncio.timeout(120.0):
             await main
 
     asyncio.run(limited())

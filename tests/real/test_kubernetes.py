@@ -175,7 +175,7 @@ def test_a_token_that_is_replaced_in_its_file_is_used(
         client.sees(True)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_server_that_is_gone_for_a_while_takes_nothing_away_and_what_changed_meanwhile_arrives(
     private_plane: NewPlane, kubeconfig: Callable[[Access], Path]
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_server_that_is_gone_for_a_while_takes_nothing_away_and_what_changed_m
         assert client.told_of(1) == [{"x"}]
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_definition_that_is_installed_after_the_agent_is_noticed(
     private_plane: NewPlane, kubeconfig: Callable[[Access], Path], tapped: Callable[[Access], Tap]
 ) -> None:

@@ -238,7 +238,7 @@ def test_consul_away_and_back(
         assert len(hook.ids()) == len(before) + 2, "no storm: one for the ConfigMap, one for the new endpoint"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_the_api_server_away_frozen_and_back(
     private_plane: Callable[..., ControlPlane], kubeconfig: Kubeconfig, tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from wigwag.pipeline.clock import LoopClock, sleep_until
 T = TypeVar("T")
 
 
-def run_on(loop: str, main: Callable[[], Coroutine[Any, Any, T]], timeout: float = 40.0) -> T:
+def run_on(loop: str, main: Callable[[], Coroutine[Any, Any, T]], timeout: float = 120.0) -> T:
     """Run a test on a kind of loop; see that no task, no child and no open file is left."""
 
     async def body() -> T:
@@ -74,7 +74,7 @@ def marked(marker: str) -> list[int]:
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something holds that another process does."""
     clock = LoopClock()
-    end = clock.now() + 20.0
+    end = clock.now() + 60.0
     while not condition():
         assert clock.now() < end, "it did not happen"
         await sleep_until(clock, clock.now() + 0.005)
