@@ -418,6 +418,7 @@ PORTS = (
         _HEALTH,
         (
             *_PROBES,
+            Page("GET", "/propagation", "the digest of the document that is served from each source"),
             Page("GET", "/debug/sources", "each source: state, age, updates, restarts, errors, problems"),
             Page("GET", "/debug/snapshots", "the snapshots that are kept; `format=text`"),
             Page("GET", "/debug/flags", "the flags in force; `selector=`, `snapshot=`, `format=document|sources`"),

@@ -51,7 +51,8 @@ class Loader:
         self._strict = strict
         self.flags: dict[Source, FlagSet] = {}
         """What each source said last; to begin with, what it said in an earlier life."""
-        self._documents: dict[Source, AnyDocument] = {}
+        self.documents: dict[Source, AnyDocument] = {}
+        """What the flags were loaded from, unless that was in an earlier life."""
 
     def watcher(
         self, documents: Callable[[Source], Documents], around: Callable[[Load], Load] = lambda load: load
@@ -63,22 +64,22 @@ class Loader:
     def _large(self, source: Source, document: AnyDocument) -> bool:
         """Return whether there is much to parse. Of many parts, those that are as they were are not parsed again."""
         if isinstance(document, Merged):
-            return document.size_since(self._documents.get(source)) > LARGE
+            return document.size_since(self.documents.get(source)) > LARGE
         return len(document.content) > LARGE
 
     def _load(self, source: Source, document: AnyDocument) -> FlagSet:
         previous = self.flags.get(source)
-        if previous is not None and document == self._documents.get(source):
+        if previous is not None and document == self.documents.get(source):
             return previous  # as after a reconnect: nobody need compare flags that are the same object
         flags = self.parse(source, document, previous, strict=self._strict)
-        if source.settings.incremental and previous is not None and source in self._documents:
+        if source.settings.incremental and previous is not None and source in self.documents:
             flags = update(previous, flags)  # not of an earlier life: what went meanwhile is named by nobody
         if previous is not None:
             flags.after(previous)
         if self._large(source, document):  # here, in the thread: otherwise who publishes or evaluates would wait
             flags.compile_rules(LARGE)
             _ = flags.id
-        self.flags[source], self._documents[source] = flags, document
+        self.flags[source], self.documents[source] = flags, document
         return flags
 
     def parse(

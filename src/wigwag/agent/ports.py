@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from wigwag.agent.freshness import Freshness
     from wigwag.agent.options import AgentOptions
+    from wigwag.agent.propagation import Propagation
     from wigwag.agent.report import AgentReport
     from wigwag.agent.tenancy import Tenancy
     from wigwag.pipeline.broadcast import Broadcast
@@ -54,6 +55,7 @@ class Services(Protocol):
     metrics: Metrics
     freshness: Freshness
     report: AgentReport
+    propagation: Propagation
     tenancy: Tenancy
     telemetry: Telemetry
     lifecycle: Lifecycle
@@ -86,7 +88,7 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
         """What /readyz answers."""
         return agent.lifecycle.serving() and report.ready() and tenancy.ready()
 
-    management = Management(ready, metrics.registry, debug).handler()
+    management = Management(ready, metrics.registry, debug, agent.propagation).handler()
     # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd

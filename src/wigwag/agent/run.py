@@ -16,6 +16,7 @@ from wigwag.agent.assemble import Loader, assembler, content
 from wigwag.agent.facts import fact_sources, watch_facts, watching
 from wigwag.agent.freshness import Freshness, too_strict
 from wigwag.agent.ports import DATA_PORTS, ports
+from wigwag.agent.propagation import Propagation
 from wigwag.agent.report import AgentReport
 from wigwag.agent.state.lastgood import LastGood
 from wigwag.agent.tenancy import Tenancy
@@ -153,6 +154,7 @@ class Agent:
             settled=deps.settled,
         )
         self.report.register(self.metrics.registry)
+        self.propagation = Propagation(self.pipeline, lambda: loader.documents)
         self.last_good.register(self.metrics.registry)
         self.tenancy = Tenancy(options, self.metrics.registry, notifier)
         most, per_address = options.max_connections, options.max_connections_per_address

@@ -19,7 +19,8 @@ from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.kinds import POD
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.names import ObjectName
-from wigwag.operator.reconcile.usage import FlagUse, pod_uses, workload_uses
+from wigwag.operator.propagation.pods import ConsumingPod, consuming_pod
+from wigwag.operator.reconcile.usage import FlagUse, workload_uses
 from wigwag.operator.reconcile.workloads import KINDS, Workload, read_workload
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ class Consumers:
     def __init__(self, context: ControlContext, changes: KnownChanges) -> None:
         self._context, self.uses = context, FlagUses()
         self._listeners: list[Callable[[FlagUse], object]] = []
-        self._pods: Informer[frozenset[FlagUse]] = Informer()
-        self._pods.on_change(self._pods_changed)
+        self.pods: Informer[ConsumingPod] = Informer()
+        self.pods.on_change(self._pods_changed)
         self._workloads: dict[Kind, Informer[Read]] = {kind: Informer() for kind in KINDS}
         self._naming = {kind: Index(informer, _named) for kind, informer in self._workloads.items()}
         for kind, informer in self._workloads.items():
@@ -131,19 +132,20 @@ class Consumers:
     async def run(self) -> None:
         """Watch, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._pods.follow(self._context.watch(KubeWatch(POD), pod_uses)))
+            group.create_task(self.pods.follow(self._context.watch(KubeWatch(POD), consuming_pod)))
             for kind, informer in self._workloads.items():
                 group.create_task(informer.follow(self._context.watch(KubeWatch(kind), _DECODERS[kind])))
 
     async def synced(self) -> None:
         """Wait until all of them are known."""
-        await self._pods.synced()
+        await self.pods.synced()
         for informer in self._workloads.values():
             await informer.synced()
 
-    def _pods_changed(self, before: Objects[frozenset[FlagUse]] | None, after: Objects[frozenset[FlagUse]]) -> None:
+    def _pods_changed(self, before: Objects[ConsumingPod] | None, after: Objects[ConsumingPod]) -> None:
         for key in after.changed_since(before):
-            self._replace((POD, key), after.get(key, frozenset()))
+            pod: ConsumingPod | None = after.get(key)
+            self._replace((POD, key), frozenset() if pod is None else pod.uses)
 
     def _workloads_changed(self, kind: Kind, before: Objects[Read] | None, after: Objects[Read]) -> None:
         for key in after.changed_since(before):

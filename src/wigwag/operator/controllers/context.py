@@ -20,6 +20,7 @@ from wigwag.kube.control.informer import reopened
 from wigwag.kube.control.queue import KeyQueue, WorkQueue
 from wigwag.kube.errors import ApiError
 from wigwag.kube.watch.listwatch import KindNotServed
+from wigwag.operator.propagation.ask import AgentClient, PropagationMetrics
 from wigwag.operator.reconcile.status import ACCEPTED, ConditionState, conditions, events
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from wigwag.kube.watch.reflector import Item
     from wigwag.kube.watch.spec import KubeWatch
     from wigwag.operator.observed import Observed
+    from wigwag.operator.propagation.ask import AskAgent
     from wigwag.operator.resources.kubernetes import ObjectMeta, ObjectStatus
     from wigwag.operator.resources.unreadable import UnreadableObject
     from wigwag.operator.settings import OperatorSettings
@@ -76,6 +78,9 @@ class ControlContext:
     metrics: ControllerMetrics
     now: Callable[[], float] = time.time
     """Unix seconds."""
+    agents: AskAgent = field(default_factory=AgentClient)
+    """Asks agents which flags they have."""
+    propagation: PropagationMetrics = field(default_factory=PropagationMetrics)
     _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:

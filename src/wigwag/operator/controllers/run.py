@@ -15,6 +15,7 @@ from wigwag.operator.controllers.flagd import FlagdController
 from wigwag.operator.controllers.flags import FlagController
 from wigwag.operator.controllers.inprocess import InProcessController
 from wigwag.operator.controllers.managed import ManagedObjects
+from wigwag.operator.controllers.propagation import PropagationController
 from wigwag.operator.controllers.proxy import ProxyController
 from wigwag.operator.controllers.sources import SourceController
 
@@ -34,6 +35,7 @@ async def run_controllers(context: ControlContext) -> None:
         SourceController(context, changes, consumers),
         InProcessController(context, changes, consumers),
         AccessController(context, changes, consumers),
+        PropagationController(context, changes, consumers),
         managed,
         consumers,
         changes,  # last: all listeners are registered

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw, Struct, field
 
-from wigwag.flags.model import canonical
+from wigwag.flags.digests import DIGITS, document_digest
 from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack, unpack
 from wigwag.operator.names import FEATURE_FLAG, ObjectName, config_map_name, parse_name
-from wigwag.operator.reconcile.status import ACCEPTED, PROGRAMMED, ConditionState, conditions, listed
+from wigwag.operator.reconcile.status import ACCEPTED, PROGRAMMED, PROPAGATED, ConditionState, conditions, listed
 from wigwag.operator.reconcile.usage import permitted
 from wigwag.operator.resources.featureflag import FeatureFlagStatus
 from wigwag.operator.resources.featureflagsource import FILE
-from wigwag.operator.resources.kubernetes import ObjectMeta
+from wigwag.operator.resources.kubernetes import Condition, ObjectMeta
 from wigwag.operator.validation import flag_findings, is_refused, lines
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from wigwag.operator.settings import OperatorSettings
 
 Json: TypeAlias = Any
-DIGITS = 16
 MOUNTED, NOT_MOUNTED = ("Mounted", "Compressed"), "NotMounted"
 """Reasons of the condition `Programmed`."""
 
@@ -207,15 +206,21 @@ def flag_status(flag: ObservedFlag, maps: FlagConfigMaps, now: float) -> Feature
     generation = flag.about.generation
     return FeatureFlagStatus(
         observed_generation=generation,
-        conditions=conditions(flag.status.conditions, states, generation, now),
-        digest=sha256(canonical(content)).hexdigest()[:DIGITS],
+        conditions=[*conditions(flag.status.conditions, states, generation, now), *_others(flag.status)],
+        digest=document_digest(content),
         flags=counts.flags,
         enabled=counts.enabled,
         rules=counts.rules,
         evaluators=counts.evaluators,
         errors=len(errors),
         warnings=len(findings) - len(errors),
+        agents=flag.status.agents,
     )
+
+
+def _others(status: FeatureFlagStatus) -> list[Condition]:
+    """Return the conditions that another controller keeps."""
+    return [each for each in status.conditions if each.type == PROPAGATED]
 
 
 class FlagCounts(NamedTuple):

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ACCEPTED, RESOLVED, PROGRAMMED, GRANTED = "Accepted", "Resolved", "Programmed", "Granted"
 """The object makes sense; what it names exists and may be used; what follows is done; all who name it may."""
+PROPAGATED = "Propagated"
+"""All agents have the flags; `propagation.progress` has it."""
 MOST_ITEMS = 10
 """The most objects that a message names."""
 WARNINGS = "Warnings"

@@ -100,20 +100,21 @@ def pod_uses(raw: bytes) -> frozenset[FlagUse]:
         FlagUse(account, source.provider, flag)
         for container in [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
         if container.name == AGENT
-        for source in _sources(container.args or [])
-        if (flag := _flag(source, namespace)) and (reads_api or source.provider != KUBERNETES)
+        for source in agent_sources(container.args or [])
+        if (flag := flag_of(source, namespace)) and (reads_api or source.provider != KUBERNETES)
     )
     return _shared(frozenset(uses))
 
 
-def _sources(arguments: list[str]) -> list[AgentSource]:
+def agent_sources(arguments: list[str]) -> list[AgentSource]:
+    """Read the `--sources` of an agent."""
     try:
         return _decode_sources(arguments[arguments.index("--sources") + 1])
     except (ValueError, IndexError, RecursionError):  # no such argument, or not ours
         return []
 
 
-def _flag(source: AgentSource, namespace: str) -> ObjectName | None:
+def flag_of(source: AgentSource, namespace: str) -> ObjectName | None:
     """Return the FeatureFlag of a source. No name of an object has an underscore, so a file name tells which."""
     if source.provider == KUBERNETES:
         return parse_name(source.uri, namespace)

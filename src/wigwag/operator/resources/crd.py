@@ -23,6 +23,8 @@ Columns: TypeAlias = "tuple[tuple[str, str, str], ...]"
 _ACCEPTED = ("Accepted", "string", '.status.conditions[?(@.type=="Accepted")].status')
 _PROGRAMMED = ("Programmed", "string", '.status.conditions[?(@.type=="Programmed")].status')
 
+_AGENTS = ("Agents", "string", ".status.agents.summary")
+
 
 @dataclass(frozen=True)
 class CustomResource:
@@ -40,7 +42,7 @@ class CustomResource:
 
 
 RESOURCES = (
-    CustomResource(FEATURE_FLAG, FeatureFlag, ("ff",), (("Flags", "integer", ".status.flags"), _ACCEPTED)),
+    CustomResource(FEATURE_FLAG, FeatureFlag, ("ff",), (("Flags", "integer", ".status.flags"), _ACCEPTED, _AGENTS)),
     CustomResource(
         FEATURE_FLAG_SOURCE,
         FeatureFlagSource,

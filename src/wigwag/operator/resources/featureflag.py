@@ -59,6 +59,26 @@ class FeatureFlagSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     tests: Annotated[list[FlagTest], Meta(max_length=MOST_TESTS)] = []
 
 
+class AgentNotCurrent(Struct, frozen=True, kw_only=True):
+    """An agent that does not have the flags yet, or does not say so."""
+
+    pod: Annotated[str, declared("Its pod, as NAMESPACE/NAME.")]
+    reason: str = ""
+
+
+class AgentsStatus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Which agents have the flags. All of it is written each time: who applies a part owns the rest no longer."""
+
+    summary: Annotated[str, declared("Agents that have the flags, of all that use them, such as 41/42.")] = ""
+    total: Annotated[int, declared("Agents that run and use the flags.")] = 0
+    current: Annotated[int, declared("How many of them have the flags of `digest`.")] = 0
+    unknown: Annotated[int, declared("How many of them did not say what they have.")] = 0
+    digest: Annotated[str, declared("The digest of the flags that agents should have.")] = ""
+    observed_generation: Annotated[int, declared("The generation of the flags.", format="int64")] = 0
+    lagging: Annotated[list[AgentNotCurrent], declared("Agents with other flags, the first of them.")] = []
+    silent: Annotated[list[AgentNotCurrent], declared("Agents that do not say what they have, the first of them.")] = []
+
+
 class FeatureFlagStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What the operator found in the flags."""
 
@@ -68,6 +88,7 @@ class FeatureFlagStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel",
     evaluators: int = 0
     errors: Annotated[int, declared("How many findings of the linter are errors.")] = 0
     warnings: Annotated[int, declared("How many other findings the linter has.")] = 0
+    agents: Annotated[AgentsStatus | None, declared("How far the flags have come.")] = None
 
 
 class FeatureFlag(Struct, frozen=True, kw_only=True):

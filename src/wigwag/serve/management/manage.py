@@ -27,7 +27,7 @@ _METRICS: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-
 
 
 class Debugging(Protocol):
-    """The debug pages of a face."""
+    """More pages of a face, most of them for debugging."""
 
     def pages(self) -> Mapping[bytes, Page]:
         """Return the pages by their path."""
@@ -37,8 +37,8 @@ class Debugging(Protocol):
 class Management:
     """The management service."""
 
-    def __init__(self, ready: Callable[[], bool], registry: Registry, debug: Debugging | None = None) -> None:
-        self._ready, self._registry, self._debug = ready, registry, debug
+    def __init__(self, ready: Callable[[], bool], registry: Registry, *more: Debugging) -> None:
+        self._ready, self._registry, self._more = ready, registry, more
 
     def handler(self) -> Handler:
         """Return the function that answers requests."""
@@ -46,8 +46,9 @@ class Management:
             b"/healthz": lambda request: Reply(200, TEXT),
             b"/readyz": lambda request: Reply(200 if self._ready() else 412, TEXT),
             b"/metrics": metrics_page(self._registry),
-            **(self._debug.pages() if self._debug is not None else {}),
         }
+        for each in self._more:
+            pages |= each.pages()
         return paged(pages)
 
 

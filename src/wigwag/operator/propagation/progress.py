@@ -1,0 +1,181 @@
+"""How far the flags of a FeatureFlag have come: pure decisions about agents, the status, and when to do what.
+
+    digest that agents should have, what each has said ─▶ current │ lagging │ unknown ─▶ status.agents, Propagated
+
+| an agent | counts as |
+|---|---|
+| says that it has the digest | current |
+| has said so, and does not answer now | current: nothing has changed since |
+| says that it has another one, or none yet | lagging |
+| had another one, and does not answer now | lagging |
+| has never answered, or cannot tell | unknown |
+
+The hard case is a change while the one before is still going out. Nothing is remembered of the one before: only the
+newest digest counts, and an agent that skips one is current.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import Struct
+
+from wigwag.operator.propagation.ask import AgentAnswer, NoAnswer
+from wigwag.operator.reconcile.status import MOST_ITEMS, PROGRESSING, ConditionState, listed
+from wigwag.operator.resources.featureflag import AgentNotCurrent, AgentsStatus
+from wigwag.pipeline.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from wigwag.operator.names import ObjectName
+    from wigwag.operator.propagation.ask import Asked
+    from wigwag.operator.propagation.pods import AgentPod
+    from wigwag.operator.reconcile.flags import FlagSummary
+
+CHECK = 300.0
+"""Seconds until an agent that has everything is asked again: nobody says when one loses its flags."""
+LAGGING = Backoff(first=0.2, most=15.0)
+"""Between questions to an agent that does not have the flags yet."""
+SILENT = Backoff(first=1.0, most=CHECK)
+"""Between questions to an agent that does not answer."""
+GATHER = 0.4
+"""Seconds from the first news of a flag to the status that tells them: most agents have a change by then."""
+WRITES = Backoff(first=1.0, most=15.0)
+"""Between writes of one status while agents are lagging. Every write goes to all who watch the flag."""
+SHOWN = 8
+"""Digits of a digest in a message."""
+
+
+class AgentState(NamedTuple):
+    """What is known of an agent."""
+
+    agent: AgentPod
+    answer: AgentAnswer | None = None
+    """The last one."""
+    problem: NoAnswer | None = None
+    """Why the last question was not answered."""
+    attempts: int = 0
+    """Questions in a row after which it did not have everything."""
+
+    def after(self, asked: Asked) -> AgentState:
+        """Return what is known after a question."""
+        if isinstance(asked, NoAnswer):
+            return self._replace(problem=asked)
+        return self._replace(answer=asked, problem=None)
+
+
+class Standing(Struct, frozen=True):
+    """How an agent stands with a flag: current if there is no reason."""
+
+    reason: str = ""
+    known: bool = True
+
+
+CURRENT = Standing()
+
+
+def standing(state: AgentState, flag: ObjectName, digest: str) -> Standing:
+    """Return whether an agent has the flags of a digest."""
+    has = state.answer.digests() if state.answer else {}
+    digests = {has.get(place, "") for place, each in enumerate(state.agent.flags) if each == flag}
+    if digests == {digest}:
+        return CURRENT
+    other = next((each for each in sorted(digests) if each != digest), "")
+    problem = f"; {state.problem.reason}" if state.problem else ""
+    if state.answer is None:
+        return Standing(state.problem.reason if state.problem else "it was not asked yet", known=False)
+    return Standing(f"on {other[:SHOWN]}{problem}" if other else f"it has none of these flags yet{problem}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many agents have the flags of a digest, and which do not."""
+
+    digest: str
+    generation: int
+    total: int
+    lagging: tuple[AgentNotCurrent, ...] = ()
+    silent: tuple[AgentNotCurrent, ...] = ()
+
+    @property
+    def current(self) -> int:
+        """How many agents have the flags."""
+        return self.total - len(self.lagging) - len(self.silent)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nobody to wait for."""
+        return not self.lagging and not self.silent
+
+    def status(self) -> AgentsStatus:
+        """Return the part of the status that says so."""
+        return AgentsStatus(
+            summary=f"{self.current}/{self.total}",
+            total=self.total,
+            current=self.current,
+            unknown=len(self.silent),
+            digest=self.digest,
+            observed_generation=self.generation,
+            lagging=list(self.lagging[:MOST_ITEMS]),
+            silent=list(self.silent[:MOST_ITEMS]),
+        )
+
+    def condition(self) -> ConditionState:
+        """Return the condition `Propagated`."""
+        if not self.total:
+            return ConditionState("True", "NoAgents", "no agent that runs uses these flags")
+        parts = [f"{self.current}/{self.total} agents on {self.digest[:SHOWN]}"]
+        for name, agents in (("lagging", self.lagging), ("unknown", self.silent)):
+            if agents:
+                parts.append(f"{name}: {listed([f'{each.pod} ({each.reason})' for each in agents])}")
+        message = "; ".join(parts)
+        if self.lagging:
+            return ConditionState("False", PROGRESSING, message)
+        if self.silent:
+            return ConditionState("Unknown", "NoAnswer", message)
+        return ConditionState("True", "AllAgents", message)
+
+
+def progress(
+    flag: ObjectName, digest: str, generation: int, states: Iterable[tuple[ObjectName, AgentState]]
+) -> Progress:
+    """Count the agents that have the flags of a digest; `states` are those of the pods that use the flag."""
+    total, lagging, silent = 0, list[AgentNotCurrent](), list[AgentNotCurrent]()
+    for pod, state in sorted(states, key=itemgetter(0)):
+        total += 1
+        found = standing(state, flag, digest)
+        if found.reason:
+            (lagging if found.known else silent).append(AgentNotCurrent(pod=str(pod), reason=found.reason))
+    return Progress(digest, generation, total, tuple(lagging), tuple(silent))
+
+
+def wanted_digest(flag: FlagSummary) -> str:
+    """Return the digest that agents should have; empty until the flag has been looked at."""
+    is_current = flag.status.observed_generation == flag.about.generation and not flag.about.deletion_timestamp
+    return flag.status.digest if is_current else ""
+
+
+def next_question(state: AgentState, behind: bool, random: Callable[[], float]) -> float:
+    """Return in how many seconds an agent is asked again; `behind`: it does not have all flags that it should."""
+    if state.problem is not None:
+        return CHECK if state.problem.final else SILENT.pause(state.attempts, random)
+    return LAGGING.pause(state.attempts, random) if behind else CHECK * (0.5 + 0.5 * random())
+
+
+class WritePace(NamedTuple):
+    """When the status of a flag was written, and how often since all agents had the flags."""
+
+    at: float = float("-inf")
+    writes: int = 0
+
+    def wait(self, now: float, *, done: bool) -> float:
+        """Return how many seconds the next write has to wait."""
+        pause = WRITES.first if done else WRITES.ceiling(max(0, self.writes - 1))
+        return max(0.0, self.at + pause - now)
+
+    def after(self, now: float, *, done: bool) -> WritePace:
+        """Return the pace after a write."""
+        return WritePace(now, 0 if done else self.writes + 1)
