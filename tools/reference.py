@@ -449,7 +449,11 @@ PORTS = (
         "--management-port",
         "HTTP, gRPC",
         _HEALTH,
-        (*_PROBES, Page("GET", "/debug/targets", "each target: state, age, subscribers, last error")),
+        (
+            *_PROBES,
+            Page("GET", "/propagation", "each target: the digest of its document, and how many have been sent it"),
+            Page("GET", "/debug/targets", "each target: state, age, subscribers, last error"),
+        ),
     ),
     Port(
         "operator",

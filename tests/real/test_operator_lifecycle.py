@@ -127,6 +127,27 @@ def test_a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once(
     assert generations == {"stays": 1, "changes": 2}
 
 
+def test_who_has_the_flags_is_known_after_a_restart_too(namespace: Namespace, plane: OperatedPlane) -> None:
+    namespace.feature_flag("flags", flags("on"))
+    namespace.apply(source("source", {"source": "flags", "provider": "kubernetes"}))
+    for name in ("stays", "goes"):
+        namespace.apply(deployment(name, "source"))
+    path = namespace.path(OPENFEATURE, "FeatureFlag", "flags")
+
+    def propagated(summary: str) -> bool:
+        flag = namespace.cluster.get(path)
+        agents = flag.get("status", {}).get("agents") or {}
+        return (agents.get("summary"), agents.get("observedGeneration")) == (summary, flag["metadata"]["generation"])
+
+    until(lambda: propagated("2/2"), "2/2", 90.0)
+    plane.stop_operator()
+    namespace.apply(deployment("goes", "source", replicas=0))
+    plane.start_operator()
+    until(lambda: propagated("1/1"), "1/1 after the restart", 90.0)
+    namespace.feature_flag("flags", flags("off"))
+    until(lambda: propagated("1/1"), "1/1 after the next change", 90.0)
+
+
 def test_an_api_server_that_is_restarted_is_found_again_by_everybody(
     namespace: Namespace, plane: OperatedPlane
 ) -> None:

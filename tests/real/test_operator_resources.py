@@ -78,13 +78,13 @@ def test_a_table_shows_what_the_operator_says_about_an_object(namespace: Namespa
         "lastTransitionTime": "2026-01-01T00:00:00Z",
     }
     path = namespace.path(API, "FeatureFlag", "example")
-    status = {"status": {"conditions": [condition], "flags": 0, "digest": "abc"}}
+    status = {"status": {"conditions": [condition], "flags": 0, "digest": "abc", "agents": {"summary": "41/42"}}}
     namespace.cluster.rest.call("PATCH", f"{path}/status", status, kind=MERGE)
     answer = namespace.cluster.rest
     table = type(answer)(answer.address, answer.authority, {**answer.headers, "Accept": TABLE}, answer.identity)
     shown = table.call("GET", path).json
-    assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Flags", "Accepted", "Age"]
-    assert shown["rows"][0]["cells"][:3] == ["example", 0, "True"]
+    assert [column["name"] for column in shown["columnDefinitions"]] == ["Name", "Flags", "Accepted", "Agents", "Age"]
+    assert shown["rows"][0]["cells"][:4] == ["example", 0, "True", "41/42"]
 
 
 def test_what_migrate_writes_is_accepted_and_nothing_of_it_is_unknown(namespace: Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,13 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from tests.real.agents import flags
+from tests.agent.process import AgentProcess
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
+from tests.real.operated import SYSTEM
 from tests.real.processes import tether, until
 from tests.real.workloads import App, deployment, source
+from wigwag.operator.names import PROXY
 
-PROVIDERS = ("kubernetes", "file", "flagd-proxy")
+EXAMPLE = Path(__file__).parents[2] / "deploy/examples/rollout.yaml"
+OTHERS = ("file", "flagd-proxy")
 PATIENCE = 90.0
 
 
@@ -27,31 +32,35 @@ def cluster(operated: Cluster) -> Cluster:
     return operated
 
 
-def status(namespace: Namespace) -> dict[str, Any]:
-    found: dict[str, Any] = namespace.cluster.get(namespace.path(OPENFEATURE, "FeatureFlag", "flags"))
-    return dict(found.get("status", {}))
+def flag(namespace: Namespace) -> dict[str, Any]:
+    return dict(namespace.cluster.get(namespace.path(OPENFEATURE, "FeatureFlag", "checkout")))
 
 
-def condition(namespace: Namespace) -> dict[str, Any]:
-    found = [each for each in status(namespace).get("conditions", []) if each["type"] == "Propagated"]
-    return found[0] if found else {}
+def condition(status: dict[str, Any]) -> dict[str, Any]:
+    return next((each for each in status.get("conditions", []) if each["type"] == "Propagated"), {})
 
 
 def reaches(namespace: Namespace, summary: str, *words: str) -> dict[str, Any]:
-    """Wait until the status of the present generation says this, with these words in the message."""
-    path = namespace.path(OPENFEATURE, "FeatureFlag", "flags")
+    """Wait until the status of the present generation says this, with these words in the message; return it."""
 
     def found() -> dict[str, Any] | None:
-        flag = namespace.cluster.get(path)
-        agents = flag.get("status", {}).get("agents") or {}
-        is_present = agents.get("observedGeneration") == flag["metadata"]["generation"]
-        message = condition(namespace).get("message", "")
-        said = is_present and agents["summary"] == summary and all(word in message for word in words)
-        return agents if said else None
+        live = flag(namespace)
+        status = live.get("status", {})
+        agents = status.get("agents") or {}
+        is_present = agents.get("observedGeneration") == live["metadata"]["generation"]
+        message = condition(status).get("message", "")
+        return status if is_present and agents["summary"] == summary and all(map(message.__contains__, words)) else None
 
-    agents = until(found, f"{summary} with {words}", PATIENCE)
-    assert agents is not None
-    return agents
+    status = until(found, f"{summary} with {words}", PATIENCE)
+    assert status is not None
+    return status
+
+
+def change(namespace: Namespace, default: str, **metadata: str) -> None:
+    """Change the flag, as somebody does who applies another manifest."""
+    member = {"defaultVariant": default, "metadata": metadata}
+    patch = {"spec": {"flagSpec": {"flags": {"new-checkout": member}}}}
+    namespace.cluster.patch(namespace.path(OPENFEATURE, "FeatureFlag", "checkout"), patch)
 
 
 @contextmanager
@@ -82,7 +91,7 @@ class Waiting:
 
     def __init__(self, namespace: Namespace, folder: Path, *options: str) -> None:
         config = namespace.cluster.access.kubeconfig(folder / "kubeconfig")
-        arguments = ["status", "ff/flags", "-n", namespace.name, f"--kubeconfig={config}", *options]
+        arguments = ["status", "ff/checkout", "-n", namespace.name, f"--kubeconfig={config}", *options]
         self._process = subprocess.Popen(
             [*tether(), sys.executable, "-m", "wigwag", "rollout", *arguments],
             stdout=subprocess.PIPE,
@@ -96,35 +105,57 @@ class Waiting:
         return self._process.returncode, said.splitlines(), complaint
 
 
-def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Namespace, tmp_path: Path) -> None:
-    namespace.feature_flag("flags", flags("on"))
-    for provider in PROVIDERS:
-        namespace.apply(source(provider, {"source": "flags", "provider": provider}))
-        namespace.apply(deployment(provider, provider))
-    pods = {provider: App(namespace, provider).ready() for provider in PROVIDERS}
-    first = reaches(namespace, "3/3", "3/3 agents on ")
-    assert (condition(namespace)["status"], first["digest"]) == ("True", status(namespace)["digest"])
+def test_the_guide_shows_the_example() -> None:
+    guide = (EXAMPLE.parents[2] / "docs/guides/rollouts.md").read_text()
+    assert EXAMPLE.read_text() in guide
 
-    slow = pods["kubernetes"]
+
+def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Namespace, tmp_path: Path) -> None:
+    for manifest in yaml.safe_load_all(EXAMPLE.read_text()):
+        if manifest["kind"] != "Namespace":  # it has one of its own
+            namespace.apply(manifest)
+    for provider in OTHERS:
+        namespace.apply(source(provider, {"source": "checkout", "provider": provider}))
+        namespace.apply(deployment(provider, provider))
+    slow = App(namespace, "checkout").ready()
+    status = reaches(namespace, "3/3", "3/3 agents on ")
+    first = status["agents"]["digest"]
+    assert (condition(status)["status"], first) == ("True", status["digest"])
+
     name = f"{namespace.name}/{slow['metadata']['name']}"
     with frozen(slow):
-        namespace.feature_flag("flags", flags("off"))
-        behind = reaches(namespace, "2/3", f"lagging: {name} (on {first['digest'][:8]}")
-        assert [each["pod"] for each in behind["lagging"]] == [name]
-        assert condition(namespace)["status"] == "False"
+        change(namespace, "on")
+        behind = reaches(namespace, "2/3", f"lagging: {name} (on {first[:8]}")
+        second = behind["agents"]["digest"]
+        assert [each["pod"] for each in behind["agents"]["lagging"]] == [name]
+        assert condition(behind)["status"] == "False"
         code, _, complaint = Waiting(namespace, tmp_path, "--timeout=1s").end()
-        assert (code, f"2 of 3 agents on {behind['digest'][:8]}; lagging: {name} (" in complaint) == (1, True)
-        namespace.feature_flag("flags", flags("on", metadata={"again": True}))  # while the one before is on its way
-        now = reaches(namespace, "2/3", name)["digest"]
-        waiting = Waiting(namespace, tmp_path, f"--digest={now}", "--timeout=90s")
+        assert (code, f"2 of 3 agents on {second[:8]}; lagging: {name} (" in complaint) == (1, True)
+        change(namespace, "off", again="yes")  # while the one before is on its way
+        third = reaches(namespace, "2/3", name)["agents"]["digest"]
+        waiting = Waiting(namespace, tmp_path, f"--digest={third}", "--timeout=90s")
     code, said, complaint = waiting.end()
     assert (code, complaint) == (0, "")
-    assert said[-1] == f'featureflag "flags" successfully propagated: 3 of 3 agents on {now[:8]}'
-    last = reaches(namespace, "3/3")
-    assert last["digest"] not in (first["digest"], behind["digest"])
-    assert (last["lagging"], last["silent"]) == ([], [])
+    assert said[-1] == f'featureflag "checkout" successfully propagated: 3 of 3 agents on {third[:8]}'
+    agents = reaches(namespace, "3/3")["agents"]
+    assert (agents["lagging"], agents["silent"], len({first, second, third})) == ([], [], 3)
 
     namespace.apply(deployment("file", "file", replicas=0))
     reaches(namespace, "2/2")
-    namespace.apply(deployment("kubernetes", "kubernetes", replicas=2))
+    with client_of_the_proxy(namespace):
+        change(namespace, "on", again="twice")
+        assert reaches(namespace, "2/2", "1/1 in-process clients")["agents"]["clientsCurrent"] == 1
+    namespace.apply(deployment("checkout", "checkout", replicas=2))
     reaches(namespace, "3/3")
+
+
+@contextmanager
+def client_of_the_proxy(namespace: Namespace) -> Iterator[None]:
+    """Subscribe to the flag as somebody who is no pod with an agent."""
+    pods = namespace.cluster.get(namespace.cluster.path("v1", "Pod", SYSTEM))["items"]
+    proxies = [each for each in pods if each["spec"]["containers"][0]["name"] == PROXY]
+    address = next(filter(None, (each["status"].get("podIP") for each in proxies)))
+    selector = f"core.openfeature.dev/{namespace.name}/checkout"
+    sources = [{"uri": f"{address}:8015", "provider": "grpc", "selector": selector}]
+    with AgentProcess("--sources", json.dumps(sources)):
+        yield

@@ -2,30 +2,19 @@
 
     GET /propagation ─▶ {"sources": [{"priority": 0, "source": …, "provider": …, "state": "live", "digest": …}]}
 
-The digest is that of the document from which the flags in force were loaded (`document_digest`), so whoever has the
-document can tell whether this agent has it, too: the way it took and its priority do not matter. A document that could
-not be loaded is not served, and the digest stays that of the last one. Before the first snapshot, and for flags that
-were restored from disk, there is none.
+The digest is that of the document from which the flags in force were loaded; the way it took and its priority do not
+matter. A document that could not be loaded is not served, and the digest stays that of the last one. Before the first
+snapshot, for flags that were restored from disk, and for several documents that were merged, there is none.
 
-The hard case is a thousand agents that are asked again and again: the answer is made when it has changed, and digests
-only when somebody asks, those of large documents in a thread.
+The answer is made again only when it has changed: it is asked for more often.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from wigwag import jsontext
-from wigwag.agent.assemble import LARGE
-from wigwag.errors import WigwagError
-from wigwag.flags.digests import document_digest
-from wigwag.flags.document import UNDECODABLE, to_json
-from wigwag.flags.model import Limits
+from wigwag.serve.management.propagation import PATH, DocumentDigests, ServedDocument, json_reply
 from wigwag.sources.document import Document
-from wigwag.wire.http import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -36,11 +25,7 @@ if TYPE_CHECKING:
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.document import AnyDocument
     from wigwag.sources.source import Source
-    from wigwag.wire.http import Headers, Request
-
-PATH = b"/propagation"
-_JSON: Headers = ((b"content-type", b"application/json"),)
-_decode = jsontext.decoder()
+    from wigwag.wire.http import Reply, Request
 
 
 class Propagation:
@@ -50,7 +35,7 @@ class Propagation:
         self, pipeline: Pipeline[Source, Value, Snapshot], documents: Callable[[], Mapping[Source, AnyDocument]]
     ) -> None:
         self._pipeline, self._documents = pipeline, documents
-        self._digests: dict[Source, tuple[AnyDocument, str]] = {}
+        self._digests: DocumentDigests[Source] = DocumentDigests()
         self._written: tuple[object, Reply] | None = None
 
     def pages(self) -> dict[bytes, Page]:
@@ -58,30 +43,12 @@ class Propagation:
         return {PATH: self._page}
 
     def _page(self, _: Request) -> Reply | Awaitable[Reply]:
-        served = dict(self._documents()) if self._pipeline.published.serial else {}
-        new = {source: each for source, each in served.items() if not self._is_known(source, each)}
-        if sum(len(each.content) for each in new.values() if isinstance(each, Document)) > LARGE:
-            return self._digested_in_thread(new, served)
-        for source, document in new.items():
-            self._digests[source] = document, _digest(document)
-        return self._reply(served)
+        loaded = self._documents().items() if self._pipeline.published.serial else ()
+        served = {source: ServedDocument(each, *each) for source, each in loaded if isinstance(each, Document)}
+        return self._digests.reply(served, self._reply)
 
-    def _is_known(self, source: Source, document: AnyDocument) -> bool:
-        known = self._digests.get(source)
-        return known is not None and known[0] is document
-
-    async def _digested_in_thread(
-        self, new: Mapping[Source, AnyDocument], served: Mapping[Source, AnyDocument]
-    ) -> Reply:
-        for source, document in new.items():
-            self._digests[source] = document, await asyncio.to_thread(_digest, document)
-        return self._reply(served)
-
-    def _reply(self, served: Mapping[Source, AnyDocument]) -> Reply:
-        said = tuple(
-            (status.spec, status.state, self._digests[status.spec][1] if status.spec in served else "")
-            for status in self._pipeline.statuses()
-        )
+    def _reply(self, digests: Mapping[Source, str]) -> Reply:
+        said = tuple((each.spec, each.state, digests.get(each.spec, "")) for each in self._pipeline.statuses())
         if self._written is None or self._written[0] != said:
             sources = [
                 {
@@ -93,15 +60,5 @@ class Propagation:
                 }
                 for source, state, digest in said
             ]
-            self._written = said, Reply(200, _JSON, msgspec.json.encode({"sources": sources}) + b"\n")
+            self._written = said, json_reply({"sources": sources})
         return self._written[1]
-
-
-def _digest(document: AnyDocument) -> str:
-    """Return the digest of one document; several that were merged have none."""
-    if not isinstance(document, Document):
-        return ""
-    try:
-        return document_digest(_decode(to_json(document.content, Limits(), document.format)))
-    except (WigwagError, *UNDECODABLE):  # flags that were mended, or that nobody could write again
-        return ""

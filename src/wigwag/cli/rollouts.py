@@ -32,7 +32,7 @@ from wigwag.suggest import closest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from wigwag.cli.commands.rollout import Options
+    from wigwag.operator.propagation.options import RolloutOptions
 
 KINDS = ("featureflag", "featureflags", "ff", "featureflags.core.openfeature.dev")
 NOBODY = 10.0
@@ -103,12 +103,12 @@ def _listed(agents: Sequence[AgentNotCurrent]) -> str:
     return ", ".join(f"{each.pod} ({each.reason})" for each in agents)
 
 
-def wait_for_agents(name: str, options: Options) -> int:
+def wait_for_agents(name: str, options: RolloutOptions) -> int:
     """Wait until all agents have the flags of a FeatureFlag; return the exit code."""
     return asyncio.run(_wait(name, options))
 
 
-async def _wait(name: str, options: Options) -> int:
+async def _wait(name: str, options: RolloutOptions) -> int:
     cluster = find_cluster(os.environ, options.kubeconfig, options.context)
     kube = Kube(cluster)
     try:
@@ -120,7 +120,7 @@ async def _wait(name: str, options: Options) -> int:
 class RolloutWait:
     """The wait for one FeatureFlag."""
 
-    def __init__(self, kube: Kube, options: Options, namespace: str, name: str) -> None:
+    def __init__(self, kube: Kube, options: RolloutOptions, namespace: str, name: str) -> None:
         self._kube, self._options, self._namespace, self._name = kube, options, namespace, name
         self._flag: WatchedFlag | None = None
         self._said = ""

@@ -13,6 +13,7 @@ from wigwag.observe import Registry
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.authorize import authorizer
 from wigwag.proxy.permissions import Permissions
+from wigwag.proxy.propagation import TargetPropagation
 from wigwag.proxy.relay import Relay
 from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.selectors import Selectors
@@ -122,7 +123,9 @@ class Proxy:
         tls = read_tls(options)
         lifecycle, capacity = self.lifecycle, self.lifecycle.capacity
         auth = "Kubernetes tokens" if options.auth == "kubernetes" else ""
-        management = Management(lifecycle.serving, self.registry, self.report).handler()
+        management = Management(
+            lifecycle.serving, self.registry, self.report, TargetPropagation(self.targets)
+        ).handler()
         health = reflecting(HealthService(lifecycle.stopped.wait).methods())
         methods = reflecting(self._relay.methods())
         return [

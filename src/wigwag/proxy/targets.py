@@ -25,10 +25,10 @@ from wigwag.pipeline.spec import Wanted
 from wigwag.proxy.documents import check
 from wigwag.serve.streams import stopping
 from wigwag.wire.rpc import Code, RpcError
-from wigwag.wire.server.broadcast import Message
+from wigwag.wire.server.broadcast import BroadcastStream, Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.watch import WatchPolicy
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from wigwag.serve.sync import Encode
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
-    from wigwag.wire.server.broadcast import BroadcastStream
 
     TargetDocuments = Mapping[Source, RelayedDocument]
 
@@ -45,12 +44,22 @@ if TYPE_CHECKING:
 class SyncTarget:
     """One source, and the streams that carry its documents."""
 
-    __slots__ = ("_broadcasts", "document", "source", "subscribers")
+    __slots__ = ("_broadcasts", "document", "source", "streams")
 
     def __init__(self, source: Source) -> None:
-        self.source, self.subscribers = source, 0
+        self.source, self.streams = source, set[BroadcastStream]()
         self.document: RelayedDocument | None = None
         self._broadcasts: dict[Encode, Broadcast[Message]] = {}
+
+    @property
+    def subscribers(self) -> int:
+        """How many streams are open."""
+        return len(self.streams)
+
+    @property
+    def sent(self) -> int:
+        """On how many of them the newest document has left."""
+        return sum(each.broadcast is not None and each.seen == each.broadcast.serial > 0 for each in self.streams)
 
     def broadcast(self, encode: Encode) -> Broadcast[Message]:
         """Return the broadcast of the documents in an encoding."""
@@ -96,6 +105,9 @@ class Targets:
     def __len__(self) -> int:
         return len(self._targets)
 
+    def __iter__(self) -> Iterator[SyncTarget]:
+        return iter(list(self._targets.values()))
+
     def get(self, source: Source) -> SyncTarget | None:
         """Return what is known of a source, if anybody subscribes to it, or did just now."""
         return self._targets.get(source)
@@ -109,9 +121,9 @@ class Targets:
         target = self._targets.get(source) or self._opened(source)
         if timer := self._lingering.pop(target, None):
             timer.cancel()
-        target.subscribers += 1
+        target.streams.add(stream)
         self.subscribers += 1
-        stream.on_close(partial(self._leave, target))
+        stream.on_close(partial(self._leave, target, stream))
         return target.broadcast(encode)
 
     def close(self) -> None:
@@ -154,8 +166,8 @@ class Targets:
         target = self._targets[source] = SyncTarget(source)
         return target
 
-    def _leave(self, target: SyncTarget) -> None:
-        target.subscribers -= 1
+    def _leave(self, target: SyncTarget, stream: BroadcastStream) -> None:
+        target.streams.discard(stream)
         self.subscribers -= 1
         if not target.subscribers:
             when = self._clock.now() + self._linger

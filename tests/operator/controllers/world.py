@@ -35,6 +35,7 @@ from wigwag.operator.controllers.run import run_controllers
 from wigwag.operator.names import ENABLED, ObjectName
 from wigwag.operator.names import FEATURE_FLAG_SOURCE as NAMES_SOURCE
 from wigwag.operator.observed import Observed, assemble, watch, watches
+from wigwag.operator.propagation.ask import Asked, NoAnswer
 from wigwag.pipeline.broadcast import Broadcast
 
 Object = dict[str, Any]
@@ -138,7 +139,13 @@ class FakeServer:
         raise refusal(404, "NotFound")
 
     async def apply(
-        self, kind: Kind, body: Mapping[str, Any], manager: str, *, force: bool = False, query: Query = ()
+        self,
+        kind: Kind,
+        body: Mapping[str, Any],
+        manager: str,
+        *,
+        force: bool = False,
+        query: Query = (),
     ) -> Object:
         key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
         self._note("apply", kind, *key)
@@ -199,11 +206,14 @@ def _json_patched(target: Object, patch: Any) -> Object:
         *steps, last = (step.replace("~1", "/") for step in each["path"].split("/")[1:])
         place: Any = target
         for step in steps:
-            place = place[step]
+            place = place[int(step) if isinstance(place, list) else step]
         if each["op"] == "test" and place.get(last) != each["value"]:
             raise refusal(422, "Invalid")
-        if each["op"] == "add":
-            place[last] = each["value"]
+        if each["op"] in ("add", "replace"):
+            if last == "-":
+                place.append(each["value"])
+            else:
+                place[int(last) if isinstance(place, list) else last] = each["value"]
     return target
 
 
@@ -218,18 +228,36 @@ class FakeRecorder:
         self.events.append((kind.kind, f"{metadata['namespace']}/{metadata['name']}", type, reason, message))
 
 
+class FakeAgents:
+    """Answers for the agents of pods, by their address; for others there is no connection."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Asked] = {}
+        self.asked: list[str] = []
+
+    async def ask(self, address: str, port: int) -> Asked:
+        self.asked.append(f"{address}:{port}")
+        return self.answers.get(address, NoAnswer("there is no connection"))
+
+
 class World:
     """A cluster and the operator's controllers."""
 
     def __init__(self, environment: dict[str, str] | None = None, **options: Any) -> None:
-        self.clock = FakeClock()
+        self.clock, self.agents = FakeClock(), FakeAgents()
         self.server, self.recorder = FakeServer(self.clock), FakeRecorder()
         self.hub = Hub(lambda: cast("Kube", self.server), self.server.watch)
         self.known = Broadcast[Observed]()
         self.settings = settings(environment, **options)
         recorder = cast("EventRecorder", self.recorder)
         self.context = ControlContext(
-            self.hub, self.known, self.settings, recorder, ControllerMetrics(), lambda: NOW + self.clock.now()
+            self.hub,
+            self.known,
+            self.settings,
+            recorder,
+            ControllerMetrics(),
+            lambda: NOW + self.clock.now(),
+            self.agents,
         )
 
     @asynccontextmanager

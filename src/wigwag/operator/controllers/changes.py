@@ -67,8 +67,15 @@ class KnownChanges:
                 if source[0] == namespace or namespace in users(source):
                     yield source
 
+        def flags_changed(before: Objects[FlagSummary] | None, after: Objects[FlagSummary]) -> None:
+            """Sources refer to flags by name and grant; what a status says of agents, they need not know."""
+            for key in after.changed_since(before):
+                if _about(before, key) != _about(after, key):
+                    for source in naming(key, None):
+                        add(source)
+
         self.sources.feed(add, own_key)
-        self.flags.feed(add, naming)
+        self.flags.on_change(flags_changed)
         self.config_maps.feed(add, naming)
         self.proxies.feed(add, self._keys_through_proxy)
 
@@ -82,6 +89,11 @@ class KnownChanges:
 
     def _keys_through_proxy(self, *_: Any) -> Iterable[Key]:
         return self._proxied[PROXY]
+
+
+def _about(flags: Objects[FlagSummary] | None, key: Key) -> ObjectMeta | None:
+    flag: FlagSummary | None = None if flags is None else flags.get(key)
+    return None if flag is None else flag.about
 
 
 def _flag_names(_: Key, source: FeatureFlagSource) -> Iterable[str]:

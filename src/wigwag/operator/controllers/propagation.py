@@ -11,15 +11,13 @@ less often the longer it takes.
 
 The hard cases: a flag is not reported before each of its agents was asked once, so a restart of the operator takes
 nothing back; pods of other namespaces count only if the flag allows their use, so nobody can hold up the flags of
-others; and the status is applied as a field manager of its own, because the controller of FeatureFlags writes the rest.
+others; and only this part of the status is patched, because the controller of FeatureFlags writes the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index
@@ -28,16 +26,18 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.names import ObjectName
-from wigwag.operator.propagation.pods import used_flags
+from wigwag.operator.propagation.pods import AgentPod, used_flags
 from wigwag.operator.propagation.progress import (
     GATHER,
     LAGGING,
+    AgentProgress,
     AgentState,
-    Progress,
     WritePace,
     next_question,
     progress,
+    proxied_flag,
     standing,
+    status_patch,
     wanted_digest,
 )
 from wigwag.operator.reconcile.status import PROPAGATED, conditions, events
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from wigwag.operator.propagation.pods import ConsumingPod
     from wigwag.operator.reconcile.flags import FlagSummary
 
-MANAGER = "wigwag-propagation"
-"""The field manager of `status.agents` and the condition `Propagated`."""
 ASKING = 32
 """Agents that are asked at the same time."""
 ASKS = (100, 0.002)
@@ -76,6 +74,7 @@ class PropagationController:
         self._controller = Controller("propagation", self._report, self._flags, context.metrics)
         self._states: dict[Key, AgentState] = {}
         self._paces: dict[Key, WritePace] = {}
+        self._proxies: set[Key] = set()
         self._using = Index(consumers.pods, used_flags)
         consumers.pods.on_change(self._pods_changed)
         changes.flags.on_change(self._flags_changed)
@@ -94,12 +93,25 @@ class PropagationController:
             now: ConsumingPod | None = after.get(key)
             if (earlier and earlier.agent) == (now and now.agent):
                 continue
-            self._states.pop(key, None)
-            for pod in (earlier, now):
-                for flag in used_flags(key, pod) if pod else ():
-                    self._flags.add_after(flag, GATHER)
-            if now is not None and now.agent is not None:
+            gone = self._states.pop(key, None)
+            for flag in self._concerned(key, earlier, now, gone):
+                self._flags.add_after(flag, GATHER)
+            self._proxies.discard(key)
+            if now is None or now.agent is None:
+                continue
+            if isinstance(now.agent, AgentPod):
                 self._pods.add(key)
+            elif key[0] == self._context.settings.pod.namespace:  # others may call a container as they like
+                self._proxies.add(key)
+                self._pods.add(key)
+
+    def _concerned(
+        self, key: Key, earlier: ConsumingPod | None, now: ConsumingPod | None, gone: AgentState | None
+    ) -> set[ObjectName]:
+        """Return the flags of an agent that comes or goes, or those that a proxy had."""
+        used = {flag for pod in (earlier, now) if pod for flag in used_flags(key, pod)}
+        targets = gone.answer.targets if gone and gone.answer else ()
+        return used | {flag for each in targets if (flag := proxied_flag(each))}
 
     def _flags_changed(self, before: Objects[FlagSummary] | None, after: Objects[FlagSummary]) -> None:
         for key in after.changed_since(before):
@@ -115,8 +127,8 @@ class PropagationController:
                 self._flags.add_after(key, GATHER)
 
     def _ask_all(self, flag: Key) -> None:
-        """Ask the agents of a flag soon; those that do not answer wait for their turn."""
-        for key in self._using[ObjectName(*flag)]:
+        """Ask the agents of a flag, and the proxies, soon; those that do not answer wait for their turn."""
+        for key in (*self._using[ObjectName(*flag)], *self._proxies):
             state = self._states.get(key)
             if state is not None and state.problem is None:
                 self._states[key] = state._replace(attempts=0)
@@ -137,35 +149,57 @@ class PropagationController:
             return
         before = self._states.get(key)
         state = (before or AgentState(pod.agent)).after(asked)
+        behind = self._has_news_of_agent(before, state) if state.flags else self._has_news_of_proxy(before, state)
+        self._pods.add_after(key, next_question(state, behind, self._random))
+        self._states[key] = state._replace(attempts=state.attempts + 1 if behind else 0)
+
+    def _has_news_of_agent(self, before: AgentState | None, state: AgentState) -> bool:
+        """Have the flags reported of which an agent has news; return whether it does not have all that it should."""
         behind = False
-        for flag in used_flags(key, pod):
-            summary = self._changes.flags.get(flag)
-            digest = wanted_digest(summary) if summary else ""
-            if digest:
+        for flag in filter(None, set(state.flags)):
+            if digest := self._digest(flag):
                 found = standing(state, flag, digest)
                 behind |= bool(found.reason)
                 if before is None or standing(before, flag, digest) != found:
                     self._flags.add_after(flag, GATHER)
-        self._pods.add_after(key, next_question(state, behind, self._random))
-        self._states[key] = state._replace(attempts=state.attempts + 1 if behind else 0)
+        return behind
+
+    def _has_news_of_proxy(self, before: AgentState | None, state: AgentState) -> bool:
+        """The same for a proxy, and its subscribers."""
+        known = set(before.answer.targets) if before and before.answer else set()
+        said = set(state.answer.targets) if state.answer else set()
+        for target in said ^ known:
+            if flag := proxied_flag(target):
+                self._flags.add_after(flag, GATHER)
+        return any(
+            target.sent < target.subscribers or target.digest != digest
+            for target in said
+            if (flag := proxied_flag(target)) and (digest := self._digest(flag))
+        )
+
+    def _digest(self, flag: Key) -> str:
+        summary = self._changes.flags.get(flag)
+        return wanted_digest(summary) if summary else ""
 
     async def _report(self, key: Key) -> Again | None:
-        name, summary = ObjectName(*key), self._changes.flags.get(key)
-        digest = wanted_digest(summary) if summary else ""
+        name, summary, digest = ObjectName(*key), self._changes.flags.get(key), self._digest(key)
         if summary is None or not digest:
             return None
-        states = list(self._counted(name, summary))
-        if any(state is None for _, state in states):
+        states = dict(self._counted(name, summary))
+        proxies = [self._states.get(each) for each in self._proxies]
+        if None in states.values() or None in proxies:
             return None  # it is added again when they have answered
-        found = progress(name, digest, summary.about.generation, [(pod, state) for pod, state in states if state])
+        known = [(pod, state) for pod, state in states.items() if state]
+        answers = [state.answer for state in proxies if state and state.answer]
+        found = progress(name, digest, summary.about.generation, known, answers)
         if not self._is_news(summary, found):
             return None
         pace, now = self._paces.get(key, WritePace()), self._clock.now()
         if wait := pace.wait(now, done=found.done):
             return Again(wait)
         await self._write(summary, found)
-        self._paces[key] = pace.after(self._clock.now(), done=found.done)
-        return None
+        self._paces[key] = pace = pace.after(now, done=found.done)
+        return Again(pace.wait(now, done=found.done))  # by then the watch has shown it, or it is written again
 
     def _counted(self, flag: ObjectName, summary: FlagSummary) -> Iterator[tuple[ObjectName, AgentState | None]]:
         """Yield the pods that use a flag, and may, with what is known of their agents."""
@@ -174,25 +208,22 @@ class PropagationController:
             if not refusal("FeatureFlag", flag, summary.about, key[0], policy):
                 yield ObjectName(*key), self._states.get(key)
 
-    def _is_news(self, summary: FlagSummary, found: Progress) -> bool:
+    def _is_news(self, summary: FlagSummary, found: AgentProgress) -> bool:
         said = next((each for each in summary.status.conditions if each.type == PROPAGATED), None)
         state = found.condition()
         same = said is not None and (said.status, said.reason, said.message) == state
         return not same or summary.status.agents != found.status()
 
-    async def _write(self, summary: FlagSummary, found: Progress) -> None:
+    async def _write(self, summary: FlagSummary, found: AgentProgress) -> None:
         about, before = summary.about, summary.status.conditions
         after = conditions(before, {PROPAGATED: found.condition()}, about.generation, self._context.now())
-        body = {
-            "apiVersion": FEATURE_FLAG.api,
-            "kind": FEATURE_FLAG.kind,
-            "metadata": {"namespace": about.namespace, "name": about.name, "uid": about.uid},
-            "status": {"agents": msgspec.to_builtins(found.status()), "conditions": msgspec.to_builtins(after)},
-        }
+        patch = status_patch(about.uid, before, after[0], found.status())
         try:
-            await self._context.hub.kube.apply(FEATURE_FLAG, body, MANAGER, force=True, subresource="status")
+            await self._context.hub.kube.patch(
+                FEATURE_FLAG, about.name, patch, about.namespace, how="json", subresource="status"
+            )
         except ApiError as error:
-            if error.not_found or error.conflict:  # it is gone, or another one
+            if error.not_found or error.invalid:  # it is gone, another one, or has changed: the watch will show it
                 return
             raise
         self._context.propagation.writes.add()

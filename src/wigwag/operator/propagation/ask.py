@@ -1,4 +1,4 @@
-"""One request to one agent: which digests it has. It is bounded in time and size, and follows no redirect.
+"""One request to one agent or proxy: which digests it has. It is bounded in time and size, and follows no redirect.
 
 An agent that does not answer tells nothing about its flags. Why it does not is put into words that hold nothing of what
 came back: they end in the status of FeatureFlags, and whoever writes pods chooses where the request goes.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from wigwag.observe import Instrument
 
 PATH = "/propagation"
-LIMITS = ResponseLimits(connect=1.0, head=2.0, idle=2.0, total=3.0, head_bytes=8 << 10, body_bytes=256 << 10)
+LIMITS = ResponseLimits(connect=1.0, head=2.0, idle=2.0, total=3.0, head_bytes=8 << 10, body_bytes=1 << 20)
 UNSUPPORTED = "its image cannot tell which flags it has"
 _NOT_FOUND, _OK = 404, 200
 
@@ -36,10 +36,23 @@ class SourceAnswer(Struct, frozen=True):
     state: str = ""
 
 
+class TargetAnswer(Struct, frozen=True):
+    """What a proxy says about one of its targets."""
+
+    target: str
+    provider: str = ""
+    digest: str = ""
+    """Of the document that it has; empty if there is none yet."""
+    subscribers: int = 0
+    sent: int = 0
+    """How many of them have been sent that document."""
+
+
 class AgentAnswer(Struct, frozen=True):
-    """What an agent says."""
+    """What an agent says, or a proxy."""
 
     sources: tuple[SourceAnswer, ...] = ()
+    targets: tuple[TargetAnswer, ...] = ()
 
     def digests(self) -> dict[int, str]:
         """Return the digest of each source by its place in `--sources`."""

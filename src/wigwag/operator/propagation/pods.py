@@ -1,4 +1,4 @@
-"""Pods with an agent: where it can be asked, and which FeatureFlags it was told to use.
+"""Pods with an agent or a proxy: where it can be asked, and which FeatureFlags an agent was told to use.
 
 An agent counts while its container runs. One that has not started serves nobody, and gets the newest flags when it
 does; one that is being deleted is no longer waited for. A container that is restarted is another agent: what the one
@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct, field
 
 from wigwag.operator.injection.sources import GROUP
-from wigwag.operator.names import AGENT, ObjectName, parse_name
+from wigwag.operator.names import AGENT, PROXY, ObjectName, parse_name
 from wigwag.operator.reconcile.usage import MOST_SHARED, FlagUse, agent_sources, flag_of, pod_uses
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.injection.sources import AgentSource
 
-PORT = 8014
-"""The management port of an agent that was told no other."""
+AGENT_PORT, PROXY_PORT = 8014, 8016
+"""The management ports of those that were told no other."""
 _LARGEST_PORT = 65535
 
 
@@ -40,13 +40,24 @@ class AgentPod(Struct, frozen=True):
     port: int
     flags: tuple[ObjectName | None, ...]
     """The FeatureFlag of each source, in the order of `--sources`; None for one that comes from elsewhere."""
+    proxied: frozenset[ObjectName] = frozenset()
+    """Those of them that come from a proxy."""
+
+
+class ProxyPod(Struct, frozen=True):
+    """A running proxy."""
+
+    uid: str
+    restarts: int
+    address: str
+    port: int
 
 
 class ConsumingPod(NamedTuple):
-    """What counts of a pod: the flags that its agent was told to use, and the agent, while it runs."""
+    """What counts of a pod: the flags that its agent was told to use, and the agent or the proxy, while it runs."""
 
     uses: frozenset[FlagUse]
-    agent: AgentPod | None = None
+    agent: AgentPod | ProxyPod | None = None
 
 
 class _AgentContainer(Struct):
@@ -92,35 +103,34 @@ _decode = msgspec.json.Decoder(_PodWithAgent).decode
 
 def consuming_pod(raw: bytes) -> ConsumingPod:
     """Decode what counts of a pod."""
-    uses = pod_uses(raw)
-    return _NOTHING if not uses and b"--sources" not in bytes(raw) else ConsumingPod(uses, running_agent(raw))
+    uses, text = pod_uses(raw), bytes(raw)
+    counts = uses or b"--sources" in text or _PROXY_CONTAINER in text
+    return ConsumingPod(uses, running_agent(raw)) if counts else _NOTHING
 
 
-_NOTHING = ConsumingPod(frozenset())
+_NOTHING, _PROXY_CONTAINER = ConsumingPod(frozenset()), f'"{PROXY}"'.encode()
 
 
-def running_agent(raw: bytes) -> AgentPod | None:
-    """Decode the agent of a pod; None if there is none that runs, or it uses no FeatureFlag."""
+def running_agent(raw: bytes) -> AgentPod | ProxyPod | None:
+    """Decode the agent or the proxy of a pod; None if there is none that runs, or an agent uses no FeatureFlag."""
     try:
         pod = _decode(raw)
     except msgspec.ValidationError:
         return None
-    about, status = pod.metadata, pod.status
-    running = [
-        each
-        for each in [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
-        if each.name == AGENT and each.state.running is not None
-    ]
-    containers = [
-        each for each in [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())] if each.name == AGENT
-    ]
-    if not running or not containers or not status.pod_ip or about.deletion_timestamp:
+    about, spec, status = pod.metadata, pod.spec, pod.status
+    if not status.pod_ip or about.deletion_timestamp:
         return None
-    arguments = containers[0].args or []
-    flags = _shared(tuple(_flag(each, about.namespace) for each in agent_sources(arguments)))
-    if not any(flags):
-        return None
-    return AgentPod(about.uid, running[0].restart_count, status.pod_ip, _port(arguments), flags)
+    containers = {each.name: each for each in [*(spec.init_containers or ()), *(spec.containers or ())]}
+    for each in [*(status.init_container_statuses or ()), *(status.container_statuses or ())]:
+        if each.name in (AGENT, PROXY) and each.name in containers and each.state.running is not None:
+            place, arguments = (about.uid, each.restart_count, status.pod_ip), containers[each.name].args or []
+            if each.name == PROXY:
+                return ProxyPod(*place, _port(arguments, PROXY_PORT))
+            sources = agent_sources(arguments)
+            flags = _shared(tuple(_flag(source, about.namespace) for source in sources))
+            proxied = frozenset(flag for flag, source in zip(flags, sources, strict=True) if flag and _proxied(source))
+            return AgentPod(*place, _port(arguments, AGENT_PORT), flags, proxied) if any(flags) else None
+    return None
 
 
 @lru_cache(maxsize=MOST_SHARED)
@@ -129,22 +139,30 @@ def _shared(flags: tuple[ObjectName | None, ...]) -> tuple[ObjectName | None, ..
     return flags
 
 
+_SELECTOR = f"{GROUP}/"
+
+
+def target_flag(selector: str, namespace: str = "") -> ObjectName:
+    """Return the FeatureFlag that a proxy is asked for by a selector."""
+    return parse_name(selector.removeprefix(_SELECTOR), namespace)
+
+
+def _proxied(source: AgentSource) -> bool:
+    return source.selector.startswith(_SELECTOR)
+
+
 def _flag(source: AgentSource, namespace: str) -> ObjectName | None:
-    """Return the FeatureFlag of a source. A proxy is asked for it by a selector."""
-    prefix = f"{GROUP}/"
-    if source.selector.startswith(prefix):
-        return parse_name(source.selector.removeprefix(prefix), namespace)
-    return flag_of(source, namespace)
+    return target_flag(source.selector, namespace) if _proxied(source) else flag_of(source, namespace)
 
 
-def _port(arguments: list[str]) -> int:
+def _port(arguments: list[str], usual: int) -> int:
     try:
         port = int(arguments[arguments.index("--management-port") + 1])
     except (ValueError, IndexError):
-        return PORT
-    return port if 0 < port <= _LARGEST_PORT else PORT
+        return usual
+    return port if 0 < port <= _LARGEST_PORT else usual
 
 
 def used_flags(_: Key, pod: ConsumingPod) -> Iterable[ObjectName]:
     """Return the FeatureFlags that the agent of a pod uses; for an index."""
-    return {flag for flag in pod.agent.flags if flag} if pod.agent else ()
+    return {flag for flag in pod.agent.flags if flag} if isinstance(pod.agent, AgentPod) else ()

@@ -18,25 +18,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 
 from wigwag.operator.propagation.ask import AgentAnswer, NoAnswer
-from wigwag.operator.reconcile.status import MOST_ITEMS, PROGRESSING, ConditionState, listed
+from wigwag.operator.propagation.pods import AgentPod, ProxyPod, target_flag
+from wigwag.operator.reconcile.status import MOST_ITEMS, PROGRESSING, PROPAGATED, ConditionState, listed
 from wigwag.operator.resources.featureflag import AgentNotCurrent, AgentsStatus
+from wigwag.operator.resources.featureflagsource import KUBERNETES
 from wigwag.pipeline.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from wigwag.operator.names import ObjectName
-    from wigwag.operator.propagation.ask import Asked
-    from wigwag.operator.propagation.pods import AgentPod
+    from wigwag.operator.propagation.ask import Asked, TargetAnswer
     from wigwag.operator.reconcile.flags import FlagSummary
+    from wigwag.operator.resources.kubernetes import Condition
 
+Json: TypeAlias = Any
 CHECK = 300.0
 """Seconds until an agent that has everything is asked again: nobody says when one loses its flags."""
+CHECK_PROXY = 30.0
+"""The same for a proxy: nobody says when a client comes or goes."""
 LAGGING = Backoff(first=0.2, most=15.0)
 """Between questions to an agent that does not have the flags yet."""
 SILENT = Backoff(first=1.0, most=CHECK)
@@ -52,13 +57,23 @@ SHOWN = 8
 class AgentState(NamedTuple):
     """What is known of an agent."""
 
-    agent: AgentPod
+    agent: AgentPod | ProxyPod
     answer: AgentAnswer | None = None
     """The last one."""
     problem: NoAnswer | None = None
     """Why the last question was not answered."""
     attempts: int = 0
     """Questions in a row after which it did not have everything."""
+
+    @property
+    def flags(self) -> tuple[ObjectName | None, ...]:
+        """The flags that an agent uses; a proxy uses none."""
+        return self.agent.flags if isinstance(self.agent, AgentPod) else ()
+
+    @property
+    def proxied(self) -> frozenset[ObjectName]:
+        """Those of them that come from a proxy."""
+        return self.agent.proxied if isinstance(self.agent, AgentPod) else frozenset()
 
     def after(self, asked: Asked) -> AgentState:
         """Return what is known after a question."""
@@ -80,7 +95,7 @@ CURRENT = Standing()
 def standing(state: AgentState, flag: ObjectName, digest: str) -> Standing:
     """Return whether an agent has the flags of a digest."""
     has = state.answer.digests() if state.answer else {}
-    digests = {has.get(place, "") for place, each in enumerate(state.agent.flags) if each == flag}
+    digests = {has.get(place, "") for place, each in enumerate(state.flags) if each == flag}
     if digests == {digest}:
         return CURRENT
     other = next((each for each in sorted(digests) if each != digest), "")
@@ -90,8 +105,34 @@ def standing(state: AgentState, flag: ObjectName, digest: str) -> Standing:
     return Standing(f"on {other[:SHOWN]}{problem}" if other else f"it has none of these flags yet{problem}")
 
 
+class ClientCounts(NamedTuple):
+    """In-process clients of proxies: all, and those that have been sent the flags."""
+
+    total: int = 0
+    current: int = 0
+
+
+def proxied_flag(target: TargetAnswer) -> ObjectName | None:
+    """Return the FeatureFlag of a proxy's target."""
+    return target_flag(target.target) if target.provider == KUBERNETES else None
+
+
+def client_counts(
+    flag: ObjectName, digest: str, proxies: Iterable[AgentAnswer], agents: int, *, all_agents: bool
+) -> ClientCounts:
+    """Count the subscribers of proxies that are no agents; `agents` of them are, with `all_agents` all that run.
+
+    Proxies do not know who subscribes. So what is missing is put down to clients only if no agent is behind.
+    """
+    targets = [each for answer in proxies for each in answer.targets if proxied_flag(each) == flag]
+    subscribers = sum(each.subscribers for each in targets)
+    sent = sum(each.sent for each in targets if each.digest == digest)
+    total = max(0, subscribers - agents)
+    return ClientCounts(total, max(0, total - (subscribers - sent)) if all_agents else total)
+
+
 @dataclass(frozen=True)
-class Progress:
+class AgentProgress:
     """How many agents have the flags of a digest, and which do not."""
 
     digest: str
@@ -99,6 +140,7 @@ class Progress:
     total: int
     lagging: tuple[AgentNotCurrent, ...] = ()
     silent: tuple[AgentNotCurrent, ...] = ()
+    clients: ClientCounts = ClientCounts()
 
     @property
     def current(self) -> int:
@@ -108,7 +150,7 @@ class Progress:
     @property
     def done(self) -> bool:
         """Whether there is nobody to wait for."""
-        return not self.lagging and not self.silent
+        return not self.lagging and not self.silent and self.clients.total == self.clients.current
 
     def status(self) -> AgentsStatus:
         """Return the part of the status that says so."""
@@ -117,6 +159,8 @@ class Progress:
             total=self.total,
             current=self.current,
             unknown=len(self.silent),
+            clients=self.clients.total,
+            clients_current=self.clients.current,
             digest=self.digest,
             observed_generation=self.generation,
             lagging=list(self.lagging[:MOST_ITEMS]),
@@ -125,14 +169,16 @@ class Progress:
 
     def condition(self) -> ConditionState:
         """Return the condition `Propagated`."""
-        if not self.total:
+        if not self.total and not self.clients.total:
             return ConditionState("True", "NoAgents", "no agent that runs uses these flags")
         parts = [f"{self.current}/{self.total} agents on {self.digest[:SHOWN]}"]
+        if self.clients.total:
+            parts.append(f"{self.clients.current}/{self.clients.total} in-process clients")
         for name, agents in (("lagging", self.lagging), ("unknown", self.silent)):
             if agents:
                 parts.append(f"{name}: {listed([f'{each.pod} ({each.reason})' for each in agents])}")
         message = "; ".join(parts)
-        if self.lagging:
+        if self.lagging or self.clients.current < self.clients.total:
             return ConditionState("False", PROGRESSING, message)
         if self.silent:
             return ConditionState("Unknown", "NoAnswer", message)
@@ -140,16 +186,45 @@ class Progress:
 
 
 def progress(
-    flag: ObjectName, digest: str, generation: int, states: Iterable[tuple[ObjectName, AgentState]]
-) -> Progress:
-    """Count the agents that have the flags of a digest; `states` are those of the pods that use the flag."""
-    total, lagging, silent = 0, list[AgentNotCurrent](), list[AgentNotCurrent]()
+    flag: ObjectName,
+    digest: str,
+    generation: int,
+    states: Iterable[tuple[ObjectName, AgentState]],
+    proxies: Iterable[AgentAnswer] = (),
+) -> AgentProgress:
+    """Count who has the flags of a digest; `states` are those of the pods that use the flag."""
+    total, proxied = 0, 0
+    lagging, silent = list[AgentNotCurrent](), list[AgentNotCurrent]()
     for pod, state in sorted(states, key=itemgetter(0)):
         total += 1
+        proxied += flag in state.proxied
         found = standing(state, flag, digest)
         if found.reason:
             (lagging if found.known else silent).append(AgentNotCurrent(pod=str(pod), reason=found.reason))
-    return Progress(digest, generation, total, tuple(lagging), tuple(silent))
+    clients = client_counts(flag, digest, proxies, proxied, all_agents=not lagging and not silent)
+    return AgentProgress(digest, generation, total, tuple(lagging), tuple(silent), clients)
+
+
+def status_patch(
+    uid: str, known: Sequence[Condition], condition: Condition, agents: AgentsStatus
+) -> list[dict[str, Json]]:
+    """Return the JSON patch that says who has the flags, and leaves the rest of the status as it is.
+
+    `known` are the conditions as the watch has shown them. If they are others by now, the server refuses the patch.
+    """
+    place = next((place for place, each in enumerate(known) if each.type == PROPAGATED), None)
+    end = "-" if place is None else str(place)
+    is_there = [{"op": "test", "path": f"/status/conditions/{end}/type", "value": PROPAGATED}]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        *([] if place is None else is_there),
+        {"op": "add", "path": "/status/agents", "value": to_builtins(agents)},
+        {
+            "op": "add" if place is None else "replace",
+            "path": f"/status/conditions/{end}",
+            "value": to_builtins(condition),
+        },
+    ]
 
 
 def wanted_digest(flag: FlagSummary) -> str:
@@ -162,7 +237,9 @@ def next_question(state: AgentState, behind: bool, random: Callable[[], float]) 
     """Return in how many seconds an agent is asked again; `behind`: it does not have all flags that it should."""
     if state.problem is not None:
         return CHECK if state.problem.final else SILENT.pause(state.attempts, random)
-    return LAGGING.pause(state.attempts, random) if behind else CHECK * (0.5 + 0.5 * random())
+    if behind:
+        return LAGGING.pause(state.attempts, random)
+    return (CHECK_PROXY if isinstance(state.agent, ProxyPod) else CHECK) * (0.5 + 0.5 * random())
 
 
 class WritePace(NamedTuple):

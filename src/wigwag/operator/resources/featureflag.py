@@ -67,12 +67,14 @@ class AgentNotCurrent(Struct, frozen=True, kw_only=True):
 
 
 class AgentsStatus(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Which agents have the flags. All of it is written each time: who applies a part owns the rest no longer."""
+    """Which agents have the flags."""
 
     summary: Annotated[str, declared("Agents that have the flags, of all that use them, such as 41/42.")] = ""
     total: Annotated[int, declared("Agents that run and use the flags.")] = 0
     current: Annotated[int, declared("How many of them have the flags of `digest`.")] = 0
     unknown: Annotated[int, declared("How many of them did not say what they have.")] = 0
+    clients: Annotated[int, declared("In-process clients that get the flags from a proxy.")] = 0
+    clients_current: Annotated[int, declared("How many of them have been sent the flags of `digest`.")] = 0
     digest: Annotated[str, declared("The digest of the flags that agents should have.")] = ""
     observed_generation: Annotated[int, declared("The generation of the flags.", format="int64")] = 0
     lagging: Annotated[list[AgentNotCurrent], declared("Agents with other flags, the first of them.")] = []
