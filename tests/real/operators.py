@@ -75,10 +75,10 @@ def register(cluster: Cluster, url: str, *, fail: bool = True, namespace: str = 
     for made in (mutating(endpoint, fail=fail), validating(endpoint, fail=fail)):
         cluster.apply(made)
     until(lambda: trusted(cluster), "the CA in both configurations")
-    until(lambda: _refuses(cluster), "the API server calling the webhooks")
+    until(lambda: refuses_flags(cluster), "the API server calling the webhooks")
 
 
-def _refuses(cluster: Cluster) -> bool:
+def refuses_flags(cluster: Cluster) -> bool:
     """Tell whether a flag that is wrong is refused: the API server knows of a configuration a moment later."""
     flag = {"state": "ENABLED", "variants": {"on": True}, "defaultVariant": "none"}
     about = {"apiVersion": OPENFEATURE, "kind": "FeatureFlag", "metadata": {"name": "probe"}}
