@@ -222,13 +222,21 @@ class Statuses:
 
     def complete(self, flag: str, revision: int, mark: int) -> float:
         """Wait until the status says that all agents have a revision; return when, by `time.monotonic`."""
-        found = self._seen.wait(partial(_is_complete, flag, revision), mark, PATIENCE)
+        try:
+            found = self._seen.wait(partial(_is_complete, flag, revision), mark, PATIENCE)
+        except SystemExit:
+            said = [each.object.get("status") or {} for each in self._seen.events if _name(each) == flag]
+            sys.exit(f"{flag}: not all agents have revision {revision}: {json.dumps(said[-1].get('agents'))[:2000]}")
         return found.time - time.perf_counter() + time.monotonic()
+
+
+def _name(seen: Sighting) -> str:
+    return f"{seen.object['metadata']['namespace']}/{seen.name}"
 
 
 def _is_complete(flag: str, revision: int, seen: Sighting) -> bool:
     about, status = seen.object["metadata"], seen.object.get("status") or {}
-    if f"{about['namespace']}/{about['name']}" != flag:
+    if _name(seen) != flag:
         return False
     said, agents = seen.object["spec"]["flagSpec"]["flags"], status.get("agents") or {}
     is_newest = said[f"{about['name']}-0"]["metadata"]["revision"] == revision
@@ -267,6 +275,7 @@ class FleetBench:
 
     def _row(self, part: str, name: str, value: float, unit: str = "") -> None:
         self._figures.append(Figure(part, name, value, unit))
+        print(f"{self._plan.agents} agents, {part}: {name}: {figure(value)} {unit}", file=sys.stderr, flush=True)
 
     def changes(self, part: str, flags: Sequence[str]) -> None:
         """Change flags one after the other."""
