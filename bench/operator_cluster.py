@@ -152,9 +152,9 @@ class RequestLog:
         """Return the requests after a mark, without renewals of the Lease; the end of a watch is not a request."""
         with self._path.open("rb") as file:
             file.seek(max(0, mark - 1))
-            if mark:
-                file.readline()  # the end of one that was being written
-            entries = [json.loads(line) for line in file if line.endswith(b"\n")]
+            content = file.read()  # at once: the server writes on
+        lines = (content.partition(b"\n")[2] if mark else content).split(b"\n")  # not one that was being written then
+        entries = [json.loads(line) for line in lines[:-1]]  # nor one that is now
         requests = {
             each["auditID"]: each for each in entries if each["stage"] != "ResponseComplete" or not _is_watch(each)
         }
