@@ -152,9 +152,9 @@ class RequestLog:
         """Return the requests after a mark, without renewals of the Lease; the end of a watch is not a request."""
         with self._path.open("rb") as file:
             file.seek(max(0, mark - 1))
-            if mark:
-                file.readline()  # the end of one that was being written
-            entries = [json.loads(line) for line in file if line.endswith(b"\n")]
+            content = file.read()  # at once: the server writes on
+        lines = (content.partition(b"\n")[2] if mark else content).split(b"\n")  # not one that was being written then
+        entries = [json.loads(line) for line in lines[:-1]]  # nor one that is now
         requests = {
             each["auditID"]: each for each in entries if each["stage"] != "ResponseComplete" or not _is_watch(each)
         }
@@ -242,9 +242,9 @@ class BenchCluster:
         plane.cluster.apply({**binding, "roleRef": role, "subjects": subjects})
         self._config = access.kubeconfig(folder / "operator.kubeconfig")
 
-    def operator(self, *options: str) -> MeasuredOperator:
-        """Return an operator that is not started yet."""
-        environment = {"KUBECONFIG": str(self._config), "POD_NAMESPACE": SYSTEM}
+    def operator(self, *options: str, **variables: str) -> MeasuredOperator:
+        """Return an operator that is not started yet; `variables` are of its environment."""
+        environment = {"KUBECONFIG": str(self._config), "POD_NAMESPACE": SYSTEM, **variables}
         address = f"--webhook-bind-address=127.0.0.1:{self._port}"
         return MeasuredOperator("--leader-elect", address, *options, ready=False, environment=environment)
 
@@ -274,8 +274,8 @@ class BenchCluster:
 
 
 @contextmanager
-def bench_cluster(quiet: float = 0.5) -> Iterator[BenchCluster]:
-    """Start it all but the operator; `quiet` is as for `RequestLog`."""
+def bench_cluster(quiet: float = 0.5, addresses: str = "10.1.0.0/16") -> Iterator[BenchCluster]:
+    """Start it all but the operator; `quiet` is as for `RequestLog`, `addresses` as for `FakeNodes`."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         policy, audit = folder / "policy.json", folder / "audit.log"
@@ -286,7 +286,8 @@ def bench_cluster(quiet: float = 0.5) -> Iterator[BenchCluster]:
             f"--audit-log-path={audit}",
             "--service-cluster-ip-range=10.2.0.0/16",  # enough for a Service of each Flagd
         )
-        with ControlPlane(folder / "plane", programs.kubernetes(), flags) as plane, FakeNodes(plane, nodes=NODES):
+        plane = ControlPlane(folder / "plane", programs.kubernetes(), flags)
+        with plane, FakeNodes(plane, NODES, addresses):
             os.environ["KUBECONFIG"] = str(plane.cluster.access.kubeconfig(folder / "kubeconfig"))
             install(plane.cluster)
             yield BenchCluster(plane, folder, audit, quiet)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,8 @@ from types import TracebackType
 from typing import Self
 from urllib.error import URLError
 from urllib.request import urlopen
+
+from tests.real.processes import claim_port
 
 
 class ServerProcess:
@@ -81,14 +82,8 @@ def cpu_seconds(pid: int) -> float:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that were free a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Return ports that stay free for this process, also while the server that listens there is restarted."""
+    return [claim_port() for _ in range(count)]
 
 
 def replace(path: Path, content: str) -> None:

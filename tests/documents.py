@@ -198,7 +198,7 @@ class Session:
             env=self._place.environment,
             capture_output=True,
             text=True,
-            timeout=50,
+            timeout=170,
         )
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
         return done.stdout

@@ -72,7 +72,7 @@ def resolver() -> Loop:
     return loop
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]], timeout: float = 30.0) -> None:
+def run(main: Callable[[], Coroutine[Any, Any, None]], timeout: float = 100.0) -> None:
     """Run a test to its end, under a timeout, and see that it leaves no task behind."""
 
     async def body() -> None:
@@ -221,7 +221,7 @@ class Lab:
         while not condition() and await self._step(began + most):
             await self.quiet()
         try:
-            async with asyncio.timeout(PATIENT):
+            async with asyncio.timeout(2 * PATIENT):
                 await self.meanwhile(condition)
         except TimeoutError:
             raise AssertionError(f"it is not so after {most} s: {self.statuses()}") from None

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 from urllib.request import Request, urlopen
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 
 class AgentProcess:

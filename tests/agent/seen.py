@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from tests.agent.process import fetch
 
-PROMPT = 2.0
+PROMPT = 10.0
 """Seconds within which each answer must be there: far more than one takes, far less than any wait for a source."""
 SYNC = "/flagd.sync.v1.FlagSyncService/FetchAllFlags"
 _SAMPLE = re.compile(r'^wigwag_source_(\w+)\{source="(.*)",priority="(\d+)"\} (.*)$', re.MULTILINE)

@@ -12,6 +12,7 @@ from typing import ClassVar
 from tests.agent.process import AgentProcess, write
 from tests.agent.test_agent import FLAG, ON, changed, value
 from tests.proxy.process import ProxyProcess
+from tests.real.processes import until
 
 _LIMITED = ("sh", "-c", 'ulimit {} 256; exec "$@"', "sh", sys.executable, "-m", "wigwag")
 
@@ -47,6 +48,10 @@ def caps(agent: AgentProcess) -> dict[str, int]:
     return agent.wait_for_log(lambda line: line["msg"] == "connection limits")
 
 
+def metrics(agent: AgentProcess) -> str:
+    return agent.fetch("management", "/metrics")[1].decode()
+
+
 def test_the_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
     path = tmp_path / "flags.json"
     write(path, {"flags": {"x": FLAG}})
@@ -67,10 +72,9 @@ def test_idle_connections_to_one_port_leave_the_others_probes_and_sources_alone(
         seen = len(agent.lines)
         write(path, {"flags": {"x": ON}})
         changed(agent, seen)
-        metrics = agent.fetch("management", "/metrics")[1].decode()
         refused = f'{{port="evaluation",reason="port_limit"}} {300 - caps(agent)["per_port"]}'
-        assert f"wigwag_connections_refused_total{refused}" in metrics
-        assert f'wigwag_connections_limit{{port="evaluation"}} {caps(agent)["per_port"]}' in metrics
+        until(lambda: f"wigwag_connections_refused_total{refused}" in metrics(agent), "refusing the rest")
+        assert f'wigwag_connections_limit{{port="evaluation"}} {caps(agent)["per_port"]}' in metrics(agent)
         lines = [line for line in agent.lines if "refused" in line["msg"]]
         assert len(lines) <= 20, "one line for each refused connection"
 
@@ -91,5 +95,5 @@ def test_idle_connections_to_the_documents_of_a_proxy_leave_its_probes_alone() -
     with LimitedProxy() as proxy, idle_connections(proxy.port("sync"), 300):
         assert proxy.fetch("management", "/healthz")[0] == 200
         proxy.wait_for_log(lambda line: "refused: port_limit" in line["msg"])
-        refused = proxy.metric('wigwag_connections_refused_total{port="sync",reason="port_limit"}')
-        assert refused == 300 - caps(proxy)["per_port"]
+        name, rest = 'wigwag_connections_refused_total{port="sync",reason="port_limit"}', 300 - caps(proxy)["per_port"]
+        until(lambda: proxy.metric(name) == rest, "refusing the rest")

@@ -179,7 +179,7 @@ def bounded(world: World, before: list[int], seconds: float) -> None:
     """See that no server was asked too often."""
     http, rpc, blob = (up.asked - count for up, count in zip(world.all, before, strict=True))
     assert max(http, blob) <= 2 + seconds / SOONEST
-    assert rpc <= STREAMS + seconds / 5
+    assert rpc <= STREAMS + seconds
 
 
 def grown(pages: list[dict[str, Any]], before: list[dict[str, Any]]) -> list[dict[str, Any]] | None:

@@ -130,7 +130,7 @@ def test_no_subscriber_misses_the_last_of_many_changes(agent: AgentProcess, tmp_
             pass
 
     async def main() -> None:
-        async with asyncio.timeout(40), grpc.aio.insecure_channel(agent.address("sync")) as channel:
+        async with asyncio.timeout(120), grpc.aio.insecure_channel(agent.address("sync")) as channel:
             stub = sync_pb2_grpc.FlagSyncServiceStub(channel)
             async with asyncio.TaskGroup() as group:
                 for _ in range(streams):

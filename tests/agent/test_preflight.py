@@ -283,6 +283,7 @@ class Trial:
         """All is well, and has been for a while."""
         await self.lab.meanwhile(lambda: self.lab.state() == self.lab.state(1) == "live")
         await self.lab.lapse(32.0)
+        await self.lab.until(lambda: self.lab.state() == "live")  # whoever is HASTY may have missed an answer
         told = await self.lab.source()
         assert (told["state"], told["error"], told["metrics"]["up"]) == ("live", None, 1)
         assert told["ageSeconds"] <= INTERVAL

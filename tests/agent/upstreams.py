@@ -118,7 +118,7 @@ class Upstream:
             self.listen()
 
     def _do(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
 
     async def _listen(self) -> None:
         self._listening = await asyncio.start_server(self._met, sock=_bound(self.port), ssl=self._context)

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-PATIENCE = 40.0
+PATIENCE = 90.0
 """Seconds to wait for anything at all; two cores may run many other tests."""
 OURS = ("FLAGD_", "OFREP_", "NODE_")
 Line = dict[str, Any]

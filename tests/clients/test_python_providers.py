@@ -91,7 +91,7 @@ def connected(provider: Any) -> Iterator[OpenFeatureClient]:
 
 
 def flagd(agent: AgentProcess, resolver: ResolverType, **options: Any) -> FlagdProvider:
-    settings = {"deadline_ms": 5000, "retry_backoff_ms": 50, "retry_backoff_max_ms": 100, "retry_grace_period": 20}
+    settings = {"deadline_ms": 20_000, "retry_backoff_ms": 50, "retry_backoff_max_ms": 100, "retry_grace_period": 50}
     if "port" not in options:
         options["port"] = agent.port("evaluation" if resolver is ResolverType.RPC else "sync")
     return FlagdProvider(resolver_type=resolver, **{"host": "127.0.0.1", **settings, **options})

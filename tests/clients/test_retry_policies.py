@@ -120,7 +120,7 @@ api.shutdown()
 """
 
 
-@pytest.mark.timeout(180)  # the first time, the packages are installed
+@pytest.mark.timeout(240)  # the first time, the packages are installed
 def test_an_old_python_provider_learns_what_is_wrong_within_its_deadline(
     agent: AgentProcess, request: pytest.FixtureRequest
 ) -> None:

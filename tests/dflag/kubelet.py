@@ -8,6 +8,8 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from tests.dflag.sets import set_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -84,7 +86,7 @@ class Volume:
                 visible.unlink()
 
 
-def until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], timeout: float = 60.0) -> Any:
     """Wait until something holds, in another thread or process; return it."""
     end = time.monotonic() + timeout
     pause = threading.Event()
@@ -95,8 +97,10 @@ def until(condition: Callable[[], Any], timeout: float = 20.0) -> Any:
 
 
 def becomes(flag: DynFlag[T], value: T) -> None:
-    """Wait until a flag holds a value."""
+    """Wait until a flag holds a value, and until all that comes with it is in place: the generation, and calls."""
     until(lambda: flag.get() == value)
+    with set_of(flag)._store.lock:
+        pass
 
 
 class Heard:

@@ -106,6 +106,15 @@ def test_an_updater_may_be_stopped_and_started_by_a_notifier(tmp_path: Path, how
     updater.stop()
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C is an exception, though whoever started the tests may ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_in_a_notifier_is_meant_for_the_program_and_the_others_are_called_nevertheless() -> None:
     found, heard = flag(), Heard()
 

@@ -135,7 +135,8 @@ def test_a_configmap_that_breaks_it_is_refused_until_it_is_mended(tmp_path: Path
     with dflag.setup(example.flags, volume.path) as updater:
         assert (example.values(), updater.generation) == ((2, 9), 1)
         volume.write({"low": "12", "high": "9"})
-        (problem,) = until(lambda: updater.problems)
+        until(lambda: updater.errors)
+        (problem,) = updater.problems
         assert str(problem) == f"{volume.path}: refused as a whole: {WANTS}"
         assert (example.values(), updater.generation, updater.errors) == ((2, 9), 1, 1)
         volume.write({"low": "12", "high": "19"})

@@ -275,9 +275,8 @@ def test_an_updater_that_fails_tells_no_secret(
     with dflag.setup(flags, fragile(str(volume.path))) as updater:
         fragile.broken = True
         volume.write({"rate": "21"})
-        until(lambda: updater.problems)
+        until(lambda: "ZeroDivisionError" in caplog.text)
         assert "hunter2" not in caplog.text + str(updater.problems)
-        assert "ZeroDivisionError" in caplog.text
 
 
 def test_an_updater_that_fails_at_the_start_is_begun_again_if_that_is_tolerated(
@@ -427,7 +426,7 @@ def test_a_hundred_watches_in_a_loop_leave_nothing_open(tmp_path: Path) -> None:
             before = before or open_now()
         assert all(now <= then for now, then in zip(open_now(), before or (), strict=True))
 
-    run(main, timeout=50.0)
+    run(main, timeout=150.0)
 
 
 def open_now() -> tuple[int, int]:

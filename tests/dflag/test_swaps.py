@@ -153,7 +153,7 @@ def test_in_a_loop_it_is_the_same_for_who_is_told_by_threads_by_the_loop_and_at_
         await settle()
 
     with program:
-        run(main, timeout=50.0)
+        run(main, timeout=150.0)
         assert program.flags.flush(20.0)
     assert program.wrong == []
     values = [ABSENT, *(int(content.get(name, ABSENT)) for content in generations)]

@@ -247,7 +247,7 @@ def test_a_watcher_that_is_closed_lets_go_of_its_connection() -> None:
 # comparisons beside the watch
 
 
-PROBING = replace(QUICK, probe=0.05, answer=0.3)
+PROBING = replace(QUICK, probe=0.05, answer=20.0)
 ONE = KubeWatch(CONFIG_MAP, "ns", "a")
 BEGIN = event("ADDED", obj("a", 1)) + bookmark(5, end=True)
 
@@ -329,7 +329,7 @@ def test_events_do_not_wait_for_a_comparison_and_what_is_closed_ends_it(loop: st
             return False
 
         async with cluster(begin, compared=[hang]) as api:
-            async with followed(api.kube(), ONE, timing=replace(PROBING, answer=30.0)) as item:
+            async with followed(api.kube(), ONE, timing=PROBING) as item:
                 assert contents(await item()) == {"ns/a": "a1"}
                 assert contents(await item()) == {"ns/a": "a6"}
                 assert comparing() == 1
@@ -346,7 +346,7 @@ def test_a_way_to_the_server_that_passes_nothing_on_any_more_is_noticed_by_the_s
         async with (
             cluster(watch(BEGIN), compared=[one(obj("a", 1))]) as api,
             Passing(api.url) as way,
-            followed(api.kube(url=way.url), ONE, timing=PROBING) as item,
+            followed(api.kube(url=way.url), ONE, timing=replace(PROBING, answer=1.0)) as item,
         ):
             assert contents(await item()) == {"ns/a": "a1"}
             assert await item() is UNCHANGED

@@ -44,7 +44,7 @@ def test_there_are_never_two_leaders_and_in_the_end_there_is_one(
             assert len(election.leaders()) == 1
             assert sum(replica.working for replica in election.replicas) == 1
 
-    run(main, timeout=60.0)
+    run(main, timeout=150.0)
 
 
 def test_the_first_leads_and_renews_with_one_request_each() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run(main: Callable[[], Coroutine[Any, Any, T]], timeout: float = 20.0) -> T:
+def run(main: Callable[[], Coroutine[Any, Any, T]], timeout: float = 60.0) -> T:
     """Run a test to its end, under a timeout, and see that it leaves no task behind."""
 
     async def body() -> T:

@@ -79,9 +79,9 @@ def test_thousands_of_readers_are_cheap() -> None:
         async with asyncio.TaskGroup() as group:
             waiting = [group.create_task(broadcast.after(0)) for _ in range(readers)]
             await settle(2)
-            before = time.perf_counter()
+            before = time.process_time()
             broadcast.publish(1)
-            spent = time.perf_counter() - before
+            spent = time.process_time() - before
             assert await asyncio.gather(*waiting) == [(1, 1)] * readers
         return spent
 

@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 import grpc
 from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
-from tests.agent.process import TIMEOUT, AgentProcess
+from tests.agent.process import AgentProcess
+
+PATIENCE = 100.0
 
 
 class ProxyProcess(AgentProcess):
@@ -57,7 +59,7 @@ class Subscriber:
 
 
 @contextmanager
-def subscribed(proxy: ProxyProcess, selector: str, timeout: float = TIMEOUT) -> Iterator[Subscriber]:
+def subscribed(proxy: ProxyProcess, selector: str, timeout: float = PATIENCE) -> Iterator[Subscriber]:
     """Subscribe by a connection of its own; the stream has so many seconds in all."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     with grpc.insecure_channel(proxy.address("sync"), options) as channel:

@@ -23,7 +23,7 @@ from wigwag.sources.document import Document
 from wigwag.sources.remote.grpc import GrpcWatch, watch_grpc
 
 AGENTS, RESTARTS, FAILURES = 5, 3, 3
-PATIENCE = 60.0
+PATIENCE = 150.0
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tests.sources.blob_stores import AWS, Store, s3
 from tests.sources.faulty import answer
 
 ALLOWED = {"http": "http", "grpc": "grpc", "blob": "s3"}
-PATIENCE = 50.0
+PATIENCE = 100.0
 """Web addresses and blobs are asked for every five seconds."""
 
 

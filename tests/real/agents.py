@@ -33,7 +33,7 @@ class Client:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._listening.wait(10)
+        assert self._listening.wait(40)
         return self
 
     def __exit__(

@@ -104,7 +104,11 @@ class Cluster:
         return made
 
     def await_right(self, account: str, verb: str, namespace: str = "", **attributes: str) -> None:
-        """Wait until a service account (`NAMESPACE:NAME`) may do something: roles count a moment after they are made.
+        """Wait until a service account may do something: roles count a moment after they are made."""
+        until(lambda: self.has_right(account, verb, namespace, **attributes), f"the right to {verb} {attributes}")
+
+    def has_right(self, account: str, verb: str, namespace: str = "", **attributes: str) -> bool:
+        """Tell whether a service account (`NAMESPACE:NAME`) may do something.
 
         `attributes` are those of a SubjectAccessReview: `group`, `resource`, `subresource` and `name`.
         """
@@ -112,7 +116,7 @@ class Cluster:
         spec = {"user": f"system:serviceaccount:{account}", "resourceAttributes": asked}
         review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        until(lambda: self.rest.call("POST", path, review).json["status"]["allowed"], f"the right to {asked}")
+        return bool(self.rest.call("POST", path, review).json["status"]["allowed"])
 
     def install(self, definitions: Sequence[Path]) -> None:
         """Apply custom resource definitions from files, and wait until they are served."""
@@ -124,8 +128,14 @@ class Cluster:
         until(lambda: all(map(self._is_served, made)), "the custom resource definitions being served")
 
     def _is_served(self, definition: str) -> bool:
-        conditions = self.get(definition).get("status", {}).get("conditions") or []
-        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+        found = self.get(definition)
+        conditions = found.get("status", {}).get("conditions") or []
+        if not any(one["type"] == "Established" and one["status"] == "True" for one in conditions):
+            return False
+        spec = found["spec"]
+        served = next(each["name"] for each in spec["versions"] if each["served"])
+        path = f"/apis/{spec['group']}/{served}/{spec['names']['plural']}"
+        return self.rest.ask("GET", path, query={"limit": 1}).status == 200  # which comes a moment later
 
 
 @dataclass(frozen=True)

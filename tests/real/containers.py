@@ -28,7 +28,7 @@ from tests.real.processes import tether
 RUN = ("flagd", "flagd-proxy")
 """The names of containers whose image is wigwag's."""
 GRACE = 10.0
-PROBE_TIMEOUT = 2.0
+PROBE_TIMEOUT = 10.0
 RESTART_PAUSE = 0.2
 _NOT_INHERITED = ("FLAGD_", "KUBE", "PYTHONDONTWRITEBYTECODE")
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc\.[a-z0-9.-]*[a-z0-9]")

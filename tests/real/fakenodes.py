@@ -74,13 +74,15 @@ STAGES = (
 class FakeNodes:
     """A scheduler and kwok beside a control plane, until the block ends."""
 
-    def __init__(self, plane: ControlPlane, nodes: int = 1) -> None:
-        self._plane, self._servers = plane, ExitStack()
+    def __init__(self, plane: ControlPlane, nodes: int = 1, addresses: str = "10.1.0.0/16") -> None:
+        """`addresses` are those of pods; with some of loopback, something may listen there."""
+        self._plane, self._servers, self._addresses = plane, ExitStack(), addresses
         self._names = [f"fake-{number}" for number in range(nodes)]
 
     def __enter__(self) -> Self:
         for name in self._names:
-            node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+            about = {"name": name, "labels": {"kubernetes.io/hostname": name}}
+            node = {"apiVersion": "v1", "kind": "Node", "metadata": about}
             self._plane.cluster.apply(node)
             path = f"{self._plane.cluster.path_of(node)}/status"
             self._plane.cluster.patch(path, {"status": {"capacity": CAPACITY, "allocatable": CAPACITY}})
@@ -115,7 +117,7 @@ class FakeNodes:
             "kubeconfig": config,
             "config": stages,
             "manage-all-nodes": "true",
-            "cidr": "10.1.0.0/16",
+            "cidr": self._addresses,
             "node-lease-duration-seconds": 40,
             "server-address": f"127.0.0.1:{claim_port()}",
         }

@@ -58,7 +58,7 @@ class Kubelet:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        assert self._started.wait(20), "the kubelet could not register its node"
+        assert self._started.wait(40), "the kubelet could not register its node"
         return self
 
     def __exit__(

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from tests.agent.process import AgentProcess
-from tests.real.cluster import Cluster
+from tests.real.cluster import OPENFEATURE, Cluster
 from tests.real.processes import tether, until
 from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating, validating
 
@@ -75,6 +75,16 @@ def register(cluster: Cluster, url: str, *, fail: bool = True, namespace: str = 
     for made in (mutating(endpoint, fail=fail), validating(endpoint, fail=fail)):
         cluster.apply(made)
     until(lambda: trusted(cluster), "the CA in both configurations")
+    until(lambda: refuses_flags(cluster), "the API server calling the webhooks")
+
+
+def refuses_flags(cluster: Cluster) -> bool:
+    """Tell whether a flag that is wrong is refused: the API server knows of a configuration a moment later."""
+    flag = {"state": "ENABLED", "variants": {"on": True}, "defaultVariant": "none"}
+    about = {"apiVersion": OPENFEATURE, "kind": "FeatureFlag", "metadata": {"name": "probe"}}
+    body = {**about, "spec": {"flagSpec": {"flags": {"x": flag}}}}
+    path = cluster.path(OPENFEATURE, "FeatureFlag", "default")
+    return cluster.rest.ask("POST", path, body, query={"dryRun": "All"}).status == 403
 
 
 def trusted(cluster: Cluster) -> bool:

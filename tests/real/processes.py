@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
-TIMEOUT = 40.0
+TIMEOUT = 90.0
 PAUSE = 0.02
 PORTS = range(20_000, 30_000)
 """Below the ports that the kernel gives to clients: a server that is down for a while finds its port free again."""

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlencode
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 JSON = "application/json"
 
 

@@ -19,7 +19,7 @@ from tests.real.keeper import lock
 from tests.real.processes import ServerError, until
 
 ROOT = Path(__file__).parent.parent.parent
-START_TIMEOUT = 50.0
+START_TIMEOUT = 120.0
 
 
 @contextmanager

@@ -78,13 +78,15 @@ def unique(prefix: str) -> str:
 
 
 def ready(cluster: Cluster, webhooks: Webhooks) -> None:
-    """Wait until the API server knows of the webhooks."""
+    """Wait until the API server knows of both webhooks."""
+    flags = cluster.path(OPENFEATURE, "FeatureFlag", "default")
 
     def called() -> bool:
         create(cluster, "probe", ENABLED, dryRun="All")
-        return bool(webhooks.seen)
+        cluster.rest.ask("POST", flags, flag("off", name="probe"), query={"dryRun": "All"})
+        return {path for path, _ in webhooks.seen} == {POD_PATH, FLAG_PATH}
 
-    until(called, "a first call")
+    until(called, "a first call of each")
 
 
 def flag(default: str, **about: Any) -> dict[str, Any]:

@@ -30,7 +30,8 @@ NewConsul = Callable[..., ConsulServer]
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 ON = {**FLAG, "defaultVariant": "on"}
 RESOLVE = "/flagd.evaluation.v1.Service/ResolveBoolean"
-TIMEOUT = 40.0
+TIMEOUT = 100.0
+pytestmark = pytest.mark.timeout(240)  # an election of a leader takes its time
 PAGE = Path(__file__).parent.parent.parent / "docs" / "guides" / "consul.md"
 
 

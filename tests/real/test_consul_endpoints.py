@@ -171,7 +171,7 @@ class Everything:
             await self._changed.wait_for(wanted)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 def test_more_services_than_connections_are_all_followed_through_an_outage(private_consul: NewConsul) -> None:
     server = private_consul()
     names = [f"s{number}" for number in range(SERVICES)]

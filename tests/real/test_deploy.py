@@ -16,6 +16,7 @@ from tests.real.access import Access
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.conftest import loudly
 from tests.real.controlplane import ControlPlane
+from tests.real.operators import refuses_flags
 from tests.real.processes import until
 from tests.real.test_operator import RunningOperator
 from tests.test_deploy import SYSTEM, VARIANTS, helm, overlay
@@ -149,6 +150,11 @@ def original() -> dict[str, Any]:
     return {**about, "metadata": {"name": OPERATOR_DEPLOYMENT, "namespace": SYSTEM}, "spec": spec}
 
 
+def is_established(definition: Any) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or []
+    return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+
 def test_kubectl_replaces_the_original_and_changes_nothing_when_it_applies_again(
     plane: ControlPlane, kubectl: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -168,6 +174,8 @@ def test_kubectl_replaces_the_original_and_changes_nothing_when_it_applies_again
         found = json.loads(kubectl("get", "-k", folder, "-o", "json"))["items"]
         return {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in found}
 
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    until(lambda: all(map(is_established, cluster.get(definitions)["items"])), "the last word about definitions")
     before = versions()
     containers = cluster.get(operator)["spec"]["template"]["spec"]["containers"]
     assert [each["command"] for each in containers] == [["wigwag"]]
@@ -183,6 +191,14 @@ def registered(cluster: Cluster, url: str) -> None:
         where = kind.path(name=name)
         cluster.rest.call("PATCH", where, change, kind="application/json-patch+json")
         until(lambda where=where: "caBundle" in str(cluster.get(where)["webhooks"]), "the CA")  # type: ignore[misc]
+    until(lambda: refuses_flags(cluster), "the API server calling the webhooks")
+
+
+def await_rights(cluster: Cluster) -> None:
+    """Wait until the roles of the operator, in its namespace and everywhere, count."""
+    account = f"{SYSTEM}:{OPERATOR_ACCOUNT}"
+    cluster.await_right(account, "watch", group="core.openfeature.dev", resource="featureflags")
+    cluster.await_right(account, "create", SYSTEM, group="coordination.k8s.io", resource="leases")
 
 
 def pod_of(deployment: Any) -> dict[str, Any]:
@@ -202,6 +218,7 @@ def test_the_operator_serves_the_examples_with_the_rights_that_are_installed(
 ) -> None:
     cluster = plane.cluster
     apply(kubectl, "-k", KUSTOMIZE / "default")
+    await_rights(cluster)
     kubeconfig(Namespace(cluster, SYSTEM).account(OPERATOR_ACCOUNT))
     with RunningOperator(SYSTEM, leader_elect=True, allow_orphan_pods=False).running() as running:
         registered(cluster, running.url)

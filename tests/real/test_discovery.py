@@ -143,7 +143,7 @@ def test_built_in_kinds_have_every_name_that_kubectl_accepts(
     asyncio.run(main())
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_kind_that_comes_goes_and_comes_in_another_version_is_watched_without_a_restart(
     namespace: Namespace, group: str, tmp_path: Path
 ) -> None:
@@ -170,7 +170,7 @@ def test_a_kind_that_comes_goes_and_comes_in_another_version_is_watched_without_
         assert seen.discoveries() < 60, "no storm"
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_a_version_that_is_no_longer_served_is_left_for_the_one_that_is(
     namespace: Namespace, group: str, tmp_path: Path
 ) -> None:

@@ -48,7 +48,7 @@ def is_one_list(asked: list[Exchange]) -> None:
     assert len(asked) <= 6, "no storm"
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("cause", ["compaction", "watch cache restart"])
 def test_history_that_is_gone_is_said_with_410_and_leads_to_one_list(
     private_plane: NewPlane, kubeconfig: Kubeconfig, tapped: NewTap, cause: str
@@ -128,7 +128,7 @@ def rotating(namespace: Namespace, kubeconfig: Kubeconfig, tapped: NewTap, tmp_p
     return Rotating(old, new, tap, token)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_token_that_ends_during_a_watch_is_replaced_by_what_is_in_its_file(
     namespace: Namespace, rotating: Rotating
 ) -> None:

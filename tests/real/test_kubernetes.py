@@ -175,7 +175,7 @@ def test_a_token_that_is_replaced_in_its_file_is_used(
         client.sees(True)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_server_that_is_gone_for_a_while_takes_nothing_away_and_what_changed_meanwhile_arrives(
     private_plane: NewPlane, kubeconfig: Callable[[Access], Path]
 ) -> None:
@@ -199,7 +199,7 @@ def test_a_server_that_is_gone_for_a_while_takes_nothing_away_and_what_changed_m
         assert client.told_of(1) == [{"x"}]
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_definition_that_is_installed_after_the_agent_is_noticed(
     private_plane: NewPlane, kubeconfig: Callable[[Access], Path], tapped: Callable[[Access], Tap]
 ) -> None:
@@ -215,7 +215,7 @@ def test_a_definition_that_is_installed_after_the_agent_is_noticed(
         statuses = [each.status for each in tap.since(0)]
         assert set(statuses[:-1]) <= {404, 429}, "nothing but that it is not there, or not yet"
         assert statuses[-1] == 200
-        assert len(statuses) <= 12, "no storm"
+        assert len(statuses) <= 25, "no storm"
 
 
 def test_commands_that_look_once_read_it_too(namespace: Namespace, kubeconfig: Callable[[Access], Path]) -> None:
@@ -323,6 +323,10 @@ def test_facts_about_a_pod_come_from_the_server_if_no_volume_tells_them(
 # the page about it
 
 
+def states(agent: AgentProcess) -> set[str]:
+    return {source["state"] for source in json.loads(agent.fetch("management", "/debug/sources")[1])}
+
+
 def test_the_manifests_of_the_page_are_accepted_and_give_the_agent_all_it_needs(
     namespace: Namespace, kubeconfig: Callable[[Access], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -347,8 +351,7 @@ def test_the_manifests_of_the_page_are_accepted_and_give_the_agent_all_it_needs(
         with AgentProcess(*arguments, "--pod-info=/nonexistent") as agent:
             body = json.loads(agent.fetch("evaluation", RESOLVE, asked, content_type="application/json")[1])
             assert body["value"] is True
-            for source in json.loads(agent.fetch("management", "/debug/sources")[1]):
-                assert source["state"] == "live"
+            until(lambda agent=agent: states(agent) == {"live"}, "all sources being live")  # type: ignore[misc]
     for kind in ("clusterroles", "clusterrolebindings"):
         namespace.cluster.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/zones-{namespace.name}")
 

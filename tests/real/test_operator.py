@@ -178,8 +178,12 @@ def test_a_flagd_gets_its_objects_which_are_repaired_and_go_when_they_are_disabl
 
         cluster.apply(flagd(name, ingress={"enabled": False, "hosts": ["flags.test"]}))
         until(lambda: not cluster.exists(ingress), "the Ingress is gone")
-        events = cluster.get("/api/v1/namespaces/default/events")["items"]
-        assert any(each["reason"] == "SourceNotFound" for each in events)
+
+        def told() -> bool:
+            events = cluster.get("/api/v1/namespaces/default/events")["items"]
+            return any(each["reason"] == "SourceNotFound" for each in events)
+
+        until(told, "an event")
     lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/default/leases/131bf64c.openfeature.dev")
     assert not lease["spec"].get("holderIdentity"), "released"
 

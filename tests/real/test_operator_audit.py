@@ -29,7 +29,7 @@ from tests.real.controlplane import ControlPlane
 from tests.real.gateway import install_routes
 from tests.real.processes import until
 from tests.real.test_admission import flag
-from tests.real.test_deploy import registered
+from tests.real.test_deploy import await_rights, registered
 from tests.real.test_operator import RunningOperator
 from tests.real.test_operator_controllers import conditions, sourced
 from tests.test_deploy import SYSTEM, overlay
@@ -73,7 +73,8 @@ class AuditedPlane:
     def requests(self, account: str, namespace: str = SYSTEM) -> list[dict[str, Any]]:
         """Return what a service account has asked for, of objects."""
         user = f"system:serviceaccount:{namespace}:{account}"
-        entries = map(json.loads, self._log.read_text().splitlines())
+        lines = self._log.read_text().splitlines(keepends=True)
+        entries = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be being written
         return [each for each in entries if each["user"]["username"] == user and "objectRef" in each]
 
     def rights(self, account: str) -> set[Right]:
@@ -232,6 +233,7 @@ def test_every_right_is_used_and_none_is_missing(installed: AuditedPlane, kubeco
 
 def operator_works(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]) -> None:
     cluster = installed.cluster
+    await_rights(cluster)
     kubeconfig(Namespace(cluster, SYSTEM).account(OPERATOR_ACCOUNT))
     with RunningOperator(SYSTEM, leader_elect=True).running() as running:
         registered(cluster, running.url)
@@ -257,6 +259,8 @@ def flags_are_read(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]
     [objects] = access_objects(uses, Laid(), read_settings({})).values()
     team.apply(objects.role)
     team.apply(objects.binding)
+    right = {"group": "core.openfeature.dev", "resource": "featureflags", "name": "shop"}
+    cluster.await_right(f"{team.name}:default", "watch", team.name, **right)
     selector = f"core.openfeature.dev/{team.name}/shop"
     kubeconfig(system.account(PROXY_ACCOUNT))
     with ProxyProcess() as proxy, subscribed(proxy, selector) as subscriber:

@@ -294,7 +294,10 @@ def test_thirty_first_pods_in_thirty_namespaces_are_admitted_and_get_their_right
 
     with ThreadPoolExecutor(8) as few:
         namespaces = list(few.map(prepare, range(30)))
-        until(lambda: try_pod(namespaces[-1], "source").status == 201, "the last source being known")
+        # whatever was made before these two is known as soon as they are
+        namespaces[0].feature_flag("last", flags())
+        namespaces[0].apply(source("last", {"source": "last", "provider": "kubernetes"}))
+        until(lambda: try_pod(namespaces[0], "last").status == 201, "the last flag and source being known")
         with ThreadPoolExecutor(30) as all_at_once:
             answers = list(all_at_once.map(lambda each: try_pod(each, "source"), namespaces))
         assert {answer.status for answer in answers} == {201}
@@ -324,7 +327,8 @@ def test_rights_are_for_one_flag_and_end_with_the_workload(namespace: Namespace)
 
     namespace.cluster.delete(namespace.path("apps/v1", "Deployment", "web"))
     until(lambda: not namespace.cluster.exists(path), "the end of the rights")
-    assert namespace.cluster.get(namespace.path(RBAC, "RoleBinding"))["items"] == []
+    bindings = namespace.path(RBAC, "RoleBinding")
+    until(lambda: namespace.cluster.get(bindings)["items"] == [], "the end of their binding")
 
 
 def test_pods_without_a_token_or_in_the_hosts_network_run_and_are_warned_about(namespace: Namespace) -> None:
@@ -405,8 +409,8 @@ def test_a_token_of_a_secret_reaches_the_source_and_no_other_container(namespace
 
 def test_the_playgrounds_manifests_work_unchanged(namespace: Namespace) -> None:
     """Two sources in one agent; a provider that evaluates by itself, with flags of a Flagd; a Flagd for browsers."""
-    for path in sorted((DEPLOY / "examples" / "playground").glob("*.yaml")):
-        for manifest in yaml.safe_load_all(path.read_text()):
+    for file in sorted((DEPLOY / "examples" / "playground").glob("*.yaml")):
+        for manifest in yaml.safe_load_all(file.read_text()):
             namespace.apply(manifest)
     demo = App(namespace, "open-feature-demo").ready()
     assert resolve(demo, "new-welcome-message")["variant"] == "off"
@@ -416,11 +420,14 @@ def test_the_playgrounds_manifests_work_unchanged(namespace: Namespace) -> None:
     assert {"name": "FLAGD_HOST", "value": "flagd-in-process"} in environment
     assert {"name": "FLAGD_PORT", "value": "8015"} in environment
     address = App(namespace, "flagd-in-process").ready()["status"]["podIP"]
-    with connected(FlagdProvider(host=address, port=8015, resolver_type=ResolverType.IN_PROCESS)) as client:
+    provider = FlagdProvider(host=address, port=8015, resolver_type=ResolverType.IN_PROCESS, deadline_ms=20_000)
+    with connected(provider) as client:
         assert client.get_boolean_details("new-welcome-message", True).variant == "off"
 
     assert resolve(App(namespace, "flagd-client").ready(), "hex-color", kind="String")["variant"] == "blue"
-    ingress = namespace.cluster.get(namespace.path("networking.k8s.io/v1", "Ingress", "flagd-client"))
+    path = namespace.path("networking.k8s.io/v1", "Ingress", "flagd-client")
+    until(lambda: namespace.cluster.exists(path), "the Ingress")
+    ingress = namespace.cluster.get(path)
     assert [rule.get("host", "") for rule in ingress["spec"]["rules"]] == ["localhost", ""]
 
 

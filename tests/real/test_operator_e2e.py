@@ -80,7 +80,9 @@ def test_e02_e03_e04_a_change_of_a_flag_reaches_clients_of_the_sidecar(provider:
     assert matches(STATIC, resolve(pod))
 
     address = pod["status"]["podIP"]
-    with connected(FlagdProvider(host=address, port=8013, resolver_type=ResolverType.RPC)) as client:
+    with connected(
+        FlagdProvider(host=address, port=8013, resolver_type=ResolverType.RPC, deadline_ms=20_000)
+    ) as client:
         heard = Heard(client)
         heard.wait_for(ProviderEvent.PROVIDER_READY)
         assert client.get_boolean_value("x", False)
@@ -103,7 +105,12 @@ def test_pods_that_were_refused_do_not_wait_for_the_back_off_of_their_controller
         conditions = namespace.cluster.get(path).get("status", {}).get("conditions") or []
         return any(each["type"] == "ReplicaFailure" for each in conditions)
 
+    def refusals() -> int:
+        events = namespace.cluster.get(namespace.path("v1", "Event"))["items"]
+        return max((each.get("count") or 0 for each in events if each["reason"] == "FailedCreate"), default=0)
+
     until(refused, "the refusal in the status of the Deployment")
+    until(lambda: refusals() >= 9, "a back-off of seconds")  # 5 ms, twice as long each time
     namespace.apply(source("source", {"source": "http://127.0.0.1:1/flags.json", "provider": "http"}))
     until(lambda: App(namespace, "web").pods(), "a pod")
     annotations = namespace.cluster.get(path)["metadata"]["annotations"]
@@ -163,7 +170,9 @@ def check_flagd(namespace: Namespace, replicas: int = 1) -> None:
         {"name": name, "port": port, "targetPort": port, "protocol": "TCP"}
         for name, port in (("flagd", 8013), ("ofrep", 8016), ("sync", 8015), ("metrics", 8014))
     ]
-    service = namespace.cluster.get(namespace.path("v1", "Service", "flagd-sample"))
+    there = namespace.path("v1", "Service", "flagd-sample")
+    until(lambda: namespace.cluster.exists(there), "the Service")
+    service = namespace.cluster.get(there)
     spec = {"type": "ClusterIP", "selector": {"app": "flagd-sample"}, "ports": service_ports}
     assert matches({"metadata": about, "spec": spec}, service)
     pod = App(namespace, "flagd-sample").ready()

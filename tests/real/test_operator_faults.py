@@ -83,7 +83,7 @@ def test_a_leader_that_is_killed_in_a_rollout_is_followed_by_one_that_goes_on(te
     team.apply(rolling(team, 9001))
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: team.apply(sourced("Deployment", f"web-{number}")), range(60)))
-    with replicas(cluster, *ELECTION, "--rollout-rate=30") as (leader, _):
+    with replicas(cluster, *ELECTION, "--rollout-rate=15") as (leader, _):
         first = holder(cluster)
         until(lambda: up_to_date(team), "the first digest")
         assert generations(team) == [1] * 60
@@ -152,7 +152,7 @@ def test_both_replicas_answer_and_one_that_is_told_to_stop_leaves_its_lease_to_t
         with AdmissionLoad(cluster, teams[0].name, SOURCE) as load:
             until(lambda: load.injected > 50 or load.refused, "load")
             assert leader.stop(signal.SIGTERM) == 0
-            until(lambda: holder(cluster) not in ("", first), "another leader, long before the Lease ends", 10)
+            until(lambda: holder(cluster) not in ("", first), "another leader, long before the Lease ends", 30)
             enough = load.injected + 100
             until(lambda: load.injected > enough, "calls of the other")
         lost_in_flight(load)
@@ -229,8 +229,8 @@ def test_an_api_server_that_freezes_restarts_and_forgets_costs_nothing_but_time(
         assert cluster.get(team.path("apps/v1", "Deployment", "web"))["metadata"]["generation"] == 2, "rolled once"
         connection.close()
         until(lambda: usage(operator)["wigwag_tasks"] <= before["wigwag_tasks"], "as many tasks as before")
+        until(lambda: usage(operator)["process_open_fds"] <= before["process_open_fds"] + 2, "as many files")
         after = usage(operator)
-        assert after["process_open_fds"] <= before["process_open_fds"] + 2
         assert after["process_resident_memory_bytes"] <= before["process_resident_memory_bytes"] + (8 << 20)
         assert operator.stop(signal.SIGTERM) == 0
 
@@ -351,6 +351,8 @@ def test_a_right_that_is_missing_or_taken_away_is_named_and_once_it_is_given_all
         team.apply(in_team(team, flag("on", name="shop")))
         team.apply(in_team(team, source("files", source="shop", provider="file")))
         allow(cluster, account, without="configmaps")
+        right = {"account": f"default:{account}", "verb": "get", "namespace": team.name, "resource": "configmaps"}
+        until(lambda: not cluster.has_right(**right), "the end of the right")
         team.apply(sourced("Deployment", "web", "files"))
         said = operator.wait_for_log(lambda line: "it is retried" in line["msg"])["msg"]
         assert said.startswith(f"flags: {team.name}/shop: ")
@@ -422,6 +424,8 @@ def test_what_is_deleted_while_it_is_made_leaves_nothing_behind_and_may_come_bac
         team.apply(body)
         until(lambda: cluster.exists(deployment), "the Deployment")
         cluster.delete(agent)
+        team.apply(flagd("later", featureFlagSource="direct"))
+        until(lambda: cluster.exists(team.path("v1", "Service", "later")), "the operator knows that it goes")
         cluster.delete(deployment)
         team.apply(flagd("other", featureFlagSource="direct"))
         until(lambda: cluster.exists(team.path("v1", "Service", "other")), "the operator has looked")
@@ -477,7 +481,7 @@ def test_what_others_edit_in_objects_of_the_operator_is_put_right_and_what_they_
         until(lambda: cluster.exists(team.path("v1", "Service", "mark")), "the operator has looked at others")
         after = {each: cluster.get(each)["metadata"]["resourceVersion"] for each in versions}
         assert after == versions, "it is not written again and again"
-        assert not number(operator, "wigwag_controller_failing_keys")
+        until(lambda: not number(operator, "wigwag_controller_failing_keys"), "nothing fails")
 
 
 @contextmanager
@@ -531,4 +535,4 @@ def test_objects_of_before_there_were_rules_are_said_to_be_wrong_and_harm_nobody
             assert not injected
             assert reason in said
         connection.close()
-        assert not number(operator, "wigwag_controller_failing_keys")
+        until(lambda: not number(operator, "wigwag_controller_failing_keys"), "nothing fails")

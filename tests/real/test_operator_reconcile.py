@@ -115,7 +115,7 @@ def run(path: Path, main: Callable[[Counting], Awaitable[None]]) -> None:
     async def limited() -> None:
         kube = Counting(path)
         try:
-            async with asyncio.timeout(50.0):
+            async with asyncio.timeout(120.0):
                 await main(kube)
         finally:
             kube.close()

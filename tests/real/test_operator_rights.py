@@ -10,6 +10,7 @@ from msgspec.json import encode
 
 from tests.operator.known import Laid, settings, source_object
 from tests.real.cluster import OPENFEATURE, Namespace
+from tests.real.processes import until
 from tests.real.rest import RestError
 from wigwag.kube.kinds import DEPLOYMENT
 from wigwag.operator.configmaps import MOST_BYTES
@@ -76,7 +77,7 @@ def test_a_role_lets_an_account_watch_the_flags_that_it_names_and_no_others(name
         path = namespace.cluster.path(review["apiVersion"], review["kind"])  # type: ignore[arg-type]
         return bool(namespace.cluster.rest.call("POST", path, review).json["status"]["allowed"])
 
-    assert all(may(verb, "shop") for verb in ("get", "list", "watch"))
+    until(lambda: all(may(verb, "shop") for verb in ("get", "list", "watch")), "the role taking effect")
     assert not any(may(verb, name) for verb in ("get", "list", "watch") for name in ("other", ""))
     assert not may("update", "shop")
     assert namespace.cluster.exists(namespace.path(OPENFEATURE, "FeatureFlag", "other"))

@@ -24,7 +24,7 @@ from tests.real.tap import Tap
 GROUP = "core.openfeature.dev"
 FLAG = {"state": "ENABLED", "variants": {"on": True, "off": False}, "defaultVariant": "off"}
 ON = {**FLAG, "defaultVariant": "on"}
-PATIENCE = 50.0
+PATIENCE = 100.0
 
 
 def flags(**found: Any) -> dict[str, Any]:

@@ -131,7 +131,7 @@ def test_a_token_that_expires_ends_its_streams_and_an_agent_goes_on_with_the_nex
     with ProxyProcess("--auth=kubernetes", "--auth-review=1") as proxy, streaming(proxy, namespace) as asked:
         other = asked(stranger)
         assert document(other) == flags("on")
-        short = ending_in(lasting, 5, plane)
+        short = ending_in(lasting, 12, plane)  # time enough for an agent to start
         stream = asked(short)
         assert document(stream) == flags("on")
         replace(token, short + "\n")

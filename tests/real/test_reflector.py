@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.real.access import Access
 from tests.real.cluster import Namespace
 from tests.real.controlplane import DEFINITIONS, ControlPlane
+from tests.real.tap import Tap
 from tests.real.watching import Counting, Watching, kubeconfig
 from wigwag.kube.client import ApiRequest
 from wigwag.kube.errors import ApiError
@@ -199,7 +201,7 @@ def test_a_server_that_is_killed_and_comes_back_loses_nothing(private_plane: New
 def test_a_server_that_falls_silent_is_found_out_and_followed_again(private_plane: NewPlane, tmp_path: Path) -> None:
     plane = private_plane()
     namespace = plane.cluster.add_namespace("silent")
-    short = WatchTiming(shortest=3.0, longest=3.0, margin=1.0)
+    short = WatchTiming(shortest=3.0, longest=3.0, margin=4.0)
     with Watching(
         kubeconfig(plane.cluster.access, tmp_path), KubeWatch(CONFIG_MAP, namespace.name), timing=short
     ) as seen:
@@ -213,21 +215,25 @@ def test_a_server_that_falls_silent_is_found_out_and_followed_again(private_plan
         assert seen.kube.whole() == 1
 
 
-def test_history_that_is_gone_leads_to_one_list_that_shows_what_went(private_plane: NewPlane, tmp_path: Path) -> None:
+def test_history_that_is_gone_leads_to_one_list_that_shows_what_went(
+    private_plane: NewPlane, tapped: Callable[[Access], Tap], tmp_path: Path
+) -> None:
     plane = private_plane()
     namespace = plane.cluster.add_namespace("compacted")
     for name in "abc":
         namespace.apply(config_map(name, n="1"))
-    path, slow = kubeconfig(plane.cluster.access, tmp_path), WatchTiming(backoff=Backoff(first=12.0, most=12.0))
-    with Watching(path, KubeWatch(CONFIG_MAP, namespace.name), timing=slow, random=lambda: 1.0) as seen:
+    tap = tapped(plane.cluster.access)
+    path, quick = kubeconfig(tap.access, tmp_path), WatchTiming(backoff=Backoff(first=0.2, most=1.0))
+    with Watching(path, KubeWatch(CONFIG_MAP, namespace.name), timing=quick) as seen:
         seen.until(lambda: set("abc") <= seen.names(), "the objects")
         values = len(seen.values)
-        plane.apiserver.restart()  # the watch breaks, and comes back in twelve seconds
+        tap.refuse()  # the watch breaks, and cannot come back before its history is gone
         namespace.cluster.delete(namespace.path("v1", "ConfigMap", "a"))
         namespace.apply(config_map("b", n="2"))
         namespace.apply(config_map("d", n="1"))
         plane.compact()
         plane.apiserver.restart()
+        tap.listen()
         seen.until(lambda: len(seen.values) > values, "the list")
         left = {name: found for name, found in data(seen).items() if name in "abcd"}
         assert left == {"b": {"n": "2"}, "c": {"n": "1"}, "d": {"n": "1"}}

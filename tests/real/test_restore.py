@@ -49,7 +49,7 @@ def contents(seen: Watching) -> dict[str, str]:
     return {name: each["data"]["n"] for (_, name), each in (seen.value or {}).items() if name in "abc"}
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_an_agent_follows_a_server_whose_etcd_was_restored_and_confirms_nothing_before_it_knows(
     private_plane: NewPlane, kubeconfig: Kubeconfig
 ) -> None:
@@ -63,14 +63,14 @@ def test_an_agent_follows_a_server_whose_etcd_was_restored_and_confirms_nothing_
         client.sees(False)
         for number in range(30):
             write(namespace, f"other-{number}", "1")
-        gone = time.monotonic()
         plane.apiserver.kill()
+        gone = time.monotonic()
         plane.restore(copy)
         plane.apiserver.start()
 
         def follows() -> bool:
             seen = watched(client)
-            assert seen.value is True or seen.age >= seen.when - gone - 1, "it was confirmed, and not so"
+            assert seen.value is True or seen.age >= seen.when - gone - 3, "it was confirmed, and not so"
             return seen.value is True
 
         until(follows, "the state of the backup")
@@ -78,7 +78,7 @@ def test_an_agent_follows_a_server_whose_etcd_was_restored_and_confirms_nothing_
         client.sees(False)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_set_is_what_the_restored_server_has_though_it_has_passed_our_version(
     private_plane: NewPlane, tmp_path: Path
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_set_is_what_the_restored_server_has_though_it_has_passed_our_version(
         seen.until(seen.live, "all being well")
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_an_api_server_that_was_not_restarted_after_a_restore_is_told_of(
     private_plane: NewPlane, tmp_path: Path
 ) -> None:
@@ -128,7 +128,7 @@ def test_an_api_server_that_was_not_restarted_after_a_restore_is_told_of(
         seen.until(lambda: contents(seen) == {"a": "old"} and seen.live(), "the state of the backup")
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 def test_a_connection_that_dies_without_a_word_in_its_first_seconds_is_noticed(
     namespace: Namespace, tapped: NewTap, tmp_path: Path
 ) -> None:
@@ -142,7 +142,7 @@ def test_a_connection_that_dies_without_a_word_in_its_first_seconds_is_noticed(
         write(namespace, "a", "2")
         seen.until(lambda: seen.troubles, "somebody noticing")
         assert "does not answer in time" in seen.troubles[0]
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < 30.0
         assert not seen.live()
         tap.cut()
         tap.release()

@@ -66,7 +66,7 @@ class Webhooks:
         started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main(started)))
         self._thread.start()
-        assert started.wait(10)
+        assert started.wait(40)
         return self
 
     def __exit__(

@@ -42,7 +42,7 @@ def call(body: bytes = b"", *, codec: str = "json", **headers: str) -> Call:
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(120):
             await main()
 
     asyncio.run(bounded())

@@ -18,7 +18,7 @@ from tests.simulation.subscribers import Subscriber
 CHUNKS, CHUNK = 12, 50
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_whatever_happens_the_agent_keeps_its_promises(chunk: int) -> None:
     failures = list(search(range(chunk * CHUNK, (chunk + 1) * CHUNK), most=1))

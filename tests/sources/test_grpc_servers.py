@@ -93,7 +93,7 @@ def test_a_document_over_the_limit_is_refused() -> None:
 
 def test_a_server_that_restarts_is_found_again_and_its_last_word_counts() -> None:
     async def main() -> None:
-        first = SyncServer("1")
+        first = SyncServer("1", port=claim_port())
         first.__enter__()
         spec = GrpcWatch(f"ipv4:127.0.0.1:{first.port}")
         pipeline: Pipeline[GrpcWatch, Document, bytes] = Pipeline(
@@ -125,8 +125,7 @@ def test_a_server_that_restarts_is_found_again_and_its_last_word_counts() -> Non
 
 
 def test_nobody_at_the_port_is_said_in_plain_words() -> None:
-    with SyncServer("{}") as server:
-        port = server.port
+    port = claim_port()
 
     async def main() -> None:
         error = await failure(GrpcWatch(f"127.0.0.1:{port}"))

@@ -19,7 +19,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as tra
 
 from tests.clients.certificates import Certificates
 
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 KINDS: dict[str, Any] = {
     "/v1/traces": trace_pb.ExportTraceServiceRequest,
     "/v1/metrics": metrics_pb.ExportMetricsServiceRequest,

@@ -266,7 +266,7 @@ def test_new_certificates_are_used_without_a_restart(
             protocol="grpc",
             endpoint=collector.address,
             secure=True,
-            timeout=1.0,
+            timeout=4.0,
             trust=Trust(str(certificates.authority)),
         )
         delivery = Delivery("traces", target, span_exporter, Counter("c", "", ("s", "o")), lambda: 0.0, 3600.0)

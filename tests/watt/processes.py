@@ -19,7 +19,7 @@ from wigwag.pipeline.clock import LoopClock, sleep_until
 T = TypeVar("T")
 
 
-def run_on(loop: str, main: Callable[[], Coroutine[Any, Any, T]], timeout: float = 40.0) -> T:
+def run_on(loop: str, main: Callable[[], Coroutine[Any, Any, T]], timeout: float = 120.0) -> T:
     """Run a test on a kind of loop; see that no task, no child and no open file is left."""
 
     async def body() -> T:
@@ -29,7 +29,7 @@ def run_on(loop: str, main: Callable[[], Coroutine[Any, Any, T]], timeout: float
             result = await main()
         assert asyncio.all_tasks() == {asyncio.current_task()}
         gc.collect()
-        assert open_files() == before
+        assert not open_files() - before  # another thread may have closed some
         assert children() == []
         return result
 
@@ -74,7 +74,7 @@ def marked(marker: str) -> list[int]:
 async def until(condition: Callable[[], object]) -> None:
     """Wait until something holds that another process does."""
     clock = LoopClock()
-    end = clock.now() + 20.0
+    end = clock.now() + 60.0
     while not condition():
         assert clock.now() < end, "it did not happen"
         await sleep_until(clock, clock.now() + 0.005)
@@ -87,7 +87,7 @@ def marker(name: str) -> Iterator[dict[str, str]]:
     try:
         yield {**os.environ, "MARKER": word}
     finally:
-        end, pause = time.monotonic() + 5.0, threading.Event()
+        end, pause = time.monotonic() + 20.0, threading.Event()
         while (left := marked(word)) and time.monotonic() < end:  # they were killed, and die in a moment
             pause.wait(0.002)
         for pid in left:

@@ -20,6 +20,10 @@ from wigwag.watt.hooks.command import LONGEST_LINE, CommandLimits, CommandResult
 pytestmark = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 USUAL = CommandLimits()
 QUICK = CommandLimits(timeout=0.3, grace=0.3, drain=0.1)
+HANGS = CommandLimits(timeout=2.0, grace=30.0, drain=0.1)
+"""For a command that has to get somewhere before it hangs, and that listens to SIGTERM."""
+STUBBORN = CommandLimits(timeout=2.0, grace=0.3, drain=0.1)
+"""For one that does not."""
 
 
 class Lines:
@@ -89,18 +93,18 @@ def test_a_crash_names_its_signal(loop: str) -> None:
 
 
 def test_a_command_that_hangs_is_ended_by_sigterm(loop: str) -> None:
-    result, log = ran(loop, "trap 'echo bye >&2; exit 7' TERM; echo part; sleep 60 & wait", limits=QUICK)
+    result, log = ran(loop, "trap 'echo bye >&2; exit 7' TERM; echo part; sleep 60 & wait", limits=HANGS)
     assert result == CommandResult(7, b"part\n", timed_out=True, last_line="bye")
     assert log.lines == ["bye"]
 
 
 def test_a_command_that_ignores_sigterm_is_killed_with_its_children(loop: str) -> None:
-    result, _ = ran(loop, "trap '' TERM; sh -c 'sleep 60; sleep 60' & sleep 60; sleep 60", limits=QUICK)
+    result, _ = ran(loop, "trap '' TERM; sh -c 'sleep 60; sleep 60' & sleep 60; sleep 60", limits=STUBBORN)
     assert (result.timed_out, result.signal) == (True, "SIGKILL")
 
 
 def test_forked_children_die_with_a_command_that_ends_by_sigterm(loop: str) -> None:
-    result, _ = ran(loop, "(trap '' TERM; sleep 60; sleep 60) >/dev/null 2>&1 & sleep 60", limits=QUICK)
+    result, _ = ran(loop, "(trap '' TERM; sleep 60; sleep 60) >/dev/null 2>&1 & sleep 60", limits=HANGS)
     assert (result.timed_out, result.signal) == (True, "SIGTERM")
 
 
@@ -134,7 +138,7 @@ def test_too_much_output_ends_it_at_once(loop: str) -> None:
 def test_a_flood_of_lines_is_counted_and_mostly_not_logged(loop: str) -> None:
     log = Lines(most=50)
     with marker("command") as environment:
-        result = run_on(loop, lambda: run_command("yes x >&2", b"", environment, log, QUICK))
+        result = run_on(loop, lambda: run_command("yes x >&2", b"", environment, log, STUBBORN))
     assert result.timed_out
     assert log.lines == ["x"] * 50
     assert log.count > 10_000
@@ -146,7 +150,7 @@ def test_others_have_their_turn_during_a_flood(loop: str) -> None:
         turns = 0
         with marker("command") as environment:
             async with asyncio.TaskGroup() as group:
-                command = run_command("yes x >&2", b"", environment, Lines(50), QUICK)
+                command = run_command("yes x >&2", b"", environment, Lines(50), STUBBORN)
                 task = group.create_task(command)
                 while not task.done():
                     turns += 1

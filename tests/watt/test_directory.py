@@ -243,7 +243,7 @@ def test_a_reader_never_sees_a_mixture_under_rapid_swaps(tmp_path: Path) -> None
         for number in range(1, last + 1):
             assert await output.write(generation(number))
 
-    run(main, timeout=50.0)
+    run(main, timeout=150.0)
 
 
 def test_dynamic_flags_follow_it(tmp_path: Path) -> None:

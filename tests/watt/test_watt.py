@@ -59,7 +59,7 @@ def run(request: pytest.FixtureRequest) -> Callable[[Main], None]:
             before = descriptors()
             await main()
             await until(lambda: not [each for each in threading.enumerate() if each.name.startswith(("watt", "hook"))])
-            assert descriptors() == before
+            assert not descriptors() - before  # another thread may have closed some
 
         run_on(request.param, body)
 

@@ -24,7 +24,7 @@ def run(test: Callable[[], Coroutine[Any, Any, None]], loop: str = "asyncio") ->
     """Run a test to its end, but not for ever: less than pytest allows, and enough for a busy machine."""
 
     async def bounded() -> None:
-        async with asyncio.timeout(50):
+        async with asyncio.timeout(120):
             await test()
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:

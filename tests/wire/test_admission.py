@@ -88,7 +88,7 @@ def test_refused_connections_are_counted(loop: str) -> None:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_handshake_that_never_ends_counts_as_a_connection(authority: Authority, loop: str) -> None:  # noqa: F811
     async def test() -> None:
-        limits = WireLimits(connections=2, header_seconds=0.5)
+        limits = WireLimits(connections=2, header_seconds=20)
         async with serve(hello, [authority.listener()], limits) as server:
             address = server.addresses[0]
             async with connected(address), connected(address), connected(address) as (third, _):

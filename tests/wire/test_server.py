@@ -370,7 +370,7 @@ def test_draining_says_goodbye_and_cuts_what_takes_too_long(loop: str) -> None:
             client.get(1)
             await client.until(h2.events.DataReceived)
             async with asyncio.TaskGroup() as tasks:
-                draining = tasks.create_task(server.drain(grace=0.2))
+                draining = tasks.create_task(server.drain(grace=2.0))
                 goodbye = await client.until(h2.events.ConnectionTerminated)
                 assert (goodbye.error_code, goodbye.last_stream_id) == (ErrorCode.NO_ERROR, 1)
                 assert not source.closed.is_set()
@@ -393,7 +393,7 @@ def test_a_server_that_ends_cancels_what_it_was_doing(loop: str) -> None:
         return source.handler(request) if request.path == b"/stream" else never(request)
 
     async def test() -> None:
-        async with serve(handler, HERE) as server, asyncio.timeout(5):
+        async with serve(handler, HERE) as server, asyncio.timeout(30):
             one, two = connected(server.addresses[0]), connected(server.addresses[0])
             async with one as (_, first), two as (_, second):
                 first.write(GET.replace(b"/ ", b"/stream "))
