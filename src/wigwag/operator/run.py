@@ -82,6 +82,7 @@ class Operator:
         leads = Gauge("leader_election_master_status", "Whether this replica leads.", self._leads, ("name",))
         self.registry.add(*metrics.instruments, self._recorder.dropped, leads)
         self._context = ControlContext(self._hub, self.pipeline.published, settings, self._recorder, metrics)
+        self.registry.add(*self._context.sidecars.instruments)
         capacity = divide(open_files(), PORTS, CONNECTIONS, RESERVED_FILES)
         self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
 

@@ -199,10 +199,10 @@ def _json_patched(target: Object, patch: Any) -> Object:
         *steps, last = (step.replace("~1", "/") for step in each["path"].split("/")[1:])
         place: Any = target
         for step in steps:
-            place = place[step]
+            place = place[int(step) if isinstance(place, list) else step]
         if each["op"] == "test" and place.get(last) != each["value"]:
             raise refusal(422, "Invalid")
-        if each["op"] == "add":
+        if each["op"] in ("add", "replace"):
             place[last] = each["value"]
     return target
 

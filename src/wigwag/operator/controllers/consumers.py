@@ -124,6 +124,10 @@ class Consumers:
             for workload in self._workloads[kind].get(key) or ()
         ]
 
+    def workload(self, kind: Kind, key: Key) -> Workload | None:
+        """Return a workload that uses flags, if there is one of this name."""
+        return next(iter(self._workloads[kind].get(key) or ()), None)
+
     def namespaces(self, name: Key) -> set[str]:
         """Return the namespaces of workloads that name an object."""
         return {key[0] for index in self._naming.values() for key in index[name]}

@@ -21,6 +21,7 @@ from wigwag.kube.control.queue import KeyQueue, WorkQueue
 from wigwag.kube.errors import ApiError
 from wigwag.kube.watch.listwatch import KindNotServed
 from wigwag.operator.reconcile.status import ACCEPTED, ConditionState, conditions, events
+from wigwag.operator.upgrades.report import SidecarMetrics
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 
@@ -76,6 +77,7 @@ class ControlContext:
     metrics: ControllerMetrics
     now: Callable[[], float] = time.time
     """Unix seconds."""
+    sidecars: SidecarMetrics = field(default_factory=SidecarMetrics)
     _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:

@@ -15,8 +15,11 @@ from wigwag.operator.controllers.flagd import FlagdController
 from wigwag.operator.controllers.flags import FlagController
 from wigwag.operator.controllers.inprocess import InProcessController
 from wigwag.operator.controllers.managed import ManagedObjects
+from wigwag.operator.controllers.namespaces import Namespaces
 from wigwag.operator.controllers.proxy import ProxyController
 from wigwag.operator.controllers.sources import SourceController
+from wigwag.operator.upgrades.controller import UpgradeController
+from wigwag.operator.upgrades.watching import ObservedPods
 
 if TYPE_CHECKING:
     from wigwag.operator.controllers.context import ControlContext
@@ -27,6 +30,8 @@ async def run_controllers(context: ControlContext) -> None:
     await context.known.changed(0)
     changes = KnownChanges(context.known, context.settings)
     consumers, managed = Consumers(context, changes), ManagedObjects(context)
+    namespaces = Namespaces(context)
+    pods = ObservedPods(context, namespaces)
     parts = (
         FlagdController(context, changes, managed),
         ProxyController(context, changes, managed),
@@ -34,6 +39,9 @@ async def run_controllers(context: ControlContext) -> None:
         SourceController(context, changes, consumers),
         InProcessController(context, changes, consumers),
         AccessController(context, changes, consumers),
+        UpgradeController(context, consumers, pods),
+        pods,
+        namespaces,
         managed,
         consumers,
         changes,  # last: all listeners are registered
