@@ -22,6 +22,7 @@ from tests.real.containers import RUN, RunningContainer, Surroundings
 from tests.real.podstatus import PodProgress, pod_status, sidecars
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, POD, SECRET, SERVICE_ACCOUNT
+from wigwag.pipeline.clock import LoopClock, wait_event
 from wigwag.wire.client.errors import FetchError
 
 if TYPE_CHECKING:
@@ -117,9 +118,8 @@ class PodWorker:
             ready = frozenset(each.name for each, passes in zip(containers, passing, strict=True) if passes)
             self._progress = replace(self._progress, ready=ready, **counts)
             await self._report()
-            self._changed.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), PERIOD if all(passing) else PAUSE)
+            until = LoopClock().now() + (PERIOD if all(passing) else PAUSE)
+            await wait_event(LoopClock(), self._changed, until)
 
     def _counts(self) -> dict[str, Any]:
         """Return what the containers have come through."""

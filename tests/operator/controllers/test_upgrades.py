@@ -19,7 +19,9 @@ class Fleet(World):
     def __init__(self, tag: str, mode: str = "in-place", **options: Any) -> None:
         super().__init__({"SIDECAR_TAG": tag}, sidecar_upgrade=mode, **options)
 
-    def pod(self, name: str, image: str = "wigwag:1", *, container: str = "c1", ready: bool = True, **more: Any) -> Object:
+    def pod(
+        self, name: str, image: str = "wigwag:1", *, container: str = "c1", ready: bool = True, **more: Any
+    ) -> Object:
         owner = {"kind": "ReplicaSet", "name": f"{name.rpartition('-')[0]}-5f6", "controller": True, "uid": "1"}
         made = self.put(
             POD,
@@ -75,5 +77,26 @@ def test_one_pod_of_a_workload_is_upgraded_and_the_next_when_it_is_ready() -> No
         assert fleet.report()["summary"] == "3 of 3 agents have the image wigwag:2"
         assert len([each for each in fleet.server.asked if each.startswith("patch Pod")]) == 3
         assert AGENT_UPGRADE in fleet.get(POD, "web-a")["metadata"]["annotations"]
+
+    run(body)
+
+
+def test_a_workload_is_restarted_and_the_next_when_all_its_pods_are_replaced() -> None:
+    async def body() -> None:
+        fleet = Fleet("2", "restart", sidecar_upgrade_budget="1")
+        fleet.source({"source": "http://flags.test", "provider": "http"})
+        for name in ("api", "web"):
+            fleet.workload(name)
+            fleet.pod(f"{name}-a")
+        async with fleet.running():
+            await fleet.pass_time()
+            assert await fleet.since("patch") == ["patch Deployment team-a/api"]
+            fleet.pod("api-b", "wigwag:2", container="new")
+            await fleet.pass_time()
+            assert await fleet.since("patch") == []
+            old = fleet.get(POD, "api-a")
+            fleet.server.put(POD, {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
+            await fleet.pass_time()
+            assert await fleet.since("patch") == ["patch Deployment team-a/web"]
 
     run(body)

@@ -99,7 +99,9 @@ class MissedPod(NamedTuple):
     revision: str = ""
 
 
-ObservedPod: TypeAlias = AgentPod | MissedPod | None
+ObservedPod: TypeAlias = AgentPod | MissedPod | tuple[()]
+OTHER: tuple[()] = ()
+"""A pod that does not count here. It is not None: to a watch, that is a pod that cannot be read and stays as it was."""
 
 
 class _Owner(Struct):
@@ -168,16 +170,16 @@ _decode_upgrade = msgspec.json.Decoder(AgentUpgrade).decode
 
 
 def read_pod(raw: bytes) -> ObservedPod:
-    """Decode what counts of a pod; None if it wants no agent, is going, has ended or will end."""
+    """Decode what counts of a pod; `OTHER` if it wants no agent, is going, has ended or will end."""
     try:
         pod = _decode(raw)
     except msgspec.ValidationError:
-        return None
+        return OTHER
     about, annotations = pod.metadata, pod.metadata.annotations or {}
     if mode_of(annotations) != "sidecar" or MIRROR in annotations or about.deletion_timestamp is not None:
-        return None
+        return OTHER
     if pod.status.phase in _OVER or pod.spec.restart_policy != "Always":
-        return None
+        return OTHER
     name, created = ObjectName(about.namespace, about.name), about.creation_timestamp.timestamp()
     workload, revision = _workload(about), (about.labels or {}).get(REVISION, "")
     for member, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):

@@ -57,7 +57,6 @@ class ObservedPods:
             if isinstance(pod, MissedPod) and self._namespaces.owns_pod(pod.name.namespace, pod.revision)
         ]
 
-    def get(self, key: Key) -> ObservedPod:
-        """Return a pod, if there is one that is this operator's."""
-        pod = self._informer.get(key)
-        return pod if pod and self._namespaces.owns_pod(pod.name.namespace, pod.revision) else None
+    def missed_pod(self, key: Key) -> MissedPod | None:
+        """Return a pod that should have an agent, if this one is still there."""
+        return next((pod for pod in self.missed() if pod.name == key), None)
