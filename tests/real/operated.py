@@ -54,7 +54,7 @@ class OperatedPlane:
             self._stack = stack.pop_all()
         try:
             self.start_operator()
-            self._register()
+            self.register()
         except BaseException:
             self._stack.close()
             raise
@@ -89,7 +89,7 @@ class OperatedPlane:
         assert self.operator.stop() == 0
         self.operator.__exit__(None, None, None)
 
-    def _register(self) -> None:
+    def register(self) -> None:
         """Let the API server know of the webhooks, and wait until it calls them: before, it injects nothing."""
         self.operator.register(self.cluster, namespace=SYSTEM)
         about = {"name": "orphan", "annotations": {ENABLED: "true"}}

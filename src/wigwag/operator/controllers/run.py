@@ -19,6 +19,7 @@ from wigwag.operator.controllers.namespaces import Namespaces
 from wigwag.operator.controllers.proxy import ProxyController
 from wigwag.operator.controllers.sources import SourceController
 from wigwag.operator.upgrades.controller import UpgradeController
+from wigwag.operator.upgrades.watchdog import Watchdog
 from wigwag.operator.upgrades.watching import ObservedPods
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ async def run_controllers(context: ControlContext) -> None:
         InProcessController(context, changes, consumers),
         AccessController(context, changes, consumers),
         UpgradeController(context, consumers, pods),
+        Watchdog(context, consumers, pods),
         pods,
         namespaces,
         managed,
