@@ -14,6 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Literal
 
 from wigwag.kube.control.controller import Again, Controller
+from wigwag.kube.control.queue import KeyQueue, WorkQueue
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import POD
 from wigwag.operator.admission.registration import SYSTEM_NAMESPACES
@@ -23,11 +24,11 @@ from wigwag.operator.reconcile.workloads import KINDS
 from wigwag.operator.resources.kubernetes import ObjectMeta
 from wigwag.operator.upgrades.missed import EvictionFinding, EvictionGuard
 from wigwag.options import duration
+from wigwag.pipeline.backoff import Backoff
 from wigwag.pipeline.clock import sleep_until
 from wigwag.pipeline.limit import Burst
 
 if TYPE_CHECKING:
-    from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 
 WAIT = 1.0
 """Seconds until a pod that has to wait for another one is looked at again."""
+BLOCKED = Backoff(first=5.0, most=300.0)
+"""Of a pod whose eviction a PodDisruptionBudget forbids."""
+TIMEOUT = 60.0
+"""Seconds that a look at a pod may take, beside the wait for its turn."""
 BARE = EvictionFinding("leave", "it has no controller, so nobody would create it again; delete and create it")
 MOST_LEFT = 10_000
 """The most pods of which it is remembered why they were left alone."""
@@ -50,9 +55,11 @@ class Watchdog:
         self._context, self._consumers, self._pods = context, consumers, pods
         options = context.settings.options
         self._mode, self._guard = options.watchdog, EvictionGuard()
-        self._limit = Burst(1, 60.0 / options.watchdog_rate)
-        self._queue: WorkQueue[Key] = context.queue()
-        self._controller = Controller("watchdog", self._reconcile, self._queue, context.metrics, workers=1)
+        deps, interval = context.hub.kube.deps, 60.0 / options.watchdog_rate
+        self._limit = Burst(1, interval)
+        self._queue: WorkQueue[Key] = WorkQueue(KeyQueue(BLOCKED, deps.random), deps.clock)
+        timeout = interval + TIMEOUT
+        self._controller = Controller("watchdog", self._reconcile, self._queue, context.metrics, 1, timeout)
         self._left: dict[str, str] = {}
         """Why pods were left alone, by uid: each reason is said once."""
 
@@ -79,20 +86,34 @@ class Watchdog:
             await sleep_until(clock, clock.now() + duration(self._mode))
 
     async def _reconcile(self, key: Key) -> Again | None:
-        pod, agents, missed = self._pods.missed_pod(key), self._pods.agents(), self._pods.missed()
+        finding = await self._look_at(key)
+        if finding.action == "evict":
+            await self._turn()
+            finding = await self._look_at(key)  # again: other pods may have shown something meanwhile
+        if finding.action == "evict" and (pod := self._pods.missed_pod(key)):
+            agents, missed = self._pods.agents(), self._pods.missed()
+            if await self._evict(pod):
+                self._guard = self._guard.after(pod, agents, missed)
+        return Again(WAIT) if finding.action == "wait" else None
+
+    async def _turn(self) -> None:
+        """Wait until another pod may be evicted."""
+        clock = self._queue.clock
+        while wait := self._limit(clock.now()):
+            await sleep_until(clock, clock.now() + max(wait, 0.0))
+
+    async def _look_at(self, key: Key) -> EvictionFinding:
+        """Return what becomes of a pod; if it is left alone, say why."""
+        pod, missed = self._pods.missed_pod(key), self._pods.missed()
         self._context.sidecars.missed = len(missed)
         if pod is None or pod.name.namespace in (*SYSTEM_NAMESPACES, self._context.settings.pod.namespace):
-            return None
-        finding = self._guard.finding(pod, agents, missed) if pod.workload.kind else BARE
-        if finding.action == "wait":
-            return Again(WAIT)
-        if reason := finding.reason or await self._refusal(pod):
-            self._leave(pod, reason)
-        elif self._limit(self._queue.clock.now()):
-            return Again(WAIT)
-        elif await self._evict(pod):
-            self._guard = self._guard.after(pod, agents, missed)
-        return None
+            return EvictionFinding("leave")
+        finding = self._guard.finding(pod, self._pods.agents(), missed) if pod.workload.kind else BARE
+        if finding.action == "evict" and (reason := await self._refusal(pod)):
+            finding = EvictionFinding("leave", reason)
+        if finding.action == "leave":
+            self._leave(pod, finding.reason)
+        return finding
 
     async def _refusal(self, pod: MissedPod) -> str:
         """Return why a new pod like this one would get no agent; empty if it would."""
