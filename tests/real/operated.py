@@ -89,9 +89,9 @@ class OperatedPlane:
         assert self.operator.stop() == 0
         self.operator.__exit__(None, None, None)
 
-    def register(self) -> None:
+    def register(self, revision: str = "") -> None:
         """Let the API server know of the webhooks, and wait until it calls them: before, it injects nothing."""
-        self.operator.register(self.cluster, namespace=SYSTEM)
+        self.operator.register(self.cluster, namespace=SYSTEM, revision=revision)
         about = {"name": "orphan", "annotations": {ENABLED: "true"}}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template("orphan")["spec"]}
         path, query = self.cluster.path("v1", "Pod", "default"), {"dryRun": "All"}

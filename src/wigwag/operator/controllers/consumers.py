@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from wigwag.kube.watch.objects import Objects
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.context import ControlContext
+    from wigwag.operator.controllers.namespaces import Namespaces
 
 Consumer: TypeAlias = "tuple[Kind, Key]"
 Read: TypeAlias = "tuple[Workload, ...]"
@@ -109,6 +110,16 @@ class Consumers:
     def on_use(self, listen: Callable[[FlagUse], object]) -> None:
         """Have a function called with each use that begins or ends."""
         self._listeners.append(listen)
+
+    def feed_moved(self, listen: Callable[[FlagUse], object], namespaces: Namespaces) -> None:
+        """Have a function called with each use in a namespace that may have moved to or from another operator."""
+
+        def moved(namespace: str) -> None:
+            for use in self.uses:
+                if use.account.namespace == namespace:
+                    listen(use)
+
+        namespaces.on_change(moved)
 
     def feed_named(self, add: Callable[[Key], object]) -> None:
         """Have `add` called with the key of each object that a changed workload names, or has named."""

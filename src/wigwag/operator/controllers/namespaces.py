@@ -17,23 +17,23 @@ from wigwag.operator.revisions import Ownership
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from wigwag.operator.controllers.context import ControlContext
+    from wigwag.kube.hub import Follow
     from wigwag.operator.resources.kubernetes import ObjectMeta
+    from wigwag.operator.settings import OperatorOptions
 
 
 class Namespaces:
     """The namespaces, as far as they are known. Run it, and wait until it is synced."""
 
-    def __init__(self, context: ControlContext) -> None:
-        options = context.settings.options
-        self._context, self._ownership = context, Ownership(options.revision)
+    def __init__(self, options: OperatorOptions) -> None:
+        self._ownership = Ownership(options.revision)
         self._informer: Informer[ObjectMeta] = Informer()
         self.is_watched = bool(options.revision) or options.sidecar_upgrade != "off" or options.watchdog != "off"
 
-    async def run(self) -> None:
+    async def run(self, watch: Follow) -> None:
         """Watch, until cancelled; if nobody needs to know them, there is nothing to do."""
         if self.is_watched:
-            await self._informer.follow(self._context.watch(KubeWatch(NAMESPACE, metadata_only=True), metadata))
+            await self._informer.follow(watch(KubeWatch(NAMESPACE, metadata_only=True), metadata))
 
     async def synced(self) -> None:
         """Wait until they are known."""

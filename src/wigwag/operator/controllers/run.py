@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 async def run_controllers(context: ControlContext) -> None:
     """Run all controllers until cancelled; not before the objects that admission asks about are known."""
     await context.known.changed(0)
-    changes = KnownChanges(context.known, context.settings)
+    namespaces = Namespaces(context.settings.options)
+    changes = KnownChanges(context.known, context.settings, namespaces)
     consumers, managed = Consumers(context, changes), ManagedObjects(context)
-    namespaces = Namespaces(context)
     pods = ObservedPods(context, namespaces)
     parts = (
         FlagdController(context, changes, managed),
@@ -43,11 +43,13 @@ async def run_controllers(context: ControlContext) -> None:
         UpgradeController(context, consumers, pods),
         Watchdog(context, consumers, pods),
         pods,
-        namespaces,
         managed,
         consumers,
         changes,  # last: all listeners are registered
     )
     async with asyncio.TaskGroup() as group:
+        group.create_task(namespaces.run(context.watch))
+        if context.settings.options.revision:  # whose an object is has to be known before anything is written
+            await namespaces.synced()
         for part in parts:
             group.create_task(part.run())

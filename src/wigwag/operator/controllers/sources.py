@@ -39,11 +39,12 @@ class SourceController:
     """Rolls workloads, and keeps the status of FeatureFlagSources."""
 
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
-        self._context, self._consumers = context, consumers
+        self._context, self._consumers, self._namespaces = context, consumers, changes.namespaces
         self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("sources", self._reconcile, self._queue, context.metrics)
         changes.feed_sources(self._queue.add, consumers.namespaces)
         consumers.feed_named(self._queue.add)
+        changes.feed_moved(self._queue.add, changes.sources)
 
     async def run(self) -> None:
         """Work until cancelled. A status says that no workload is behind, so all of them have to be known first."""
@@ -52,6 +53,8 @@ class SourceController:
 
     async def _reconcile(self, key: Key) -> Again | None:
         context, name = self._context, ObjectName(*key)
+        if not self._namespaces.owns(name.namespace):
+            return None
         known, settings, now = context.known.value, context.settings, context.now()
         if unreadable := known.unreadable_source(name):
             await context.report_unreadable(FEATURE_FLAG_SOURCE, unreadable)

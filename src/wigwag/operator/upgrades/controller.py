@@ -25,11 +25,10 @@ from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.status import MOST_ITEMS
 from wigwag.operator.reconcile.workloads import KINDS
 from wigwag.operator.resources.kubernetes import ObjectMeta
-from wigwag.operator.revisions import Ownership
 from wigwag.operator.upgrades.plan import UpgradePlan, failure, plan_in_place
 from wigwag.operator.upgrades.pods import read_agent_image
 from wigwag.operator.upgrades.policy import UpgradePolicy
-from wigwag.operator.upgrades.report import REPORT, headline, report_data, report_object
+from wigwag.operator.upgrades.report import headline, report_data, report_object
 from wigwag.operator.upgrades.restarts import plan_restarts
 from wigwag.pipeline.limit import Interval
 
@@ -132,8 +131,7 @@ class UpgradeController:
         self._log(plan)
         data = report_data(self._policy, plan)
         if data != self._reported:
-            name = Ownership(self._context.settings.options.revision).name(REPORT)
-            report = report_object(name, self._context.settings.pod.namespace, data)
+            report = report_object(self._context.settings.pod.namespace, data)
             await self._context.hub.kube.apply(CONFIG_MAP, report, MANAGER, force=True)
             self._reported = data
 

@@ -120,7 +120,7 @@ def report_data(policy: UpgradePolicy, plan: UpgradePlan) -> dict[str, str]:
     }
 
 
-def report_object(name: str, namespace: str, data: Mapping[str, str]) -> dict[str, Any]:
+def report_object(namespace: str, data: Mapping[str, str]) -> dict[str, Any]:
     """Return the ConfigMap."""
-    metadata = {"name": name, "namespace": namespace}
+    metadata = {"name": REPORT, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
