@@ -22,6 +22,7 @@ from tests.real.processes import until
 from tests.real.services import is_ready
 from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, stateful_set, template
 from tools.manifests import CANARY, CANARY_NAMESPACE, KUSTOMIZE, loaded
+from wigwag.cli.main import main
 from wigwag.operator.admission.registration import MUTATING
 from wigwag.operator.certificates.keeper import CONFIGURATIONS
 from wigwag.operator.names import AGENT_IMAGE, OPERATOR_ACCOUNT, REVISION, SIDECAR_UPGRADE
@@ -102,7 +103,10 @@ def events_of(namespace: Namespace, pod: dict[str, Any]) -> list[str]:
 
 
 def test_agents_are_upgraded_in_place_each_once_and_one_that_fails_pauses_it(
-    namespace: Namespace, plane: OperatedPlane
+    namespace: Namespace,
+    plane: OperatedPlane,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     plane.restart_operator(SIDECAR_TAG="1")
     workloads = Workloads(namespace)
@@ -127,6 +131,9 @@ def test_agents_are_upgraded_in_place_each_once_and_one_that_fails_pauses_it(
     assert (tag_of(pinned), restarts(pinned)["flagd"]) == ("1", 0)
     until(lambda: report(plane.cluster)["summary"].startswith("3 of 4 agents"), "the report", PATIENCE)
     assert report(plane.cluster)["excluded"] == "1"
+    monkeypatch.setenv("KUBECONFIG", str(plane.cluster.access.kubeconfig(plane.folder / "admin")))
+    assert main(["sidecars", "--wait", "--namespace", namespace.name]) == 0
+    assert "deployment/pinned   excluded   wigwag:1 (1)" in capsys.readouterr().out
     assert "AgentUpgraded" in events_of(namespace, pods[0])
 
 
