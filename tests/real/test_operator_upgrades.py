@@ -20,17 +20,18 @@ from tests.real.operated import SYSTEM, OperatedPlane
 from tests.real.operators import OperatorProcess
 from tests.real.processes import until
 from tests.real.services import is_ready
-from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, stateful_set, template
-from tools.manifests import CANARY, CANARY_NAMESPACE, KUSTOMIZE, loaded
+from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, template
+from tools.manifests import CANARY, CANARY_NAMESPACE, DEPLOY, KUSTOMIZE, ROOT, loaded
 from wigwag.cli.main import main
 from wigwag.operator.admission.registration import MUTATING
 from wigwag.operator.certificates.keeper import CONFIGURATIONS
-from wigwag.operator.names import AGENT_IMAGE, OPERATOR_ACCOUNT, REVISION, SIDECAR_UPGRADE
+from wigwag.operator.names import AGENT_IMAGE, OPERATOR_ACCOUNT, REVISION
 from wigwag.operator.revisions import Ownership
 from wigwag.operator.upgrades.report import REPORT
 
 pytestmark = pytest.mark.timeout(240)  # several operators and a dozen agents, one after the other
 PATIENCE = 100.0
+EXAMPLE = DEPLOY / "examples" / "upgrades.yaml"
 WATCHDOG = ("--watchdog=1s", "--watchdog-rate=600")
 IN_PLACE = ("--sidecar-upgrade=in-place", "--sidecar-upgrade-budget=1")
 
@@ -61,15 +62,12 @@ def restarts(pod: dict[str, Any]) -> dict[str, int]:
 
 
 class Workloads:
-    """Two workloads whose agents are upgraded, and one that does not want that."""
+    """Two workloads whose agents are upgraded, and one that does not want that: those of the guide."""
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
-        namespace.feature_flag("flags", flags())
-        namespace.apply(source("source", {"source": "flags", "provider": "file"}))
-        namespace.apply(deployment("web", "source", replicas=2))
-        namespace.apply(stateful_set("db", "source"))
-        namespace.apply(deployment("pinned", "source", annotations={SIDECAR_UPGRADE: "off"}))
+        for manifest in loaded(EXAMPLE):
+            namespace.apply(manifest)
         self.wait(lambda pods: len(pods) == 4 and all(map(is_ready, pods)), "all pods being ready")
 
     def pods(self, *names: str) -> list[dict[str, Any]]:
@@ -102,6 +100,10 @@ def events_of(namespace: Namespace, pod: dict[str, Any]) -> list[str]:
     return [each["reason"] for each in events if each["involvedObject"].get("uid") == pod["metadata"]["uid"]]
 
 
+def test_the_guide_shows_the_example() -> None:
+    assert EXAMPLE.read_text() in (ROOT / "docs/guides/upgrades.md").read_text()
+
+
 def test_agents_are_upgraded_in_place_each_once_and_one_that_fails_pauses_it(
     namespace: Namespace,
     plane: OperatedPlane,
@@ -126,7 +128,7 @@ def test_agents_are_upgraded_in_place_each_once_and_one_that_fails_pauses_it(
     plane.restart_operator(*IN_PLACE)
     pods = workloads.upgraded("2", restarted=1)  # only agents restart, each of them once
     assert {pod["metadata"]["uid"] for pod in workloads.pods()} == before, "no pod was made anew"
-    assert all(resolve(pod)["variant"] == "on" for pod in pods)
+    assert all(resolve(pod, "new-checkout")["variant"] == "on" for pod in pods)
     (pinned,) = workloads.pods("pinned")
     assert (tag_of(pinned), restarts(pinned)["flagd"]) == ("1", 0)
     until(lambda: report(plane.cluster)["summary"].startswith("3 of 4 agents"), "the report", PATIENCE)
