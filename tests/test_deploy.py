@@ -21,7 +21,16 @@ from tests.documents import contents
 from tests.operator.known import settings
 from tests.real import programs
 from tests.real.conftest import loudly
-from tools.manifests import CHART, DEPLOY, KUSTOMIZE, ROOT, chart_values, rendered
+from tools.manifests import (
+    CANARY,
+    CANARY_NAMESPACE,
+    CHART,
+    DEPLOY,
+    KUSTOMIZE,
+    ROOT,
+    chart_values,
+    rendered,
+)
 from wigwag.operator import names
 from wigwag.operator.admission.registration import WebhookEndpoint, mutating, validating
 from wigwag.operator.certificates.secret import DIRECTORY, service_names
@@ -282,6 +291,38 @@ def test_helm_installs_what_kustomize_installs() -> None:
     ours = comparable(objects(kustomize(KUSTOMIZE / "default")))
     del ours["Namespace", SYSTEM]  # helm install --create-namespace
     assert comparable(objects(template({}))) == ours
+
+
+def test_rights_to_pods_come_with_the_modes_that_need_them_and_not_by_default(tmp_path: Path) -> None:
+    def pod_rights(found: Objects) -> set[tuple[str, str]]:
+        rules = [rule for (kind, _), each in found.items() if kind == "ClusterRole" for rule in each["rules"]]
+        rights = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+        return {each for each in rights if each[0].startswith("pods")}
+
+    assert pod_rights(default()) == {("pods", "list"), ("pods", "watch")}
+    components = objects(kustomize(overlay(tmp_path, "sidecar-upgrades", "watchdog", "revisions")))
+    assert pod_rights(components) - pod_rights(default()) == {
+        ("pods", "get"), ("pods", "patch"), ("pods/eviction", "create")
+    }  # fmt: skip
+    values = {"sidecarUpgrade": {"mode": "in-place"}, "watchdog": {"mode": "10m"}, "revision": "default"}
+    chart = objects(template(values))
+    del components["Namespace", SYSTEM]
+    assert options_of(chart) == options_of(components)
+    roles = {each: found for each, found in comparable(components).items() if each != MANAGER}
+    assert {each: found for each, found in comparable(chart).items() if each != MANAGER} == roles
+    assert pod_rights(objects(template({"sidecarUpgrade": {"mode": "restart"}}))) == pod_rights(default())
+
+
+def test_a_second_operator_has_names_of_its_own(tmp_path: Path) -> None:
+    found = comparable(objects(kustomize(KUSTOMIZE / "canary")))
+    shared = {(kind, name) for kind, name in found if not found[kind, name]["metadata"].get("namespace")}
+    assert not shared & default().keys()
+    values = {"revision": CANARY, "crds": {"install": False}, "sidecarUpgrade": {"mode": "in-place"}}
+    chart = comparable(objects(template(values, CANARY_NAMESPACE)))
+    del found["Namespace", CANARY_NAMESPACE]
+    for either in (found, chart):
+        del either[MANAGER]
+    assert chart == found
 
 
 @pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)

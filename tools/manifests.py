@@ -5,6 +5,7 @@
 | `kustomize/crds` | the records of `wigwag.operator.resources` |
 | `kustomize/webhooks` | `wigwag.operator.admission.registration` |
 | `kustomize/operator/settings.env` | `wigwag.operator.settings`: every variable, with its default |
+| `kustomize/components/revisions`, `kustomize/canary` | the same, for several operators in one cluster |
 | `helm/…/files` | `kustomize`: what no value of the chart changes, as lists that its templates read |
 | the table in `helm/…/README.md` | the comments in `values.yaml` beside it |
 | version numbers | `wigwag.version` |
@@ -23,6 +24,7 @@ import yaml
 
 from wigwag.operator.admission.registration import WebhookEndpoint, mutating, validating
 from wigwag.operator.resources.crd import RESOURCES, definition
+from wigwag.operator.revisions import DEFAULT, Ownership
 from wigwag.operator.settings import PREFIXES, PodSettings
 from wigwag.options import declared
 from wigwag.version import __version__
@@ -44,6 +46,11 @@ CHART_FILES = {
     "cluster-role-binding": ["components/cluster-role-binding/rbac.yaml"],
     "monitoring": ["components/monitoring/monitors.yaml"],
     "network-policies": ["components/network-policies/policies.yaml"],
+    "sidecar-upgrades": ["components/sidecar-upgrades/rbac.yaml"],
+    "watchdog": ["components/watchdog/rbac.yaml"],
+    "revisions": ["components/revisions/rbac.yaml"],
+    "revisions-webhooks": ["webhooks/service.yaml", "components/revisions/webhooks.yaml"],
+    "canary-webhooks": ["webhooks/service.yaml", "canary/webhooks.yaml"],
 }
 """Files of the chart, and which manifests each is made of."""
 VERSIONED = {
@@ -52,6 +59,8 @@ VERSIONED = {
     CHART / "Chart.yaml": r"^((?:v|appV)ersion: )\S+",
 }
 """Files that are written by hand, and where they name the version."""
+CANARY, CANARY_NAMESPACE = "canary", "open-feature-operator-canary"
+"""The revision of a second operator, and its namespace."""
 _HEADER = "# Written by tools/manifests.py. Do not edit.\n"
 _SHORT = 90
 _VALUE = re.compile(r"( *)(\w+):(?: (.*?))?(?: # (.*))?")
@@ -64,6 +73,8 @@ def rendered() -> dict[Path, str]:
     for name, configuration in (("mutating", mutating(endpoint)), ("validating", validating(endpoint))):
         made[KUSTOMIZE / "webhooks" / f"{name}.yaml"] = to_yaml(configuration)
     made[KUSTOMIZE / "operator" / "settings.env"] = _HEADER + "".join(_variables())
+    made[KUSTOMIZE / "components" / "revisions" / "webhooks.yaml"] = all_yaml(webhooks(DEFAULT))
+    made |= canary()
     for name, paths in CHART_FILES.items():
         texts = [made.get(KUSTOMIZE / path) or (KUSTOMIZE / path).read_text() for path in paths]
         items = [each for text in texts for each in yaml.safe_load_all(text)]
@@ -74,6 +85,58 @@ def rendered() -> dict[Path, str]:
     for path, pattern in VERSIONED.items():
         made[path] = re.sub(pattern, rf"\g<1>{__version__}", path.read_text(), flags=re.MULTILINE)
     return made
+
+
+def webhooks(revision: str, namespace: str = WebhookEndpoint("").namespace) -> list[Any]:
+    """Return the webhook configurations of one of several operators."""
+    endpoint = WebhookEndpoint("", namespace=namespace)
+    return [mutating(endpoint, revision=revision), validating(endpoint, revision=revision)]
+
+
+def canary() -> dict[Path, str]:
+    """Return the manifests of a second operator: those of the first, in another namespace and under other names."""
+    folder, old = KUSTOMIZE / "canary", WebhookEndpoint("").namespace
+    paths = [
+        *(f"operator/{name}.yaml" for name in ("namespace", "deployment", "disruption")),
+        *(f"rbac/{name}.yaml" for name in ("certificates", "operator", "sync")),
+        *(f"components/{name}/rbac.yaml" for name in ("revisions", "sidecar-upgrades")),
+    ]
+    objects = [each for path in paths for each in loaded(KUSTOMIZE / path)]
+    for each in objects:
+        if each["kind"] == "Deployment":
+            arguments = each["spec"]["template"]["spec"]["containers"][0]["args"]
+            arguments += [f"--revision={CANARY}", "--sidecar-upgrade=in-place"]
+    texts = [yaml.safe_dump(_revised(each), sort_keys=False) for each in objects]
+    settings = _HEADER + "".join(_variables())
+    return {
+        folder / "operator.yaml": _HEADER + "---\n".join(texts).replace(old, CANARY_NAMESPACE),
+        folder / "webhooks.yaml": all_yaml(webhooks(CANARY, CANARY_NAMESPACE)),
+        folder / "service.yaml": (KUSTOMIZE / "webhooks" / "service.yaml").read_text().replace(old, CANARY_NAMESPACE),
+        folder / "settings.env": settings,
+    }
+
+
+def _revised(manifest: Any) -> Any:
+    """Give objects of the whole cluster other names, and refer to them by those."""
+    name = Ownership(CANARY).name
+    if manifest["kind"] in ("ClusterRole", "ClusterRoleBinding"):
+        manifest["metadata"]["name"] = name(manifest["metadata"]["name"])
+    if manifest.get("roleRef", {}).get("kind") == "ClusterRole":
+        manifest["roleRef"]["name"] = name(manifest["roleRef"]["name"])
+    for rule in manifest.get("rules") or ():
+        if rule["apiGroups"] == ["admissionregistration.k8s.io"]:
+            rule["resourceNames"] = [name(each) for each in rule["resourceNames"]]
+    return manifest
+
+
+def loaded(path: Path) -> list[Any]:
+    """Return the objects of a file."""
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def all_yaml(values: list[Any]) -> str:
+    """Return a file with several objects."""
+    return _HEADER + "---\n".join(to_yaml(value).removeprefix(_HEADER) for value in values)
 
 
 def to_yaml(value: Any) -> str:

@@ -8,6 +8,10 @@ The command is the pod's own, with three changes, because there is no mount name
 | `SERVICE.NAMESPACE.svc.cluster.local` | the loopback address of the Service (`services`) |
 | all addresses of the pod | `--bind` with the pod's loopback address |
 
+What an image does is said by its tag: `missing` cannot be pulled, `crashing` exits at once, `stuck` runs and is never
+ready; any other is this checkout. A container whose image is changed is ended and started with the new one, as it is by
+a kubelet; the others of its pod go on.
+
 A token that is mounted for the API server is handed over as a kubeconfig, because agents look for it in a fixed place.
 """
 
@@ -30,6 +34,10 @@ RUN = ("flagd", "flagd-proxy")
 GRACE = 10.0
 PROBE_TIMEOUT = 10.0
 RESTART_PAUSE = 0.2
+MISSING = "missing"
+_FAULTY = {"crashing": "raise SystemExit(1)", "stuck": "import signal; signal.pause()"}
+CRASH_LOOP = 2
+"""Exits in a row after which a container is in a crash loop."""
 _NOT_INHERITED = ("FLAGD_", "KUBE", "PYTHONDONTWRITEBYTECODE")
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc\.[a-z0-9.-]*[a-z0-9]")
 _VARIABLE = re.compile(r"\$\((\w+)\)")
@@ -57,7 +65,9 @@ class Surroundings:
 
 def command(container: Mapping[str, Any], around: Surroundings) -> list[str]:
     """Return the command line of an agent or proxy."""
-    variables = around.variables
+    variables, tag = around.variables, container["image"].rpartition(":")[2]
+    if tag in _FAULTY:
+        return [sys.executable, "-c", _FAULTY[tag]]
     given = [_VARIABLE.sub(lambda found: variables.get(found[1], found[0]), each) for each in container["args"]]
     return [sys.executable, "-m", "wigwag", *map(around.local, given), f"--bind={around.address}"]
 
@@ -70,21 +80,55 @@ class RunningContainer:
     around: Surroundings
     restarts: int = 0
     process: asyncio.subprocess.Process | None = field(default=None, repr=False)
+    starts: int = 0
+    """How many times it was started: each time it is another container to the kubelet."""
+    _exits: int = 0
+    """By itself, in a row."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     @property
     def name(self) -> str:
         return str(self.spec["name"])
 
+    @property
+    def waiting(self) -> str:
+        """Why it does not run, in the kubelet's word; empty: it does."""
+        if self.spec["image"].endswith(f":{MISSING}"):
+            return "ImagePullBackOff"
+        return "CrashLoopBackOff" if self._exits >= CRASH_LOOP else ""
+
+    def change(self, spec: Mapping[str, Any]) -> None:
+        """Take another image, and start again with it."""
+        if spec["image"] != self.spec["image"]:
+            self.spec, self._exits = spec, 0
+            self._changed.set()
+
     async def run(self) -> None:
         """Run it, and start it again whenever it ends, until cancelled."""
         while True:
+            self._changed.clear()
+            if self.waiting == "ImagePullBackOff":
+                await self._changed.wait()
+                continue
             try:
                 self.process = await self._start()
-                await self.process.wait()
+                self.starts += 1
+                await self._ended(self.process)
             finally:
                 await self._end()
             self.restarts += 1
             await asyncio.sleep(RESTART_PAUSE)
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> None:
+        """Wait until it exits, or has to."""
+        waits = [asyncio.ensure_future(each) for each in (process.wait(), self._changed.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        if not self._changed.is_set():
+            self._exits += 1
 
     async def _start(self) -> asyncio.subprocess.Process:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
@@ -114,7 +158,9 @@ class RunningContainer:
         if self.name not in RUN:
             return True
         gets = [self.spec[each]["httpGet"] for each in probes if each in self.spec]
-        return self.process is not None and all([await self._answers(get["port"], get["path"]) for get in gets])
+        passes = self.process is not None and all([await self._answers(get["port"], get["path"]) for get in gets])
+        self._exits = 0 if passes else self._exits
+        return passes
 
     async def _answers(self, port: int, path: str) -> bool:
         with suppress(OSError, TimeoutError):

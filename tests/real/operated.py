@@ -54,7 +54,7 @@ class OperatedPlane:
             self._stack = stack.pop_all()
         try:
             self.start_operator()
-            self._register()
+            self.register()
         except BaseException:
             self._stack.close()
             raise
@@ -66,23 +66,32 @@ class OperatedPlane:
         self.operator.__exit__(kind, error, trace)
         self._stack.close()
 
-    def start_operator(self) -> None:
-        """Start the operator, where the API server looks for it; the one before it has to have ended."""
+    def start_operator(self, *more: str, **variables: str) -> None:
+        """Start the operator, where the API server looks for it; the one before it has to have ended.
+
+        `more` are options of this one; `variables` are for it and those after it.
+        """
+        self._variables |= variables
         access = Namespace(self.cluster, SYSTEM).account(OPERATOR_ACCOUNT)
         config = access.kubeconfig(self.folder / "operator.kubeconfig")
         environment = {"KUBECONFIG": str(config), "POD_NAMESPACE": SYSTEM, **self._variables}
-        options = ("--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}")
+        options = ("--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}", *more)
         self.operator = OperatorProcess(*options, environment=environment)
         self.operator.__enter__()
+
+    def restart_operator(self, *more: str, **variables: str) -> None:
+        """Stop the operator, and start another one, as for `start_operator`."""
+        self.stop_operator()
+        self.start_operator(*more, **variables)
 
     def stop_operator(self) -> None:
         """Stop the operator as Kubernetes does."""
         assert self.operator.stop() == 0
         self.operator.__exit__(None, None, None)
 
-    def _register(self) -> None:
+    def register(self, revision: str = "") -> None:
         """Let the API server know of the webhooks, and wait until it calls them: before, it injects nothing."""
-        self.operator.register(self.cluster, namespace=SYSTEM)
+        self.operator.register(self.cluster, namespace=SYSTEM, revision=revision)
         about = {"name": "orphan", "annotations": {ENABLED: "true"}}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template("orphan")["spec"]}
         path, query = self.cluster.path("v1", "Pod", "default"), {"dryRun": "All"}

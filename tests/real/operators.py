@@ -61,20 +61,21 @@ class OperatorProcess(AgentProcess):
         """Where the webhooks are; the certificate is for this name."""
         return f"https://localhost:{self.port('admission')}"
 
-    def register(self, cluster: Cluster, *, fail: bool = True, namespace: str = "operator") -> None:
+    def register(self, cluster: Cluster, *, fail: bool = True, namespace: str = "operator", revision: str = "") -> None:
         """Have the API server call the webhooks from now on; see `register`."""
-        register(cluster, self.url, fail=fail, namespace=namespace)
+        register(cluster, self.url, fail=fail, namespace=namespace, revision=revision)
 
 
-def register(cluster: Cluster, url: str, *, fail: bool = True, namespace: str = "operator") -> None:
+def register(cluster: Cluster, url: str, *, fail: bool = True, namespace: str = "operator", revision: str = "") -> None:
     """Register webhooks as a manifest does, without a CA, and wait until the operator has added it.
 
     Pods of `namespace` are not injected, as those of the operator's own namespace are not.
     """
     endpoint = WebhookEndpoint("", namespace=namespace, url=url)
-    for made in (mutating(endpoint, fail=fail), validating(endpoint, fail=fail)):
-        cluster.apply(made)
-    until(lambda: trusted(cluster), "the CA in both configurations")
+    made = mutating(endpoint, fail=fail, revision=revision), validating(endpoint, fail=fail, revision=revision)
+    for each in made:
+        cluster.apply(each)
+    until(lambda: all(trusted(cluster, each) for each in made), "the CA in both configurations")
     until(lambda: refuses_flags(cluster), "the API server calling the webhooks")
 
 
@@ -87,10 +88,8 @@ def refuses_flags(cluster: Cluster) -> bool:
     return cluster.rest.ask("POST", path, body, query={"dryRun": "All"}).status == 403
 
 
-def trusted(cluster: Cluster) -> bool:
-    """Tell whether both webhook configurations have a CA."""
-    webhooks: list[Any] = []
-    for kind in (MUTATING, VALIDATING):
-        for configuration in cluster.get(kind.path())["items"]:
-            webhooks += configuration["webhooks"]
-    return len(webhooks) == 2 and all(each["clientConfig"].get("caBundle") for each in webhooks)
+def trusted(cluster: Cluster, made: Mapping[str, Any]) -> bool:
+    """Tell whether all webhooks of a configuration have a CA."""
+    kind = MUTATING if made["kind"] == MUTATING.kind else VALIDATING
+    webhooks = cluster.get(kind.path(name=made["metadata"]["name"]))["webhooks"]
+    return len(webhooks) == len(made["webhooks"]) and all(each["clientConfig"].get("caBundle") for each in webhooks)

@@ -20,6 +20,10 @@ class PodProgress:
     restarts: tuple[tuple[str, int], ...] = ()
     trouble: str = ""
     """Why it is not further."""
+    starts: tuple[tuple[str, int], ...] = ()
+    """How many times each container was started."""
+    waiting: tuple[tuple[str, str], ...] = ()
+    """Why containers do not run, in one word."""
 
 
 def sidecars(pod: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -44,22 +48,23 @@ def pod_status(pod: Mapping[str, Any], progress: PodProgress, address: str, now:
         "conditions": [
             {"type": name, "status": str(holds), "lastTransitionTime": now} for name, holds in conditions.items()
         ],
-        "initContainerStatuses": [_container(each, progress, now) for each in spec.get("initContainers") or []],
-        "containerStatuses": [_container(each, progress, now) for each in spec["containers"]],
+        "initContainerStatuses": [_container(pod, each, progress, now) for each in spec.get("initContainers") or []],
+        "containerStatuses": [_container(pod, each, progress, now) for each in spec["containers"]],
     }
 
 
-def _container(container: Mapping[str, Any], progress: PodProgress, now: str) -> dict[str, Any]:
-    name = container["name"]
-    started = name in progress.started
+def _container(pod: Mapping[str, Any], container: Mapping[str, Any], progress: PodProgress, now: str) -> dict[str, Any]:
+    name, reason = container["name"], dict(progress.waiting).get(container["name"], "")
+    started, number = name in progress.started and not reason, dict(progress.starts).get(name, 0)
     return {
+        "containerID": f"test://{pod['metadata']['uid']}-{name}-{number}" if number else "",
         "name": name,
         "image": container["image"],
         "imageID": "",
         "ready": name in progress.ready,
         "started": started,
         "restartCount": dict(progress.restarts).get(name, 0),
-        "state": _state(started, progress, now),
+        "state": {"waiting": {"reason": reason}} if reason else _state(started, progress, now),
     }
 
 

@@ -22,6 +22,7 @@ from tests.real.containers import RUN, RunningContainer, Surroundings
 from tests.real.podstatus import PodProgress, pod_status, sidecars
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, POD, SECRET, SERVICE_ACCOUNT
+from wigwag.pipeline.clock import LoopClock, wait_event
 from wigwag.wire.client.errors import FetchError
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class PodWorker:
         self._progress = PodProgress()
         self._written: PodProgress | None = None
         self._volumes: dict[str, Volume] = {}
+        self._running: list[RunningContainer] = []
+        self._changed = asyncio.Event()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -63,6 +66,14 @@ class PodWorker:
         with (self._folder / "kubelet.log").open("a") as log:
             log.write(f"{text}\n")
 
+    def see_pod(self, pod: Mapping[str, Any]) -> None:
+        """Restart the containers whose image has changed."""
+        self.pod = pod
+        specs = {each["name"]: each for each in (*sidecars(pod), *pod["spec"]["containers"])}
+        for container in self._running:
+            container.change(specs[container.name])
+        self._changed.set()
+
     def see_config_map(self, config_map: Mapping[str, Any]) -> None:
         """Write a ConfigMap again where the pod mounts it."""
         if config_map["metadata"]["namespace"] == self.namespace:
@@ -75,13 +86,19 @@ class PodWorker:
             await self._bind()
         mounts = await self._mount()
         async with asyncio.TaskGroup() as group:
-            running, tasks = [], []
+            running, tasks = self._running, []
+            running.clear()
             for spec in (*sidecars(self.pod), *self.pod["spec"]["containers"]):
                 container = RunningContainer(spec, await self._surroundings(spec, mounts))
                 running.append(container)
-                if self._kubelet.runs and container.name in RUN:
+                if not self._kubelet.runs or container.name not in RUN:
+                    container.starts = 1
+                else:
                     tasks.append(group.create_task(container.run()))
-                    while not await container.passes("startupProbe"):  # noqa: ASYNC110 - it tells nobody
+                    while not await container.passes("startupProbe"):
+                        if container.waiting:
+                            self._progress = replace(self._progress, **self._counts())
+                            await self._report()
                         await asyncio.sleep(PAUSE)
                 self._progress = replace(self._progress, started=self._progress.started | {container.name})
             self._progress = replace(self._progress, phase="Running")
@@ -96,12 +113,21 @@ class PodWorker:
 
     async def _readiness(self, containers: list[RunningContainer]) -> None:
         while True:
+            counts = self._counts()  # first: a new container is not ready because the old one was
             passing = [not self._kubelet.runs or await each.passes("readinessProbe") for each in containers]
             ready = frozenset(each.name for each, passes in zip(containers, passing, strict=True) if passes)
-            restarts = tuple((each.name, each.restarts) for each in containers if each.restarts)
-            self._progress = replace(self._progress, ready=ready, restarts=restarts)
+            self._progress = replace(self._progress, ready=ready, **counts)
             await self._report()
-            await asyncio.sleep(PERIOD if all(passing) else PAUSE)
+            until = LoopClock().now() + (PERIOD if all(passing) else PAUSE)
+            await wait_event(LoopClock(), self._changed, until)
+
+    def _counts(self) -> dict[str, Any]:
+        """Return what the containers have come through."""
+        return {
+            "restarts": tuple((each.name, each.restarts) for each in self._running if each.restarts),
+            "starts": tuple((each.name, each.starts) for each in self._running),
+            "waiting": tuple((each.name, each.waiting) for each in self._running if each.waiting),
+        }
 
     async def _report(self) -> None:
         """Write the status, if there is something new to say; wait for an API server that is not there."""

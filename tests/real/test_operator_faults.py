@@ -100,9 +100,10 @@ def test_a_leader_that_is_killed_in_a_rollout_is_followed_by_one_that_goes_on(te
 def register(cluster: Cluster, url: str) -> None:
     """Register webhooks at an address, without a CA, and wait until operators have added it."""
     endpoint = WebhookEndpoint("", namespace="operator", url=url)
-    for made in (mutating(endpoint), validating(endpoint)):
+    configurations = mutating(endpoint), validating(endpoint)
+    for made in configurations:
         cluster.apply(made)
-    until(lambda: trusted(cluster), "the CA in both configurations")
+    until(lambda: all(trusted(cluster, each) for each in configurations), "the CA in both configurations")
 
 
 def called(cluster: Cluster, team: Namespace) -> None:

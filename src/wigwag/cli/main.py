@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 _BROKEN_PIPE = 141
 _FORMATTER = argparse.RawDescriptionHelpFormatter
 COMMANDS = (
-    *("start", "check-config", "eval", "lint", "diff", "proxy", "operator", "rollout", "migrate", "watt"),
+    *("start", "check-config", "eval", "lint", "diff", "proxy", "operator", "rollout", "sidecars"),
+    *("migrate", "watt"),
     *("help", "completion", "version"),
 )
 DESCRIPTION = """\

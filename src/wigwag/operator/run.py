@@ -24,13 +24,14 @@ from wigwag.observe import Gauge, Registry
 from wigwag.operator.admission.registration import WebhookEndpoint
 from wigwag.operator.admission.server import AdmissionService
 from wigwag.operator.admission.webhooks import reviews
-from wigwag.operator.certificates.keeper import CertificateKeeper
+from wigwag.operator.certificates.keeper import CONFIGURATIONS, CertificateKeeper
 from wigwag.operator.certificates.secret import service_names
 from wigwag.operator.controllers.context import ControlContext
 from wigwag.operator.controllers.run import run_controllers
 from wigwag.operator.names import LEASE, OPERATOR
 from wigwag.operator.observed import Observed, assemble, watch, watches
 from wigwag.operator.ports import metrics_handler, operator_ports, probes_handler, webhook_files
+from wigwag.operator.revisions import Ownership
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.statuslog import log_statuses
@@ -73,7 +74,10 @@ class Operator:
         service = WebhookEndpoint("").service
         names = (*service_names(service, namespace, settings.flagd.cluster_domain), "localhost")
         self._certificate = MemoryCertificate(http2=options.enable_http2)
-        self._keeper = CertificateKeeper(self._hub, namespace, options.webhook_secret, names, self._certificate)
+        ownership = Ownership(options.revision)
+        configured = tuple((kind, ownership.name(name)) for kind, name in CONFIGURATIONS)
+        secret, certificate = options.webhook_secret, self._certificate
+        self._keeper = CertificateKeeper(self._hub, namespace, secret, names, certificate, configured)
         self._files = webhook_files(options)
         identity = f"{socket.gethostname()}_{uuid4()}"
         elector = LeaderElector(self._hub.kube, namespace, LEASE, identity, lease_timing(options))
@@ -83,6 +87,7 @@ class Operator:
         self.registry.add(*metrics.instruments, self._recorder.dropped, leads)
         self._context = ControlContext(self._hub, self.pipeline.published, settings, self._recorder, metrics)
         self.registry.add(*self._context.propagation.instruments)
+        self.registry.add(*self._context.sidecars.instruments)
         capacity = divide(open_files(), PORTS, CONNECTIONS, RESERVED_FILES)
         self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
 

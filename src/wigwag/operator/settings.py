@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from wigwag.errors import UsageError
 from wigwag.golang import duration_text
+from wigwag.operator.names import is_label
 from wigwag.operator.resources.featureflagsource import PROVIDERS
 from wigwag.operator.resources.kubernetes import ResourceRequirements
 from wigwag.operator.resources.quantity import quantity
@@ -54,6 +55,11 @@ class SidecarSettings:
     env_var_prefix: str = option("FLAGD", "prefix of variables", metavar="PREFIX")
     log_format: str = option("json", "log format of the agent")
     probes_enabled: bool = option(True, "have the kubelet probe the agent")
+
+    @property
+    def reference(self) -> str:
+        """The image with its tag, as a container names it."""
+        return f"{self.image}:{self.tag}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,6 +155,41 @@ def comma_list(value: Any) -> tuple[str, ...]:
     return tuple(filter(None, map(str.strip, str(value).split(","))))
 
 
+def amount(value: Any) -> str:
+    """Read a number that is not 0, or a percentage, and keep its text.
+
+    >>> amount("5"), amount("10%")
+    ('5', '10%')
+    """
+    text = str(value)
+    if at_least_one(text.removesuffix("%")) > _WHOLE and text.endswith("%"):
+        raise ValueError(f"{text} is more than all; use at most 100%")
+    return text
+
+
+def watchdog_interval(value: Any) -> str:
+    """Read `off`, `once` or a duration, and keep its text.
+
+    >>> watchdog_interval("once"), watchdog_interval("10m")
+    ('once', '10m')
+    """
+    text = str(value)
+    if text not in ("off", "once") and duration(text) < _SHORTEST:
+        raise ValueError(f"{text} is less than {_SHORTEST:g} seconds; use off, once, or a longer duration")
+    return text
+
+
+def revision_name(value: Any) -> str:
+    """Read the name of a revision, which has to be short enough for the names of objects."""
+    text = str(value)
+    if text and (len(text) > _LONGEST_REVISION or not is_label(text)):
+        reason = f"{text!r} is not a name of up to {_LONGEST_REVISION} lower-case letters, digits and dashes"
+        raise ValueError(reason)
+    return text
+
+
+_SHORTEST, _LONGEST_REVISION = 1.0, 30
+_WHOLE = 100
 _PAUSES = 1.2
 """Pauses between two attempts to renew a Lease that have to fit into its renew deadline, as in client-go."""
 
@@ -212,12 +253,46 @@ class OperatorOptions:
     )
     rollout_rate: int = option(
         100,
-        "workloads that are rolled in a second when a source with rolloutOnChange changes",
+        "workloads that are rolled in a second when a source with rolloutOnChange or the agents' image changes",
         metavar="N",
         convert=at_least_one,
     )
     allow_orphan_pods: bool = option(False, "inject agents into pods without an owner")
     share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")
+    sidecar_upgrade: str = option(
+        "off",
+        "agents whose image is not the operator's: left as they are, upgraded in their pods, or by workload restarts",
+        choices=("off", "in-place", "restart"),
+        group="upgrades",
+    )
+    sidecar_upgrade_budget: str = option(
+        "10%",
+        "pods (in-place) or workloads (restart) that are upgraded at once: a number, or a share of all",
+        metavar="N|N%",
+        convert=amount,
+    )
+    sidecar_upgrade_timeout: float = option(
+        300.0,
+        "how long an upgraded agent may take to be ready; then upgrades pause until it is, or the image changes",
+        metavar="DURATION",
+        convert=duration,
+    )
+    watchdog: str = option(
+        "off",
+        "pods that ask for an agent and have none: left alone, or evicted once, or looked for in this interval",
+        metavar="off|once|INTERVAL",
+        convert=watchdog_interval,
+    )
+    watchdog_rate: int = option(
+        10, "pods that the watchdog evicts in a minute, at most", metavar="N", convert=at_least_one
+    )
+    revision: str = option(
+        "",
+        "this operator's name, where several share a cluster: it is for namespaces with the label "
+        "openfeature.dev/revision of this value; `default` is for those without the label, too",
+        metavar="NAME",
+        convert=revision_name,
+    )
 
     def __post_init__(self) -> None:
         """Check what the API server would refuse in every pod, and what would be two leaders or none."""

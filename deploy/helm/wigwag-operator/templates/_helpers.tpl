@@ -15,6 +15,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $labels := include "wigwag-operator.labels" .root | fromYaml }}
 {{- $_ := set $metadata "labels" (merge ($metadata.labels | default dict) $labels) }}
 {{- range .object.subjects }}{{ $_ := set . "namespace" $namespace }}{{ end }}
+{{- $suffix := include "wigwag-operator.suffix" .root }}
+{{- if hasPrefix "ClusterRole" .object.kind }}{{ $_ := set $metadata "name" (print $metadata.name $suffix) }}{{ end }}
+{{- with .object.roleRef }}
+{{- if eq .kind "ClusterRole" }}{{ $_ := set . "name" (print .name $suffix) }}{{ end }}
+{{- end }}
+{{- range .object.rules }}
+{{- if has "admissionregistration.k8s.io" .apiGroups }}
+{{- $_ := set . "resourceNames" (list (print (first .resourceNames) $suffix)) }}
+{{- end }}
+{{- end }}
 ---
 {{ toYaml .object }}
 {{ end }}
@@ -29,6 +39,24 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{- define "wigwag-operator.file" -}}
 {{ .root.Files.Get (printf "files/%s.yaml" .file) }}
+{{- end }}
+
+{{/* What is added to the names of objects of the whole cluster, for an operator that is not the only one. */}}
+{{- define "wigwag-operator.suffix" -}}
+{{- with .Values.revision }}{{ if ne . "default" }}-{{ . }}{{ end }}{{ end }}
+{{- end }}
+
+{{/* The file with the webhooks; that of another revision than `default` is written for `canary`. */}}
+{{- define "wigwag-operator.webhooks" -}}
+{{- $revision := .Values.revision }}
+{{- $file := ternary "webhooks" (ternary "revisions-webhooks" "canary-webhooks" (eq $revision "default")) (empty $revision) }}
+{{- $text := include "wigwag-operator.file" (dict "root" . "file" $file) }}
+{{- if eq $file "canary-webhooks" }}
+{{- $text = $text | replace "open-feature-operator-canary" "open-feature-operator-system" }}
+{{- $text = $text | replace "-configuration-canary" (printf "-configuration-%s" $revision) }}
+{{- $text = $text | replace "values: [canary]" (printf "values: [%s]" $revision) | replace "''canary''" (printf "''%s''" $revision) | replace "'canary'" (printf "'%s'" $revision) }}
+{{- end }}
+{{- $text }}
 {{- end }}
 
 {{- define "wigwag-operator.validates" -}}

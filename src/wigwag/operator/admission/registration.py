@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.kinds import FEATURE_FLAG, Kind
-from wigwag.operator.names import ENABLED, MIRROR, POD_WEBHOOK
+from wigwag.operator.names import ENABLED, MIRROR, POD_WEBHOOK, REVISION
+from wigwag.operator.revisions import DEFAULT, Ownership
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +34,8 @@ VALIDATING = Kind(
 MUTATING_NAME = "open-feature-operator-mutating-webhook-configuration"
 VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
 FLAG_WEBHOOK = "vfeatureflag.kb.io"
+UNLABELLED = "unlabelled."
+"""How the names of webhooks begin that are for namespaces without a revision."""
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
 INJECTED = "cert-manager.io/inject-ca-from"
@@ -72,7 +75,7 @@ class WebhookEndpoint:
         return {"service": service, **trusted}
 
 
-def mutating(endpoint: WebhookEndpoint, name: str = MUTATING_NAME, *, fail: bool = True) -> dict[str, Any]:
+def mutating(endpoint: WebhookEndpoint, *, fail: bool = True, revision: str = "") -> dict[str, Any]:
     """Return the configuration of the pod webhook. Without `fail`, pods start uninjected while we are down."""
     excluded = sorted({*SYSTEM_NAMESPACES, endpoint.namespace})
     webhook = _webhook(endpoint.client(POD_PATH), POD_WEBHOOK, Kind("", "v1", "pods"), ("CREATE",), POD_CONDITIONS)
@@ -82,14 +85,49 @@ def mutating(endpoint: WebhookEndpoint, name: str = MUTATING_NAME, *, fail: bool
         "namespaceSelector": {"matchExpressions": [expression]},
         "reinvocationPolicy": "Never",  # a second call costs 1 ms; only containers that others add later would gain
     }
-    return _configuration(MUTATING, name, webhook)
+    own = pod_label_condition(revision)
+    return _configuration(MUTATING, Ownership(revision).name(MUTATING_NAME), _revised(webhook, revision, own))
 
 
-def validating(endpoint: WebhookEndpoint, name: str = VALIDATING_NAME, *, fail: bool = True) -> dict[str, Any]:
+def validating(endpoint: WebhookEndpoint, *, fail: bool = True, revision: str = "") -> dict[str, Any]:
     """Return the configuration of the FeatureFlag webhook. Without `fail`, flags are not checked while we are down."""
     operations = "CREATE", "UPDATE"
     webhook = _webhook(endpoint.client(FLAG_PATH), FLAG_WEBHOOK, FEATURE_FLAG, operations, FLAG_CONDITIONS)
-    return _configuration(VALIDATING, name, webhook | {"failurePolicy": "Fail" if fail else "Ignore"})
+    webhook |= {"failurePolicy": "Fail" if fail else "Ignore"}
+    webhooks = _revised(webhook, revision, "true" if revision == DEFAULT else "")
+    return _configuration(VALIDATING, Ownership(revision).name(VALIDATING_NAME), webhooks)
+
+
+def pod_label_condition(revision: str) -> str:
+    """Return the CEL expression for pods of a revision, in namespaces that name none."""
+    labelled = f"has(object.metadata.labels) && '{REVISION}' in object.metadata.labels"
+    named = f"{labelled} && object.metadata.labels['{REVISION}'] == '{revision}'"
+    return f"!({labelled}) || ({named})" if revision == DEFAULT else named
+
+
+def _revised(webhook: Mapping[str, Any], revision: str, unlabelled: str) -> list[dict[str, Any]]:
+    """Return the webhooks of an operator with a revision: a selector has no "or", so there are two.
+
+    One is for namespaces that name the revision. The other is for namespaces without a label, for objects that meet the
+    condition `unlabelled`; it is left out without one.
+    """
+    if not revision:
+        return [dict(webhook)]
+    given = webhook.get("namespaceSelector", {}).get("matchExpressions", [])
+    named = {"key": REVISION, "operator": "In", "values": [revision]}
+    webhooks = [{**webhook, "namespaceSelector": {"matchExpressions": [*given, named]}}]
+    if unlabelled:
+        others = [*given, {"key": REVISION, "operator": "DoesNotExist"}]
+        condition = {"name": "revision", "expression": unlabelled}
+        webhooks.append(
+            {
+                **webhook,
+                "name": f"{UNLABELLED}{webhook['name']}",
+                "namespaceSelector": {"matchExpressions": others},
+                "matchConditions": [*webhook["matchConditions"], condition],
+            }
+        )
+    return webhooks
 
 
 def bundle_patch(observed: Mapping[str, Any], bundle: str) -> list[dict[str, Any]]:
@@ -116,7 +154,8 @@ def published(observed: Iterable[Mapping[str, Any]]) -> str:
 def _ours(configuration: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     """Return our webhooks and where they are; a configuration may have webhooks of others, too."""
     webhooks = enumerate(configuration.get("webhooks") or ())
-    return [(at, each) for at, each in webhooks if each.get("name") in (POD_WEBHOOK, FLAG_WEBHOOK)]
+    ours = POD_WEBHOOK, FLAG_WEBHOOK
+    return [(at, each) for at, each in webhooks if each.get("name", "").removeprefix(UNLABELLED) in ours]
 
 
 def _decoded(webhook: Mapping[str, Any]) -> str:
@@ -148,5 +187,5 @@ def _webhook(
     }
 
 
-def _configuration(kind: Kind, name: str, webhook: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": kind.api, "kind": kind.kind, "metadata": {"name": name}, "webhooks": [dict(webhook)]}
+def _configuration(kind: Kind, name: str, webhooks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": kind.api, "kind": kind.kind, "metadata": {"name": name}, "webhooks": [*webhooks]}

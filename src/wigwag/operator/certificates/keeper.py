@@ -17,7 +17,7 @@ import logging
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -54,7 +54,8 @@ PERIOD = 60.0
 """Seconds between two looks without a change."""
 STEPS = 10
 """A rotation has fewer steps; more of them in a row would be a defect."""
-CONFIGURATIONS: tuple[tuple[Kind, str], ...] = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
+Configurations: TypeAlias = tuple[tuple[Kind, str], ...]
+CONFIGURATIONS: Configurations = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
 log = logging.getLogger("wigwag.operator")
 
 
@@ -78,9 +79,16 @@ class CertificateKeeper:
     """The certificates of one operator."""
 
     def __init__(
-        self, hub: Hub, namespace: str, secret: str, names: Sequence[str], certificate: MemoryCertificate
+        self,
+        hub: Hub,
+        namespace: str,
+        secret: str,
+        names: Sequence[str],
+        certificate: MemoryCertificate,
+        configurations: Configurations = CONFIGURATIONS,
     ) -> None:
         """`secret` names the Secret; `names` are what the certificate is for; `certificate` is that of the listener."""
+        self._configured = configurations
         self._hub, self._namespace, self._secret, self._names = hub, namespace, secret, tuple(names)
         self._changed = asyncio.Event()
         self._served: KeyPair | None = None
@@ -113,7 +121,7 @@ class CertificateKeeper:
 
     def _watched(self) -> list[KubeWatch]:
         secret = KubeWatch(SECRET, self._namespace, self._secret, metadata_only=True)
-        return [secret, *(KubeWatch(kind, name=name, metadata_only=True) for kind, name in CONFIGURATIONS)]
+        return [secret, *(KubeWatch(kind, name=name, metadata_only=True) for kind, name in self._configured)]
 
     async def _follow(self, spec: KubeWatch) -> None:
         """Look when an object changes. A watch that fails costs nothing but the time until the next look."""
@@ -172,7 +180,7 @@ class CertificateKeeper:
 
     async def _configurations(self) -> list[tuple[Kind, Object]]:
         """Return the webhook configurations that there are."""
-        present = [(kind, await self._kube.find(kind, name)) for kind, name in CONFIGURATIONS]
+        present = [(kind, await self._kube.find(kind, name)) for kind, name in self._configured]
         return [(kind, configuration) for kind, configuration in present if configuration is not None]
 
     async def _read(self) -> Object | None:

@@ -53,6 +53,7 @@ class AccessController:
 
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
         self._context, self._consumers, self._problem = context, consumers, ""
+        self._namespaces = changes.namespaces
         self._is_shared = context.settings.options.cluster_role_binding
         self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
         self._queue: WorkQueue[ObjectName] = context.queue()
@@ -65,6 +66,7 @@ class AccessController:
         self._binding.feed(self._queue.add, lambda *_: (BINDING,))
         consumers.on_use(self._use_changed)
         changes.flags.feed(self._flag_changed, own_key)
+        consumers.feed_moved(self._use_changed, changes.namespaces)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -92,6 +94,8 @@ class AccessController:
     async def _reconcile(self, account: ObjectName) -> Again | None:
         if account == BINDING:
             await self._bind()
+            return None
+        if not self._namespaces.owns(account.namespace):
             return None
         uses, known = self._consumers.uses.of_account(account), self._context.known.value
         wanted = access_objects(uses, known, self._context.settings)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.watch.objects import Objects
+from wigwag.operator.controllers.namespaces import Namespaces
 from wigwag.operator.names import PROXY
 from wigwag.operator.reconcile.proxy import needs_proxy
 
@@ -33,8 +34,11 @@ if TYPE_CHECKING:
 class KnownChanges:
     """The known objects, by kind, as informers."""
 
-    def __init__(self, known: Broadcast[Observed], settings: OperatorSettings) -> None:
+    def __init__(
+        self, known: Broadcast[Observed], settings: OperatorSettings, namespaces: Namespaces | None = None
+    ) -> None:
         self._known, self._settings = known, settings
+        self.namespaces = namespaces or Namespaces(settings.options)
         self.sources: Informer[FeatureFlagSource] = Informer()
         self.configurations: Informer[InProcessConfiguration] = Informer()
         self.flags: Informer[FlagSummary] = Informer()
@@ -78,6 +82,16 @@ class KnownChanges:
         self.flags.on_change(flags_changed)
         self.config_maps.feed(add, naming)
         self.proxies.feed(add, self._keys_through_proxy)
+
+    def feed_moved(self, add: Callable[[Key], object], informer: Informer[Any]) -> None:
+        """Have `add` called with each key of an informer whose namespace may have moved to or from another operator."""
+
+        def moved(namespace: str) -> None:
+            for key in informer.objects or ():
+                if key[0] == namespace:
+                    add(key)
+
+        self.namespaces.on_change(moved)
 
     def proxy_key(self, _: Key, source: FeatureFlagSource) -> Iterable[str]:
         """Map a source to the proxy, if it needs it."""

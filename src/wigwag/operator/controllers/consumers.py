@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from wigwag.kube.watch.objects import Objects
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.context import ControlContext
+    from wigwag.operator.controllers.namespaces import Namespaces
 
 Consumer: TypeAlias = "tuple[Kind, Key]"
 Read: TypeAlias = "tuple[Workload, ...]"
@@ -111,6 +112,16 @@ class Consumers:
         """Have a function called with each use that begins or ends."""
         self._listeners.append(listen)
 
+    def feed_moved(self, listen: Callable[[FlagUse], object], namespaces: Namespaces) -> None:
+        """Have a function called with each use in a namespace that may have moved to or from another operator."""
+
+        def moved(namespace: str) -> None:
+            for use in self.uses:
+                if use.account.namespace == namespace:
+                    listen(use)
+
+        namespaces.on_change(moved)
+
     def feed_named(self, add: Callable[[Key], object]) -> None:
         """Have `add` called with the key of each object that a changed workload names, or has named."""
         for informer in self._workloads.values():
@@ -124,6 +135,10 @@ class Consumers:
             for key in index[name]
             for workload in self._workloads[kind].get(key) or ()
         ]
+
+    def workload(self, kind: Kind, key: Key) -> Workload | None:
+        """Return a workload that uses flags, if there is one of this name."""
+        return next(iter(self._workloads[kind].get(key) or ()), None)
 
     def namespaces(self, name: Key) -> set[str]:
         """Return the namespaces of workloads that name an object."""

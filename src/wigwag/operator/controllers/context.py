@@ -22,6 +22,7 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.watch.listwatch import KindNotServed
 from wigwag.operator.propagation.ask import AgentClient, PropagationMetrics
 from wigwag.operator.reconcile.status import ACCEPTED, ConditionState, conditions, events
+from wigwag.operator.upgrades.report import SidecarMetrics
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 
@@ -81,6 +82,7 @@ class ControlContext:
     agents: AskAgent = field(default_factory=AgentClient)
     """Asks agents which flags they have."""
     propagation: PropagationMetrics = field(default_factory=PropagationMetrics)
+    sidecars: SidecarMetrics = field(default_factory=SidecarMetrics)
     _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:

@@ -36,7 +36,7 @@ class FlagdController:
     """Keeps what Flagds ask for."""
 
     def __init__(self, context: ControlContext, changes: KnownChanges, managed: ManagedObjects) -> None:
-        self._context, self._managed = context, managed
+        self._context, self._managed, self._namespaces = context, managed, changes.namespaces
         self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("flagd", self._reconcile, self._queue, context.metrics)
         self._flagds: Informer[Flagd] = Informer()
@@ -44,6 +44,7 @@ class FlagdController:
         self._flagds.feed(self._queue.add, own_key)
         managed.feed(self._queue.add, owner_key(FLAGD))
         changes.feed_sources(self._source_changed)
+        changes.feed_moved(self._queue.add, self._flagds)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -60,6 +61,8 @@ class FlagdController:
     async def _reconcile(self, key: Key) -> Again | None:
         flagd, context = self._flagds.get(key), self._context
         if flagd is None or flagd.metadata.deletion_timestamp:  # its objects go with it, or become orphans
+            return None
+        if not self._namespaces.owns(key[0]):
             return None
         if isinstance(flagd, UnreadableFlagd):
             await context.report_unreadable(FLAGD, flagd)

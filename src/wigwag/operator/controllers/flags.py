@@ -52,7 +52,7 @@ class FlagController:
     """Keeps the ConfigMaps of FeatureFlags, and their status."""
 
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
-        self._context, self._consumers = context, consumers
+        self._context, self._consumers, self._namespaces = context, consumers, changes.namespaces
         self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
         self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("flags", self._reconcile, self._queue, context.metrics)
@@ -62,6 +62,8 @@ class FlagController:
         changes.flags.feed(self._queue.add, own_key)
         changes.config_maps.feed(self._queue.add, self._flags_wanting)
         consumers.on_use(self._use_changed)
+        consumers.feed_moved(self._use_changed, changes.namespaces)
+        changes.feed_moved(self._queue.add, changes.flags)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -85,7 +87,10 @@ class FlagController:
         name, known, settings = ObjectName(*key), self._context.known.value, self._context.settings
         uses = self._consumers.uses.of_flag(name)
         await self._prune(name, kept_config_maps(uses, known, settings))
-        namespaces = mounting_namespaces(name, uses, known, settings)
+        owns = self._namespaces.owns
+        namespaces = list(filter(owns, mounting_namespaces(name, uses, known, settings)))
+        if not namespaces and not owns(name.namespace):
+            return None
         wanted = [ObjectName(namespace, config_map_name(name, namespace)) for namespace in namespaces]
         held = {each: live for each in wanted if (live := self._held.get(each))}
         summary = known.flags.get(name)
@@ -101,7 +106,8 @@ class FlagController:
         refused = [taken for body in maps.apply if (taken := await self._apply(body))]
         maps = replace(maps, refused=(*maps.refused, *refused))
         status = flag_status(flag, maps, self._context.now())
-        await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
+        if owns(name.namespace):
+            await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
         unseen = any(self._held.get(each) is None for each in wanted if each not in maps.refused)
         return Again(UNSEEN) if maps.apply and unseen else None
 
@@ -122,7 +128,8 @@ class FlagController:
         return ObjectName(metadata["namespace"], metadata["name"]) if result.outcome == "refused" else None
 
     async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> None:
-        live = [_plain(each.about) for key in self._holding[flag] if (each := self._held.get(key))]
+        ours = (key for key in self._holding[flag] if self._namespaces.owns(key[0]))
+        live = [_plain(each.about) for key in ours if (each := self._held.get(key))]
         await self._applier.prune(CONFIG_MAP, keep, live=live)
 
 

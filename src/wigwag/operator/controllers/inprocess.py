@@ -22,11 +22,12 @@ class InProcessController:
     """Keeps the status of InProcessConfigurations."""
 
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
-        self._context, self._consumers = context, consumers
+        self._context, self._consumers, self._namespaces = context, consumers, changes.namespaces
         self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("in-process", self._reconcile, self._queue, context.metrics)
         changes.configurations.feed(self._queue.add, own_key)
         consumers.feed_named(self._queue.add)
+        changes.feed_moved(self._queue.add, changes.configurations)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -36,6 +37,8 @@ class InProcessController:
     async def _reconcile(self, key: Key) -> Again | None:
         context, name = self._context, ObjectName(*key)
         known = context.known.value
+        if not self._namespaces.owns(name.namespace):
+            return None
         if unreadable := known.unreadable_configuration(name):
             await context.report_unreadable(IN_PROCESS_CONFIGURATION, unreadable)
             return None

@@ -16,8 +16,12 @@ from wigwag.operator.controllers.flags import FlagController
 from wigwag.operator.controllers.inprocess import InProcessController
 from wigwag.operator.controllers.managed import ManagedObjects
 from wigwag.operator.controllers.propagation import PropagationController
+from wigwag.operator.controllers.namespaces import Namespaces
 from wigwag.operator.controllers.proxy import ProxyController
 from wigwag.operator.controllers.sources import SourceController
+from wigwag.operator.upgrades.controller import UpgradeController
+from wigwag.operator.upgrades.watchdog import Watchdog
+from wigwag.operator.upgrades.watching import ObservedPods
 
 if TYPE_CHECKING:
     from wigwag.operator.controllers.context import ControlContext
@@ -26,8 +30,10 @@ if TYPE_CHECKING:
 async def run_controllers(context: ControlContext) -> None:
     """Run all controllers until cancelled; not before the objects that admission asks about are known."""
     await context.known.changed(0)
-    changes = KnownChanges(context.known, context.settings)
+    namespaces = Namespaces(context.settings.options)
+    changes = KnownChanges(context.known, context.settings, namespaces)
     consumers, managed = Consumers(context, changes), ManagedObjects(context)
+    pods = ObservedPods(context, namespaces)
     parts = (
         FlagdController(context, changes, managed),
         ProxyController(context, changes, managed),
@@ -36,10 +42,16 @@ async def run_controllers(context: ControlContext) -> None:
         InProcessController(context, changes, consumers),
         AccessController(context, changes, consumers),
         PropagationController(context, changes, consumers),
+        UpgradeController(context, consumers, pods),
+        Watchdog(context, consumers, pods),
+        pods,
         managed,
         consumers,
         changes,  # last: all listeners are registered
     )
     async with asyncio.TaskGroup() as group:
+        group.create_task(namespaces.run(context.watch))
+        if context.settings.options.revision:  # whose an object is has to be known before anything is written
+            await namespaces.synced()
         for part in parts:
             group.create_task(part.run())

@@ -9,35 +9,29 @@ turn lasts until the next rollout is due, since its own patches are changes that
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
-from wigwag.errors import WigwagError
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import FEATURE_FLAG_SOURCE
+from wigwag.operator.controllers.rolling import PacedWrite, roll_out, write_paced
 from wigwag.operator.names import PODS_RETRIED, ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.sources import SourceStatuses
-from wigwag.operator.resources.kubernetes import ObjectMeta
 from wigwag.pipeline.clock import sleep_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
-    from wigwag.operator.reconcile.rollout import Rollout
     from wigwag.operator.reconcile.workloads import Workload
 
 TURN = 1.0
 """Seconds of rollouts in one turn."""
-AT_ONCE = 10
-"""How many patches are sent at a time: enough for the rate if the server takes 100 ms for each."""
 log = logging.getLogger(__name__)
 
 
@@ -45,11 +39,12 @@ class SourceController:
     """Rolls workloads, and keeps the status of FeatureFlagSources."""
 
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
-        self._context, self._consumers = context, consumers
+        self._context, self._consumers, self._namespaces = context, consumers, changes.namespaces
         self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("sources", self._reconcile, self._queue, context.metrics)
         changes.feed_sources(self._queue.add, consumers.namespaces)
         consumers.feed_named(self._queue.add)
+        changes.feed_moved(self._queue.add, changes.sources)
 
     async def run(self) -> None:
         """Work until cancelled. A status says that no workload is behind, so all of them have to be known first."""
@@ -58,6 +53,8 @@ class SourceController:
 
     async def _reconcile(self, key: Key) -> Again | None:
         context, name = self._context, ObjectName(*key)
+        if not self._namespaces.owns(name.namespace):
+            return None
         known, settings, now = context.known.value, context.settings, context.now()
         if unreadable := known.unreadable_source(name):
             await context.report_unreadable(FEATURE_FLAG_SOURCE, unreadable)
@@ -72,7 +69,11 @@ class SourceController:
         for workload in planner.retries(name, workloads):
             await self._retry(workload)
         started, turn = self._queue.clock.now(), [each for each in plan.due if each.after < TURN]
-        errors = await self._roll(name, turn)
+        why = f"FeatureFlagSource {name} has changed"
+        errors = await write_paced(
+            self._queue.clock,
+            [PacedWrite(each.after, partial(roll_out, context, each, "FlagSourceChanged", why)) for each in turn],
+        )
         status = SourceStatuses(known=known, settings=settings, now=now).of_source(name, source, workloads, plan)
         await context.report(FEATURE_FLAG_SOURCE, source.metadata, source.status, status)
         if len(turn) < len(plan.due):
@@ -80,24 +81,6 @@ class SourceController:
         if errors:
             raise errors[0]
         return Again(TURN) if plan.due else None
-
-    async def _roll(self, source: ObjectName, rollouts: Sequence[Rollout]) -> list[WigwagError]:
-        """Patch workloads, each at its time; return what went wrong."""
-        clock, slots = self._queue.clock, asyncio.Semaphore(AT_ONCE)
-        started, errors = clock.now(), list[WigwagError]()
-
-        async def roll(rollout: Rollout) -> None:
-            await sleep_until(clock, started + rollout.after)
-            async with slots:
-                try:
-                    await self._patch(source, rollout)
-                except WigwagError as error:
-                    errors.append(error)
-
-        async with asyncio.TaskGroup() as group:
-            for rollout in rollouts:
-                group.create_task(roll(rollout))
-        return errors
 
     async def _retry(self, workload: Workload) -> None:
         """Have the pods of a Deployment created now, and not after the back-off of its controllers."""
@@ -110,17 +93,3 @@ class SourceController:
                 return
             raise
         log.info("%s: its pods were refused, and are created now: what they need is there", workload)
-
-    async def _patch(self, source: ObjectName, rollout: Rollout) -> None:
-        workload = rollout.workload
-        namespace, name = workload.name
-        try:
-            await self._context.hub.kube.patch(workload.kind, name, rollout.patch, namespace, how="json")
-        except ApiError as error:
-            if error.not_found or error.invalid:  # it is gone, or has been rolled: the next plan is made from that
-                return
-            raise
-        log.info("%s is rolled out: FeatureFlagSource %s has changed", workload, source)
-        about = ObjectMeta(namespace=namespace, name=name, uid=workload.uid)
-        message = f"new pods are made, because FeatureFlagSource {source} has changed"
-        self._context.record(workload.kind, about, "Normal", "FlagSourceChanged", message)

@@ -162,9 +162,8 @@ class _Injection:
     def _with_agent(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> Json:
         flags = list(dict.fromkeys(each.mount for each in needs if each.mount))
         volumes = {flag: self._volume(flag) for flag in flags}
-        sidecar = self.settings.sidecar
         parts = AgentParts(
-            image=f"{sidecar.image}:{sidecar.tag}",
+            image=self.settings.sidecar.reference,
             sources=[each.source for each in needs],
             resources=self.settings.options.sidecar_resources,
             mounts={flag.directory: volume["name"] for flag, volume in volumes.items()},

@@ -38,7 +38,7 @@ from wigwag.operator.injection.decide import MOST_NAMES
 from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
-from wigwag.operator.names import RESTARTED_AT, SOURCE_DIGESTS
+from wigwag.operator.names import AGENT_IMAGE, RESTARTED_AT, SOURCE_DIGESTS
 from wigwag.operator.reconcile.usage import usable_sources
 
 if TYPE_CHECKING:
@@ -118,6 +118,18 @@ class RolloutPlanner:
         """Return the workloads whose pods were refused, and would not be now; each once for each time of refusal."""
         refused = (each for each in workloads if name in each.named and each.refused_since not in ("", each.retried))
         return [each for each in refused if not self._refusal(each, usable_sources(each, self.known, self.settings))]
+
+    def for_agent(self, workload: Workload, image: str, after: float) -> Rollout | HeldRollout:
+        """Return the rollout of a workload that gives its pods agents with this image, once."""
+        sources = usable_sources(workload, self.known, self.settings)
+        if reason := workload.not_rolled or self._refusal(workload, sources):
+            return HeldRollout(workload, reason)
+        patch: Patch = (
+            {"op": "test", "path": _place(AGENT_IMAGE), "value": workload.agent_image},
+            *self._patch(workload, sources),
+            {"op": "add", "path": _place(AGENT_IMAGE), "value": image},
+        )
+        return Rollout(workload, patch, after)
 
     def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> Patch:
         """Return the patch. It records all sources: new pods get every one of them as it is now."""

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
 from wigwag.operator.injection.decide import MOST_NAMES
 from wigwag.operator.names import (
+    AGENT_IMAGE,
     FEATURE_FLAG_SOURCE,
     IN_PROCESS_CONFIGURATION,
     POD_WEBHOOK,
@@ -53,6 +54,10 @@ class Workload(NamedTuple):
     """When the webhook began to refuse its pods; empty if it does not. Only Deployments say so."""
     retried: str = ""
     """The `refused_since` for which the operator had its pods created again."""
+    agent_image: str | None = None
+    """The image of agents that the operator last rolled it for; None if it never did."""
+    not_rolled: str = ""
+    """Why a changed pod template would not replace its pods; empty: it would."""
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.name}"
@@ -79,8 +84,20 @@ class _Template(Struct):
     spec: _TemplateSpec = field(default_factory=_TemplateSpec)
 
 
-class _WorkloadSpec(Struct):
+class _UpdateStrategy(Struct):
+    type: str = ""
+
+
+class _WorkloadSpec(Struct, rename="camel"):
     template: _Template = field(default_factory=_Template)
+    paused: bool = False
+    update_strategy: _UpdateStrategy = field(default_factory=_UpdateStrategy)
+
+    @property
+    def not_rolled(self) -> str:
+        if self.paused:
+            return "it is paused"
+        return "its update strategy is OnDelete" if self.update_strategy.type == "OnDelete" else ""
 
 
 class _WorkloadCondition(Struct, rename="camel"):
@@ -126,6 +143,8 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
         deleting=about.deletion_timestamp is not None,
         refused_since=_refused_since(workload.status.conditions or ()),
         retried=(about.annotations or {}).get(PODS_RETRIED, ""),
+        agent_image=annotations.get(AGENT_IMAGE),
+        not_rolled=workload.spec.not_rolled,
     )
 
 
