@@ -35,6 +35,7 @@ from wigwag.operator.controllers.run import run_controllers
 from wigwag.operator.names import ENABLED, ObjectName
 from wigwag.operator.names import FEATURE_FLAG_SOURCE as NAMES_SOURCE
 from wigwag.operator.observed import Observed, assemble, watch, watches
+from wigwag.operator.scope import NamespaceScope
 from wigwag.pipeline.broadcast import Broadcast
 
 Object = dict[str, Any]
@@ -224,12 +225,14 @@ class World:
     def __init__(self, environment: dict[str, str] | None = None, **options: Any) -> None:
         self.clock = FakeClock()
         self.server, self.recorder = FakeServer(self.clock), FakeRecorder()
-        self.hub = Hub(lambda: cast("Kube", self.server), self.server.watch)
-        self.known = Broadcast[Observed]()
         self.settings = settings(environment, **options)
+        self.scope = NamespaceScope(self.settings, self.server.watch)
+        self.hub = Hub(lambda: cast("Kube", self.server), self.scope.open)
+        self.known = Broadcast[Observed]()
         recorder = cast("EventRecorder", self.recorder)
+        now = lambda: NOW + self.clock.now()  # noqa: E731
         self.context = ControlContext(
-            self.hub, self.known, self.settings, recorder, ControllerMetrics(), lambda: NOW + self.clock.now()
+            self.hub, self.known, self.settings, recorder, ControllerMetrics(), now, self.scope
         )
 
     @asynccontextmanager
@@ -244,10 +247,10 @@ class World:
 
     async def _know(self) -> None:
         values: dict[KubeWatch, Objects[Any]] = {}
-        specs = watches(self.settings.pod.namespace)
+        specs = watches(self.settings)
 
         async def follow(spec: KubeWatch) -> None:
-            async for item in watch(self.hub, spec):
+            async for item in watch(self.hub, self.settings, spec):
                 assert isinstance(item, Objects)
                 values[spec] = item
                 if len(values) == len(specs):

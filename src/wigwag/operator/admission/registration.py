@@ -32,6 +32,8 @@ VALIDATING = Kind(
 )
 MUTATING_NAME = "open-feature-operator-mutating-webhook-configuration"
 VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label that every namespace has."""
 FLAG_WEBHOOK = "vfeatureflag.kb.io"
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
@@ -62,6 +64,10 @@ class WebhookEndpoint:
     port: int = 443
     url: str = ""
     """Of a server outside of the cluster, instead of the Service: `https://HOST:PORT`."""
+    namespaces: tuple[str, ...] = ()
+    """Those that the operator serves; empty: all."""
+    excluded: tuple[str, ...] = ()
+    """Those that it leaves to other operators."""
 
     def client(self, path: str) -> dict[str, Any]:
         """Return the `clientConfig` of a webhook."""
@@ -72,24 +78,44 @@ class WebhookEndpoint:
         return {"service": service, **trusted}
 
 
-def mutating(endpoint: WebhookEndpoint, name: str = MUTATING_NAME, *, fail: bool = True) -> dict[str, Any]:
+def configuration_names(namespaces: Sequence[str], own: str) -> tuple[str, str]:
+    """Return the names of both configurations: of an operator of some namespaces, with its own namespace in them.
+
+    >>> configuration_names(["team-a"], "flags")[0]
+    'open-feature-operator-mutating-webhook-configuration-flags'
+    """
+    suffix = f"-{own}" if namespaces else ""
+    return f"{MUTATING_NAME}{suffix}", f"{VALIDATING_NAME}{suffix}"
+
+
+def mutating(endpoint: WebhookEndpoint, name: str = "", *, fail: bool = True) -> dict[str, Any]:
     """Return the configuration of the pod webhook. Without `fail`, pods start uninjected while we are down."""
-    excluded = sorted({*SYSTEM_NAMESPACES, endpoint.namespace})
+    usual, _ = configuration_names(endpoint.namespaces, endpoint.namespace)
     webhook = _webhook(endpoint.client(POD_PATH), POD_WEBHOOK, Kind("", "v1", "pods"), ("CREATE",), POD_CONDITIONS)
-    expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
     webhook |= {
         "failurePolicy": "Fail" if fail else "Ignore",
-        "namespaceSelector": {"matchExpressions": [expression]},
+        "namespaceSelector": _selector(endpoint, {*SYSTEM_NAMESPACES, endpoint.namespace}),
         "reinvocationPolicy": "Never",  # a second call costs 1 ms; only containers that others add later would gain
     }
-    return _configuration(MUTATING, name, webhook)
+    return _configuration(MUTATING, name or usual, webhook)
 
 
-def validating(endpoint: WebhookEndpoint, name: str = VALIDATING_NAME, *, fail: bool = True) -> dict[str, Any]:
+def validating(endpoint: WebhookEndpoint, name: str = "", *, fail: bool = True) -> dict[str, Any]:
     """Return the configuration of the FeatureFlag webhook. Without `fail`, flags are not checked while we are down."""
+    _, usual = configuration_names(endpoint.namespaces, endpoint.namespace)
     operations = "CREATE", "UPDATE"
     webhook = _webhook(endpoint.client(FLAG_PATH), FLAG_WEBHOOK, FEATURE_FLAG, operations, FLAG_CONDITIONS)
-    return _configuration(VALIDATING, name, webhook | {"failurePolicy": "Fail" if fail else "Ignore"})
+    if endpoint.namespaces or endpoint.excluded:
+        webhook["namespaceSelector"] = _selector(endpoint, set())
+    return _configuration(VALIDATING, name or usual, webhook | {"failurePolicy": "Fail" if fail else "Ignore"})
+
+
+def _selector(endpoint: WebhookEndpoint, never: set[str]) -> dict[str, Any]:
+    """Return the selector of namespaces: those that are served, or all but some."""
+    served = sorted({*endpoint.namespaces} - never)
+    excluded = sorted({*endpoint.excluded} | never)
+    chosen = ("In", served) if endpoint.namespaces else ("NotIn", excluded)
+    return {"matchExpressions": [{"key": NAMESPACE_NAME, "operator": chosen[0], "values": chosen[1]}]}
 
 
 def bundle_patch(observed: Mapping[str, Any], bundle: str) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from wigwag.kube.control.queue import KeyQueue, WorkQueue
 from wigwag.kube.errors import ApiError
 from wigwag.kube.watch.listwatch import KindNotServed
 from wigwag.operator.reconcile.status import ACCEPTED, ConditionState, conditions, events
+from wigwag.operator.scope import NamespaceScope
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 
@@ -46,6 +47,8 @@ MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
 UNSEEN = 5.0
 """Seconds until an object that was made, and that no watch has shown, is looked for: it may be deleted already."""
+UNREADABLE = 60.0
+"""Seconds until something is looked at again that waits for the right to read a namespace."""
 MOST_REPORTED = 10_000
 """The most objects whose last status is remembered, until the watch shows it."""
 log = logging.getLogger("wigwag.operator")
@@ -76,6 +79,8 @@ class ControlContext:
     metrics: ControllerMetrics
     now: Callable[[], float] = time.time
     """Unix seconds."""
+    scope: NamespaceScope = field(default_factory=NamespaceScope)
+    """The namespaces that are served."""
     _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:

@@ -122,7 +122,9 @@ class FlagController:
         return ObjectName(metadata["namespace"], metadata["name"]) if result.outcome == "refused" else None
 
     async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> None:
-        live = [_plain(each.about) for key in self._holding[flag] if (each := self._held.get(key))]
+        unreadable = self._context.scope.unreadable  # pods there may mount them
+        keys = (key for key in self._holding[flag] if key[0] not in unreadable)
+        live = [_plain(each.about) for key in keys if (each := self._held.get(key))]
         await self._applier.prune(CONFIG_MAP, keep, live=live)
 
 

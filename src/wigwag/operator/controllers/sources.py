@@ -1,4 +1,4 @@
-"""The controller of FeatureFlagSources: workloads rolled when one changes, refused pods retried, and its status.
+"""The controller of sources, shared ones too: workloads rolled when one changes, refused pods retried, its status.
 
     source, what it refers to, workloads that name it ─▶ queue ─▶ plan ─▶ patch the workloads that are due ─▶ status
 
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from wigwag.errors import WigwagError
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.errors import ApiError
-from wigwag.kube.kinds import FEATURE_FLAG_SOURCE
+from wigwag.operator.controllers.context import UNREADABLE
+from wigwag.operator.injection.permission import may_use, source_kind
 from wigwag.operator.names import PODS_RETRIED, ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.sources import SourceStatuses
@@ -60,11 +61,13 @@ class SourceController:
         context, name = self._context, ObjectName(*key)
         known, settings, now = context.known.value, context.settings, context.now()
         if unreadable := known.unreadable_source(name):
-            await context.report_unreadable(FEATURE_FLAG_SOURCE, unreadable)
+            await context.report_unreadable(source_kind(name), unreadable)
             return None
         source = known.feature_flag_source(name)
         if source is None:
             return None
+        if any(may_use(name, source, each, known, settings) for each in context.scope.unreadable):
+            return Again(UNREADABLE)  # a workload there may be behind
         workloads = self._consumers.naming(name)
         rate = float(settings.options.rollout_rate)
         planner = RolloutPlanner(known=known, settings=settings, now=now, rate=rate)
@@ -74,7 +77,7 @@ class SourceController:
         started, turn = self._queue.clock.now(), [each for each in plan.due if each.after < TURN]
         errors = await self._roll(name, turn)
         status = SourceStatuses(known=known, settings=settings, now=now).of_source(name, source, workloads, plan)
-        await context.report(FEATURE_FLAG_SOURCE, source.metadata, source.status, status)
+        await context.report(source_kind(name), source.metadata, source.status, status)
         if len(turn) < len(plan.due):
             await sleep_until(self._queue.clock, started + plan.due[len(turn)].after)
         if errors:
@@ -120,7 +123,8 @@ class SourceController:
             if error.not_found or error.invalid:  # it is gone, or has been rolled: the next plan is made from that
                 return
             raise
-        log.info("%s is rolled out: FeatureFlagSource %s has changed", workload, source)
+        changed = f"{source_kind(source).kind} {source} has changed"
+        log.info("%s is rolled out: %s", workload, changed)
         about = ObjectMeta(namespace=namespace, name=name, uid=workload.uid)
-        message = f"new pods are made, because FeatureFlagSource {source} has changed"
+        message = f"new pods are made, because {changed}"
         self._context.record(workload.kind, about, "Normal", "FlagSourceChanged", message)
