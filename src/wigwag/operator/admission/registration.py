@@ -112,10 +112,11 @@ def validating(endpoint: WebhookEndpoint, name: str = "", *, fail: bool = True) 
 
 def _selector(endpoint: WebhookEndpoint, never: set[str]) -> dict[str, Any]:
     """Return the selector of namespaces: those that are served, or all but some."""
-    served = sorted({*endpoint.namespaces} - never)
-    excluded = sorted({*endpoint.excluded} | never)
-    chosen = ("In", served) if endpoint.namespaces else ("NotIn", excluded)
-    return {"matchExpressions": [{"key": NAMESPACE_NAME, "operator": chosen[0], "values": chosen[1]}]}
+    if endpoint.namespaces:  # whoever names the operator's own means it
+        served = {"key": NAMESPACE_NAME, "operator": "In", "values": sorted(endpoint.namespaces)}
+        return {"matchExpressions": [served]}
+    left_out = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted({*endpoint.excluded} | never)}
+    return {"matchExpressions": [left_out]}
 
 
 def bundle_patch(observed: Mapping[str, Any], bundle: str) -> list[dict[str, Any]]:

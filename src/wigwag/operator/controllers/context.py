@@ -47,7 +47,7 @@ MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
 UNSEEN = 5.0
 """Seconds until an object that was made, and that no watch has shown, is looked for: it may be deleted already."""
-UNREADABLE = 60.0
+UNREADABLE = 5.0
 """Seconds until something is looked at again that waits for the right to read a namespace."""
 MOST_REPORTED = 10_000
 """The most objects whose last status is remembered, until the watch shows it."""
