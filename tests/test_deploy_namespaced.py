@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.documents import contents
 from tests.test_deploy import (
     SYSTEM,
     Json,
@@ -21,7 +22,7 @@ from tests.test_deploy import (
     options_of,
     template,
 )
-from tools.manifests import CHART, KUSTOMIZE
+from tools.manifests import CHART, DEPLOY, KUSTOMIZE, ROOT
 from wigwag.operator.admission.registration import WebhookEndpoint, configuration_names, mutating, validating
 
 TEAMS = ["team-a", "team-b"]
@@ -134,6 +135,16 @@ def test_releases_in_different_namespaces_share_no_object() -> None:
         for teams, namespace in ((["team-a"], "flags-a"), (["team-b"], "flags-b"))
     )
     assert ours & theirs == set()
+
+
+def test_the_guide_shows_what_the_tests_apply() -> None:
+    guide = (ROOT / "docs/guides/operator-tenants.md").read_text()
+    kustomization, source, annotations = (yaml.safe_load(each) for each in contents(guide, "yaml"))
+    assert kustomization == yaml.safe_load((EXAMPLE / "kustomization.yaml").read_text())
+    example = objects((DEPLOY / "examples/shared-source.yaml").read_text())
+    assert source == example["ClusterFeatureFlagSource", "company"]
+    metadata = example["Deployment", "checkout"]["spec"]["template"]["metadata"]
+    assert annotations == {"metadata": {"annotations": metadata["annotations"]}}
 
 
 def test_the_chart_refuses_a_cluster_role_binding_beside_namespaces() -> None:

@@ -112,6 +112,14 @@ def test_an_operator_of_some_namespaces_says_that_it_cannot() -> None:
     )
 
 
+def test_what_is_in_a_namespace_of_another_operator_is_said_to_be_there() -> None:
+    known = Laid(sources={"ops/flags": of_team()})
+    code, message = refused(admitted(known, "", "ops/flags", namespaces=("team-a",), cross_namespace="allow"))
+    assert code == 403
+    said = "FeatureFlagSource ops/flags is in a namespace that this operator does not serve (--namespaces)"
+    assert message == f"{said}; use one of: team-a"
+
+
 def test_a_name_with_a_namespace_is_no_name_of_a_shared_one() -> None:
     assert source_names({CLUSTER_FEATURE_FLAG_SOURCE: "ops/flags"}, "team-a") == [ObjectName("", "ops/flags")]
 

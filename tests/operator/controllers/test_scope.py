@@ -156,6 +156,26 @@ def test_a_source_takes_no_digest_while_workloads_that_may_use_it_cannot_be_seen
     run(main)
 
 
+def test_a_namespace_that_terminates_is_no_reason_for_a_storm_and_others_get_what_they_need() -> None:
+    async def main() -> None:
+        world = World(namespaces=("team-a", "team-b"))
+        world.server.terminating.add("team-b")
+        for namespace in ("team-a", "team-b"):
+            world.flag(namespace=namespace)
+            world.source(MOUNTED, {"source": "shop", "provider": "kubernetes"}, namespace=namespace)
+            world.workload(namespace=namespace)
+        async with world.running():
+            assert world.names(CONFIG_MAP) == ["team-a/shop"]
+            assert [each.partition("/")[0] for each in world.names(ROLE)] == ["team-a"]
+            world.server.asked.clear()
+            for _ in range(300):  # ten minutes
+                await world.clock.advance(2.0)
+            tries = [each for each in await world.since("apply") if "team-b" in each]
+            assert 0 < len(tries) < 100, "two objects, each with a back-off of half a minute in the end"
+
+    run(main)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

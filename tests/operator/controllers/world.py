@@ -56,6 +56,8 @@ class FakeServer:
         self.namespaces = {"team-a", "team-b", "open-feature-operator-system"}
         self.asked: list[str] = []
         """Requests, such as `apply Role team-a/x`; a status has its own word."""
+        self.terminating: set[str] = set()
+        """Namespaces in which nothing can be made any more."""
         self.refusals: list[tuple[str, ApiError]] = []
         """Each for the next request that begins so."""
         self.held: set[Kind] = set()
@@ -145,6 +147,8 @@ class FakeServer:
         self._note("apply", kind, *key)
         if kind.namespaced and key[0] not in self.namespaces:
             raise refusal(404, "NotFound")
+        if key[0] in self.terminating and key not in self.objects[kind]:
+            raise refusal(403, "Forbidden")
         return self.put(kind, _merged(self.objects[kind].get(key, {}), body))
 
     async def replace(self, kind: Kind, body: Mapping[str, Any]) -> Object:

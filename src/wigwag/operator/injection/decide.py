@@ -25,7 +25,7 @@ from wigwag.operator.injection.environment import agent_variables, in_process_va
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_in_process, effective_source
 from wigwag.operator.injection.patch import covers, difference
-from wigwag.operator.injection.permission import source_kind, source_refusal
+from wigwag.operator.injection.permission import not_served, source_kind, source_refusal
 from wigwag.operator.injection.pod import (
     AdmittedPod,
     with_annotation,
@@ -137,7 +137,8 @@ class _Injection:
         kind, policy = "InProcessConfiguration", self.settings.options.cross_namespace
 
         def refuses(name: ObjectName, live: InProcessConfiguration | None) -> Denied | None:
-            return refusal(kind, name, None if live is None else live.metadata, self.namespace, policy)
+            about = None if live is None else live.metadata
+            return not_served(kind, name, self.settings) or refusal(kind, name, about, self.namespace, policy)
 
         get, unreadable = self.known.in_process_configuration, self.known.unreadable_configuration
         objects = self._named(kind, parse_names(names, self.namespace), get, unreadable, refuses)

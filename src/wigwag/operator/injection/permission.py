@@ -27,6 +27,15 @@ def source_kind(name: ObjectName) -> Kind:
     return FEATURE_FLAG_SOURCE if name.namespace else CLUSTER_FEATURE_FLAG_SOURCE
 
 
+def not_served(kind: str, name: ObjectName, settings: OperatorSettings) -> Denied | None:
+    """Return why an object cannot be used that is in a namespace of another operator; None if it is in one of ours."""
+    served = settings.options.namespaces
+    if not served or name.namespace in served:
+        return None
+    reason = "is in a namespace that this operator does not serve (--namespaces)"
+    return Denied(FORBIDDEN, f"{kind} {name} {reason}; use one of: {', '.join(served)}")
+
+
 def source_refusal(
     name: ObjectName, source: FeatureFlagSource | None, namespace: str, known: KnownObjects, settings: OperatorSettings
 ) -> Denied | None:
@@ -34,7 +43,8 @@ def source_refusal(
     kind = source_kind(name).kind
     if name.namespace:
         about = None if source is None else source.metadata
-        return refusal(kind, name, about, namespace, settings.options.cross_namespace)
+        policy = settings.options.cross_namespace
+        return not_served(kind, name, settings) or refusal(kind, name, about, namespace, policy)
     if settings.options.namespaces:
         reason = "serves some namespaces only (--namespaces), and reads nothing that belongs to the whole cluster"
         return Denied(FORBIDDEN, f"{kind} {name} cannot be used: this operator {reason}; use a FeatureFlagSource")
