@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.real.agents import flags
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.processes import until
+from tests.real.rest import RestError
 from tests.real.workloads import App, deployment, resolve, source
+from tests.test_deploy import kubectl
 from tools.manifests import DEPLOY
 from wigwag.operator.names import CLUSTER_FEATURE_FLAG_SOURCE, ENABLED
 
@@ -36,6 +41,7 @@ def naming(name: str, shared: str) -> dict[str, Any]:
     return deployment(name, annotations={ENABLED: "true", CLUSTER_FEATURE_FLAG_SOURCE: shared})
 
 
+@pytest.mark.timeout(240)  # it waits for several things in a row
 def test_the_example_serves_a_team_until_it_may_no_longer(operated: Cluster) -> None:
     team, platform = Namespace(operated, TEAM), Namespace(operated, PLATFORM)
     for manifest in yaml.safe_load_all(EXAMPLE.read_text()):
@@ -69,6 +75,23 @@ def test_the_example_serves_a_team_until_it_may_no_longer(operated: Cluster) -> 
     for name in (TEAM, PLATFORM):
         Namespace(operated, name).remove()
     operated.delete(company(operated))
+
+
+def test_kubectl_knows_the_kind(operated: Cluster, tmp_path: Path) -> None:
+    config = operated.access.kubeconfig(tmp_path / "kubeconfig")
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        whole = [str(kubectl()), f"--kubeconfig={config}", *command]
+        return subprocess.run(whole, capture_output=True, text=True, check=False)
+
+    explained = run("explain", "clusterfeatureflagsource.spec.allowedNamespaces").stdout
+    assert "by default all" in explained
+    assert "Of the labels of namespaces." in explained
+    assert run("get", "cffs").returncode == 0
+    wrong = {**source("wrong", {"source": "x"}), "kind": "ClusterFeatureFlagSource"}
+    wrong["spec"]["allowedNamespaces"] = {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}
+    with pytest.raises(RestError, match="Unsupported value"):
+        operated.apply(wrong)
 
 
 def roles(namespace: Namespace) -> list[str]:

@@ -1,6 +1,6 @@
 """An operator of some namespaces, installed from `deploy` without any ClusterRole, on a server that audits.
 
-The first test is that of tests/real/test_operator_audit.py, for this way to install: nothing is refused, nothing is
+The first step is that of tests/real/test_operator_audit.py, for this way to install: nothing is refused, nothing is
 asked for outside of its namespaces, and every right is used. Then what may go wrong, and other operators beside it.
 """
 
@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.proxy.process import ProxyProcess, subscribed
 from tests.real import programs
 from tests.real.access import Access
+from tests.real.agents import flags
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.conftest import loudly
 from tests.real.gateway import install_routes
@@ -23,7 +25,7 @@ from tests.real.operators import OperatorProcess
 from tests.real.processes import until
 from tests.real.test_admission import flag
 from tests.real.test_operator import RunningOperator
-from tests.real.test_operator_audit import RBAC, AuditedPlane, Day, refused, source, used
+from tests.real.test_operator_audit import RBAC, AuditedPlane, Day, allowed, refused, source, used
 from tests.real.test_operator_controllers import sourced
 from tests.test_deploy import SYSTEM
 from tools.manifests import KUSTOMIZE
@@ -34,7 +36,13 @@ from wigwag.operator.admission.registration import (
     VALIDATING,
     configuration_names,
 )
-from wigwag.operator.names import CLUSTER_FEATURE_FLAG_SOURCE, ENABLED, FEATURE_FLAG_SOURCE, OPERATOR_ACCOUNT
+from wigwag.operator.names import (
+    CLUSTER_FEATURE_FLAG_SOURCE,
+    ENABLED,
+    FEATURE_FLAG_SOURCE,
+    OPERATOR_ACCOUNT,
+    PROXY_ACCOUNT,
+)
 
 TEAMS = "team-a", "team-b"
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1"}
@@ -44,10 +52,10 @@ PATIENCE = 180.0
 SPEC = {"containers": [{"name": "app", "image": "app"}]}
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditedPlane]:
+@pytest.fixture
+def installed(tmp_path: Path) -> Iterator[AuditedPlane]:
     """The example of `deploy`, as the guide has it applied; by an administrator."""
-    folder = tmp_path_factory.mktemp("namespaced")
+    folder = tmp_path
     with loudly("KUBERNETES"):
         made = AuditedPlane(folder / "audit")
     with made.plane:
@@ -64,10 +72,21 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AuditedPlane
         yield made
 
 
-@pytest.fixture
-def cluster(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]) -> Cluster:
-    kubeconfig(Namespace(installed.cluster, SYSTEM).account(OPERATOR_ACCOUNT))
-    return installed.cluster
+@pytest.mark.timeout(300)  # a plane of its own, and six operators one after the other
+def test_an_operator_of_some_namespaces(
+    installed: AuditedPlane, kubeconfig: Callable[[Access], Path], tmp_path: Path
+) -> None:
+    """One plane for all of it; each step leaves what the next one needs."""
+    cluster = installed.cluster
+    operator = Namespace(cluster, SYSTEM).account(OPERATOR_ACCOUNT)
+    kubeconfig(operator)
+    no_right_beyond_the_namespaces_is_there_or_needed(installed, cluster)
+    the_ca_is_written_by_a_right_to_two_objects(installed, cluster)
+    kubeconfig(Namespace(cluster, SYSTEM).account(PROXY_ACCOUNT))
+    the_proxy_reads_flags_of_these_namespaces(installed, cluster)
+    kubeconfig(operator)
+    a_namespace_without_rights_or_that_does_not_exist_holds_up_no_other(cluster)
+    operators_of_different_namespaces_leave_each_others_objects_alone(installed, cluster, tmp_path)
 
 
 def trusted_by_hand(cluster: Cluster, url: str) -> None:
@@ -93,7 +112,7 @@ def status(cluster: Cluster, kind: str, namespace: str, name: str) -> Any:
     return cluster.get(cluster.path(OPENFEATURE, kind, namespace, name)).get("status") or {}
 
 
-def test_no_right_beyond_the_namespaces_is_there_or_needed(installed: AuditedPlane, cluster: Cluster) -> None:
+def no_right_beyond_the_namespaces_is_there_or_needed(installed: AuditedPlane, cluster: Cluster) -> None:
     with RunningOperator(SYSTEM, leader_elect=True, namespaces=TEAMS).running() as running:
         trusted_by_hand(cluster, running.url)
         Day(cluster, Namespace(cluster, "team-a")).run()
@@ -105,8 +124,6 @@ def test_no_right_beyond_the_namespaces_is_there_or_needed(installed: AuditedPla
         assert "initContainers" not in injected(cluster, "elsewhere", named)["spec"], "the webhook is not called"
         shared = injected(cluster, "team-b", {CLUSTER_FEATURE_FLAG_SOURCE: "shared"})
         assert "this operator serves some namespaces only (--namespaces)" in shared["message"]
-    for kind, name in zip((MUTATING, VALIDATING), configuration_names(TEAMS, SYSTEM), strict=True):
-        cluster.delete(kind.path(name=name))  # nobody serves them any more
     asked = installed.requests(OPERATOR_ACCOUNT)
     assert refused(asked) == set(), "a right is missing"
     assert {each["objectRef"].get("namespace") for each in asked} == {*TEAMS, SYSTEM}, "and nothing of the cluster"
@@ -114,7 +131,42 @@ def test_no_right_beyond_the_namespaces_is_there_or_needed(installed: AuditedPla
     assert rights - used(asked) == set(), "rights that nobody uses"
 
 
-def test_a_namespace_without_rights_or_that_does_not_exist_holds_up_no_other(cluster: Cluster, tmp_path: Path) -> None:
+def the_ca_is_written_by_a_right_to_two_objects(installed: AuditedPlane, cluster: Cluster) -> None:
+    """That of the component `ca`. The configurations are removed then, since nobody serves them any more."""
+    before, names = len(installed.requests(OPERATOR_ACCOUNT)), configuration_names(TEAMS, SYSTEM)
+    paths = [kind.path(name=name) for kind, name in zip((MUTATING, VALIDATING), names, strict=True)]
+    cluster.apply_files([KUSTOMIZE / "namespaced/ca/rights.yaml"])
+    for verb in ("get", "list", "watch", "patch"):
+        about = {"group": VALIDATING.group, "resource": VALIDATING.plural, "name": names[1]}
+        cluster.await_right(f"{SYSTEM}:{OPERATOR_ACCOUNT}", verb, **about)
+    for path in paths:
+        change = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
+        cluster.rest.call("PATCH", path, change, kind="application/json-patch+json")
+    with RunningOperator(SYSTEM, namespaces=TEAMS, webhook_ca="patch").running():
+        for path in paths:
+            until(lambda path=path: "caBundle" in str(cluster.get(path)["webhooks"]), "the CA")  # type: ignore[misc]
+    asked = installed.requests(OPERATOR_ACCOUNT)[before:]
+    assert refused(asked) == set()
+    of_cluster = [each for each in asked if "namespace" not in each["objectRef"]]
+    assert {each["objectRef"]["name"] for each in of_cluster} == {*names}
+    role = cluster.get(cluster.path(RBAC, "ClusterRole", name=f"open-feature-operator-certificates-role-{SYSTEM}"))
+    assert {right for rule in role["rules"] for right in allowed(rule)} <= used(of_cluster)
+    for path in paths:
+        cluster.delete(path)
+
+
+def the_proxy_reads_flags_of_these_namespaces(installed: AuditedPlane, cluster: Cluster) -> None:
+    Namespace(cluster, "team-b").feature_flag("proxied", flags())
+    with ProxyProcess() as proxy, subscribed(proxy, "core.openfeature.dev/team-b/proxied") as subscriber:
+        subscriber.next()
+    assert refused(installed.requests(PROXY_ACCOUNT)) == set()
+    rights = installed.rights(PROXY_ACCOUNT, *TEAMS, SYSTEM)
+    assert {(right.resource, right.verb) for right in rights} == {
+        ("featureflags", verb) for verb in ("get", "list", "watch")
+    }
+
+
+def a_namespace_without_rights_or_that_does_not_exist_holds_up_no_other(cluster: Cluster) -> None:
     lacking, missing = Namespace(cluster, "team-b"), Namespace(cluster, "team-c")
     role = lacking.path(RBAC, "Role", "open-feature-operator-tenant-role")
     before = cluster.get(role)["rules"]
@@ -123,6 +175,7 @@ def test_a_namespace_without_rights_or_that_does_not_exist_holds_up_no_other(clu
     with OperatorProcess("--namespaces=team-a,team-b,team-c", environment=environment) as operator:
         Namespace(cluster, "team-a").apply(source("going-on", "http"))
         until(lambda: status(cluster, "FeatureFlagSource", "team-a", "going-on").get("digest"), "team-a is served")
+        operator.wait_for_log(lambda line: "get secret webhook-server-cert" in line["msg"])  # how to trust it
         said = "may not list pods in the namespace team-b; allow it with a Role"
         operator.wait_for_log(lambda line: said in line["msg"] and line["msg"].startswith("namespace team-b goes"))
 
@@ -138,7 +191,7 @@ def test_a_namespace_without_rights_or_that_does_not_exist_holds_up_no_other(clu
         assert operator.stop() == 0
 
 
-def test_operators_of_different_namespaces_leave_each_others_objects_alone(
+def operators_of_different_namespaces_leave_each_others_objects_alone(
     installed: AuditedPlane, cluster: Cluster, tmp_path: Path
 ) -> None:
     """One of team-a, one of team-b in another namespace, and one of the whole cluster but these."""

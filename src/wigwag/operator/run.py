@@ -71,7 +71,7 @@ class Operator:
         self.pipeline: Pipeline[KubeWatch, Mapping[tuple[str, str], object], Observed] = Pipeline(
             wanted, partial(watch, self._hub, settings), assemble
         )
-        self._service = AdmissionService(reviews(self._known, settings, time.time, scope.serves))
+        self._service = AdmissionService(reviews(self._known, settings, time.time, options.serves))
         self.registry = Registry(vitals())
         self.registry.add(*self._service.instruments)
         service = WebhookEndpoint("").service

@@ -53,14 +53,10 @@ class NamespaceScope:
     ) -> None:
         """`open_watch` opens a watch in one namespace, or in all."""
         options = settings.options
-        self.namespaces, self._excluded, self._own = options.namespaces, options.exclude_namespaces, settings.pod
+        self._served, self._excluded, self._own = options.namespaces, options.exclude_namespaces, settings.pod
         self._open_watch = open_watch
         self._forbidden: dict[tuple[KubeWatch, str], str] = {}
         """Why some objects of some namespaces cannot be read; logged once."""
-
-    def serves(self, namespace: str) -> bool:
-        """Tell whether pods of a namespace get agents."""
-        return namespace in self.namespaces if self.namespaces else namespace not in self._excluded
 
     @property
     def unreadable(self) -> frozenset[str]:
@@ -71,12 +67,12 @@ class NamespaceScope:
         """Open a watch; of a kind in all namespaces, in those that are served."""
         if spec.namespace or not spec.kind.namespaced:
             return self._open_watch(kube, spec, decode)
-        if not self.namespaces:
+        if not self._served:
             return self._open_watch(kube, replace(spec, fields=self._fields(spec)), decode)
         own = (self._own.namespace,) if spec.kind in _OF_PROXY else ()
         parts = {
             namespace: self._open_watch(kube, replace(spec, namespace=namespace), decode)
-            for namespace in dict.fromkeys((*self.namespaces, *own))
+            for namespace in dict.fromkeys((*self._served, *own))
         }
         return merge_watches(parts, _is_forbidden, partial(self._note, spec))
 

@@ -260,6 +260,10 @@ class OperatorOptions:
             reason = "writes a ClusterRoleBinding, which --namespaces goes without"
             raise UsageError(f"--cluster-role-binding: it {reason}; leave one of them out")
 
+    def serves(self, namespace: str) -> bool:
+        """Tell whether a namespace is one of this operator's."""
+        return namespace in self.namespaces if self.namespaces else namespace not in self.exclude_namespaces
+
     @property
     def patches_webhooks(self) -> bool:
         """Whether the operator itself puts its CA into the webhook configurations."""

@@ -29,11 +29,10 @@ def source_kind(name: ObjectName) -> Kind:
 
 def not_served(kind: str, name: ObjectName, settings: OperatorSettings) -> Denied | None:
     """Return why an object cannot be used that is in a namespace of another operator; None if it is in one of ours."""
-    served = settings.options.namespaces
-    if not served or name.namespace in served:
+    if settings.options.serves(name.namespace):
         return None
-    reason = "is in a namespace that this operator does not serve (--namespaces)"
-    return Denied(FORBIDDEN, f"{kind} {name} {reason}; use one of: {', '.join(served)}")
+    reason = "is in a namespace that this operator does not serve (--namespaces, --exclude-namespaces)"
+    return Denied(FORBIDDEN, f"{kind} {name} {reason}; use one of a namespace that it serves")
 
 
 def source_refusal(

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_source
-from wigwag.operator.injection.permission import may_use
+from wigwag.operator.injection.permission import may_use, not_served
 from wigwag.operator.injection.sources import AgentSource
 from wigwag.operator.names import AGENT, ALLOW_KUBERNETES_SYNC, ObjectName, parse_name
 from wigwag.operator.reconcile.workloads import DEFAULT_ACCOUNT
@@ -153,6 +153,6 @@ def permitted(uses: Iterable[FlagUse], known: KnownObjects, settings: OperatorSe
     """Yield the uses that the policy and the grants of the flags allow."""
     policy = settings.options.cross_namespace
     for use in uses:
-        about = known.feature_flag(use.flag)
-        if not refusal("FeatureFlag", use.flag, about, use.account.namespace, policy):
+        about, unserved = known.feature_flag(use.flag), not_served("FeatureFlag", use.flag, settings)
+        if not (unserved or refusal("FeatureFlag", use.flag, about, use.account.namespace, policy)):
             yield use
