@@ -371,8 +371,8 @@ def test_definitions_outlive_the_release() -> None:
         ]
         return [(each["metadata"].get("annotations") or {}).get("helm.sh/resource-policy") for each in definitions]
 
-    assert policies({}) == ["keep"] * 4
-    assert policies({"crds": {"keep": False}}) == [None] * 4
+    assert policies({}) == ["keep"] * 5
+    assert policies({"crds": {"keep": False}}) == [None] * 5
     assert policies({"crds": {"install": False}}) == []
 
 

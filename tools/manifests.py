@@ -4,6 +4,7 @@
 |---|---|
 | `kustomize/crds` | the records of `wigwag.operator.resources` |
 | `kustomize/webhooks` | `wigwag.operator.admission.registration` |
+| `kustomize/namespaced/tenant` | the ClusterRoles in `kustomize/rbac`, as Roles of one namespace |
 | `kustomize/operator/settings.env` | `wigwag.operator.settings`: every variable, with its default |
 | `kustomize/components/revisions`, `kustomize/canary` | the same, for several operators in one cluster |
 | `helm/…/files` | `kustomize`: what no value of the chart changes, as lists that its templates read |
@@ -22,7 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
+from wigwag.kube.kinds import CLUSTER_FEATURE_FLAG_SOURCE, NAMESPACE, ROLE, ROLE_BINDING
 from wigwag.operator.admission.registration import WebhookEndpoint, mutating, validating
+from wigwag.operator.names import OPERATOR_ACCOUNT, PROXY_ACCOUNT, SYNC_BINDING
 from wigwag.operator.resources.crd import RESOURCES, definition
 from wigwag.operator.revisions import DEFAULT, Ownership
 from wigwag.operator.settings import PREFIXES, PodSettings
@@ -51,6 +54,8 @@ CHART_FILES = {
     "revisions": ["components/revisions/rbac.yaml"],
     "revisions-webhooks": ["webhooks/service.yaml", "components/revisions/webhooks.yaml"],
     "canary-webhooks": ["webhooks/service.yaml", "canary/webhooks.yaml"],
+    "own": ["namespaced/own.yaml"],
+    "tenant": ["namespaced/tenant/rights.yaml"],
 }
 """Files of the chart, and which manifests each is made of."""
 VERSIONED = {
@@ -72,6 +77,7 @@ def rendered() -> dict[Path, str]:
     endpoint = WebhookEndpoint("")
     for name, configuration in (("mutating", mutating(endpoint)), ("validating", validating(endpoint))):
         made[KUSTOMIZE / "webhooks" / f"{name}.yaml"] = to_yaml(configuration)
+    made[KUSTOMIZE / "namespaced" / "tenant" / "rights.yaml"] = _HEADER + "---\n".join(_tenant_rights())
     made[KUSTOMIZE / "operator" / "settings.env"] = _HEADER + "".join(_variables())
     made[KUSTOMIZE / "components" / "revisions" / "webhooks.yaml"] = all_yaml(webhooks(DEFAULT))
     made |= canary()
@@ -137,6 +143,32 @@ def loaded(path: Path) -> list[Any]:
 def all_yaml(values: list[Any]) -> str:
     """Return a file with several objects."""
     return _HEADER + "---\n".join(to_yaml(value).removeprefix(_HEADER) for value in values)
+
+
+def _tenant_rights() -> Iterator[str]:
+    """Yield what the operator and its proxy may do in one namespace: what their ClusterRoles say of such objects."""
+    documents = [each for name in ("operator", "sync") for each in _documents(KUSTOMIZE / "rbac" / f"{name}.yaml")]
+    for name, role, account in (
+        ("tenant", "open-feature-operator-manager-role", OPERATOR_ACCOUNT),
+        ("tenant-sync", SYNC_BINDING, PROXY_ACCOUNT),
+    ):
+        [found] = (each for each in documents if (each["kind"], each["metadata"]["name"]) == ("ClusterRole", role))
+        rules = [{**rule, "resources": [*filter(_is_namespaced, rule["resources"])]} for rule in found["rules"]]
+        made = {"name": f"open-feature-operator-{name}-role"}
+        reference = {"apiGroup": ROLE.group, "kind": ROLE.kind, **made}
+        subject = {"kind": "ServiceAccount", "name": account, "namespace": WebhookEndpoint("").namespace}
+        rights = {"metadata": made, "rules": [rule for rule in rules if rule["resources"]]}
+        binding = {"metadata": {"name": f"open-feature-operator-{name}-rolebinding"}, "roleRef": reference}
+        for kind, body in ((ROLE, rights), (ROLE_BINDING, {**binding, "subjects": [subject]})):
+            yield to_yaml({"apiVersion": kind.api, "kind": kind.kind, **body}).removeprefix(_HEADER)
+
+
+def _documents(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def _is_namespaced(resource: str) -> bool:
+    return resource.partition("/")[0] not in (CLUSTER_FEATURE_FLAG_SOURCE.plural, NAMESPACE.plural)
 
 
 def to_yaml(value: Any) -> str:

@@ -28,7 +28,7 @@ from tests.kube.api import (
 from tests.tunnel import Passing
 from tests.wire.served import LOOPS, run
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
-from wigwag.kube.watch.listwatch import KindNotServed
+from wigwag.kube.watch.listwatch import KindNotServed, WatchForbidden
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.sources.kubernetes.objects import decode_flag
@@ -148,7 +148,7 @@ def test_whoever_may_not_watch_is_told_what_to_allow_and_goes_on_when_it_is_allo
         begin = event("ADDED", obj("flags", 1)) + bookmark(5, end=True)
         async with cluster(refusal(403, "Forbidden", said), watch(begin)) as api:
             async with followed(api.kube(), spec) as item:
-                assert await item() == Unavailable(
+                assert await item() == WatchForbidden(
                     "system:serviceaccount:ns:app may not watch featureflags.core.openfeature.dev in the namespace ns; "
                     "allow it with a Role that has the rule {apiGroups: [core.openfeature.dev], "
                     "resources: [featureflags], resourceNames: [flags], verbs: [get, list, watch]}"

@@ -41,6 +41,8 @@ class Laid:
     flags: dict[str, dict[str, str]] = field(default_factory=dict)
     """The annotations of FeatureFlags."""
     foreign: set[str] = field(default_factory=set)
+    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The labels of namespaces."""
     state: ProxyState | None = None
 
     def feature_flag_source(self, name: ObjectName) -> FeatureFlagSource | None:
@@ -54,6 +56,9 @@ class Laid:
 
     def unreadable_configuration(self, name: ObjectName) -> UnreadableConfiguration | None:
         return None
+
+    def namespace_labels(self, name: str) -> dict[str, str] | None:
+        return self.namespaces.get(name)
 
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         annotations = self.flags.get(str(name))

@@ -126,7 +126,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "a default variant that is no text": (flags(defaultVariant=1), "must be of type string"),
     "a flag spec without flags": (manifest("FeatureFlag", {"flagSpec": {}}), "flags: Required value"),
     "an unknown cache": (manifest("InProcessConfiguration", {"cache": "big"}), "should match"),
-    "a Flagd without a source": (manifest("Flagd", {}), "featureFlagSource: Required value"),
+    "a Flagd without a source": (manifest("Flagd", {}), "it names no source; set featureFlagSource"),
     "an ingress without hosts": (
         manifest("Flagd", {"featureFlagSource": "x", "ingress": {"enabled": True}}),
         "hosts: Required value",

@@ -17,6 +17,7 @@ def test_names_are_those_of_the_original() -> None:
     assert {kind: each.get("shortNames") for kind, each in names.items()} == {
         "FeatureFlag": ["ff"],
         "FeatureFlagSource": ["ffs"],
+        "ClusterFeatureFlagSource": ["cffs"],
         "InProcessConfiguration": ["ipc"],
         "Flagd": None,
     }

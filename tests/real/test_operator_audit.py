@@ -77,11 +77,10 @@ class AuditedPlane:
         entries = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be being written
         return [each for each in entries if each["user"]["username"] == user and "objectRef" in each]
 
-    def rights(self, account: str) -> set[Right]:
-        """Return what the roles of an account allow, in the operator's namespace and everywhere."""
+    def rights(self, account: str, *namespaces: str) -> set[Right]:
+        """Return what the roles of an account allow in these namespaces, and everywhere."""
         rights: set[Right] = set()
-        for scope in ("Cluster", ""):
-            namespace = "" if scope else SYSTEM
+        for scope, namespace in (("Cluster", ""), *(("", each) for each in namespaces)):
             for binding in self.cluster.get(self.cluster.path(RBAC, f"{scope}RoleBinding", namespace))["items"]:
                 if account in {each["name"] for each in binding.get("subjects") or ()}:
                     name, kind = binding["roleRef"]["name"], binding["roleRef"]["kind"]
@@ -141,8 +140,8 @@ def source(name: str, provider: str, **spec: Any) -> dict[str, Any]:
 class Day:
     """What happens to an operator: each of its duties at least once."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._team = cluster, cluster.add_namespace("team")
+    def __init__(self, cluster: Cluster, team: Namespace) -> None:
+        self._cluster, self._team = cluster, team
 
     def run(self) -> None:
         self._certificates()
@@ -162,9 +161,10 @@ class Day:
         path = self._team.path(api, kind, name)
         until(lambda: self._cluster.exists(path) is exists, f"{kind} {name}")
 
-    def _items(self, api: str, kind: str) -> list[Any]:
-        found: list[Any] = self._cluster.get(self._team.path(api, kind))["items"]
-        return found
+    def _of_agents(self, kind: str) -> list[str]:
+        """Return the names of Roles or RoleBindings that the operator has made for agents."""
+        found = [each["metadata"]["name"] for each in self._cluster.get(self._team.path(RBAC, kind))["items"]]
+        return [name for name in found if name.startswith("flagd-")]
 
     def _certificates(self) -> None:
         """A certificate that was lost is made again."""
@@ -177,7 +177,7 @@ class Day:
         for kind, sources in workloads.items():
             self._apply(sourced(kind, "web", sources))
         self._until("v1", "ConfigMap", "shop")
-        until(lambda: len(self._items(RBAC, "RoleBinding")) == 1, "the rights of agents")
+        until(lambda: len(self._of_agents("RoleBinding")) == 1, "the rights of agents")
         remote = self._team.path(OPENFEATURE, "FeatureFlagSource", "remote")
         until(lambda: (self._cluster.get(remote).get("status") or {}).get("workloads") == 3, "all workloads")
         self._apply(source("remote", "http", rolloutOnChange=True, port=9000))
@@ -188,7 +188,7 @@ class Day:
         for path in paths:
             self._cluster.delete(path)
         self._until("v1", "ConfigMap", "shop", exists=False)
-        until(lambda: not self._items(RBAC, "Role") and not self._items(RBAC, "RoleBinding"), "no rights")
+        until(lambda: not self._of_agents("Role") and not self._of_agents("RoleBinding"), "no rights")
 
     def _proxy(self) -> None:
         for api, kind, name in (
@@ -237,15 +237,23 @@ def operator_works(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]
     kubeconfig(Namespace(cluster, SYSTEM).account(OPERATOR_ACCOUNT))
     with RunningOperator(SYSTEM, leader_elect=True).running() as running:
         registered(cluster, running.url)
-        Day(cluster).run()
+        shared_source_is_looked_at(cluster)
+        Day(cluster, cluster.add_namespace("team")).run()
     with RunningOperator(SYSTEM, leader_elect=True, cluster_role_binding=True).running():
         binding = cluster.path(RBAC, "ClusterRoleBinding", name=SYNC_BINDING)
         until(lambda: OPERATOR_ACCOUNT in str(cluster.get(binding).get("subjects")), "a subject")
     asked = installed.requests(OPERATOR_ACCOUNT)
     assert refused(asked) == set(), "a right is missing"
-    rights = installed.rights(OPERATOR_ACCOUNT)
+    rights = installed.rights(OPERATOR_ACCOUNT, SYSTEM)
     assert Right("", "secrets", "update", "webhook-server-cert") in rights
     assert rights - used(asked) == set(), "rights that nobody uses"
+
+
+def shared_source_is_looked_at(cluster: Cluster) -> None:
+    """What an operator of the whole cluster does beside: its status, and the labels of namespaces."""
+    cluster.apply({**source("shared", "http"), "kind": "ClusterFeatureFlagSource"})
+    path = cluster.path(OPENFEATURE, "ClusterFeatureFlagSource", name="shared")
+    until(lambda: (cluster.get(path).get("status") or {}).get("conditions"), "a status")
 
 
 def flags_are_read(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]) -> None:
@@ -273,5 +281,5 @@ def flags_are_read(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]
         asked = installed.requests(name, namespace)
         assert refused(asked) == set()
         assert {right for right in used(asked) if not right.name} >= {each for each in reading if each.verb != "get"}
-    assert installed.rights(PROXY_ACCOUNT) == reading
+    assert installed.rights(PROXY_ACCOUNT, SYSTEM) == reading
     assert {right._replace(name="") for rule in objects.role["rules"] for right in allowed(rule)} == reading

@@ -23,8 +23,7 @@ from tests.real.services import is_ready
 from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, template
 from tools.manifests import CANARY, CANARY_NAMESPACE, DEPLOY, KUSTOMIZE, ROOT, loaded
 from wigwag.cli.main import main
-from wigwag.operator.admission.registration import MUTATING
-from wigwag.operator.certificates.keeper import CONFIGURATIONS
+from wigwag.operator.admission.registration import MUTATING, MUTATING_NAME, VALIDATING, VALIDATING_NAME
 from wigwag.operator.names import AGENT_IMAGE, OPERATOR_ACCOUNT, REVISION
 from wigwag.operator.revisions import Ownership
 from wigwag.operator.upgrades.report import REPORT
@@ -246,7 +245,7 @@ def canary(plane: OperatedPlane, **variables: str) -> Iterator[OperatorProcess]:
         operator.register(plane.cluster, namespace=CANARY_NAMESPACE, revision=CANARY)
         yield operator
         assert operator.stop() == 0
-    for kind, name in CONFIGURATIONS:
+    for kind, name in ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME)):
         plane.cluster.delete(kind.path(name=Ownership(CANARY).name(name)))
 
 

@@ -76,6 +76,9 @@ def check_name(name: str) -> str:
 
 FEATURE_FLAG = Kind("core.openfeature.dev", "v1beta1", "featureflags", kind="FeatureFlag")
 FEATURE_FLAG_SOURCE = Kind("core.openfeature.dev", "v1beta1", "featureflagsources", kind="FeatureFlagSource")
+CLUSTER_FEATURE_FLAG_SOURCE = Kind(
+    "core.openfeature.dev", "v1beta1", "clusterfeatureflagsources", False, "ClusterFeatureFlagSource"
+)
 IN_PROCESS_CONFIGURATION = Kind(
     "core.openfeature.dev", "v1beta1", "inprocessconfigurations", kind="InProcessConfiguration"
 )

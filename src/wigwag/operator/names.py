@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ENABLED = "openfeature.dev/enabled"
 FEATURE_FLAG_SOURCE = "openfeature.dev/featureflagsource"
+CLUSTER_FEATURE_FLAG_SOURCE = "openfeature.dev/clusterfeatureflagsource"
 IN_PROCESS_CONFIGURATION = "openfeature.dev/inprocessconfiguration"
 ALLOW_KUBERNETES_SYNC = "openfeature.dev/allowkubernetessync"
 """On pods whose service account has to read FeatureFlags; written by the operator."""
@@ -66,17 +67,19 @@ _DIGITS = 8
 
 
 class ObjectName(NamedTuple):
-    """A namespaced object by its name.
+    """An object by its name; the namespace of one that belongs to the whole cluster is empty.
 
     >>> str(ObjectName("team-a", "flags")), ObjectName("team-a", "flags").file
     ('team-a/flags', 'team-a_flags.flagd.json')
+    >>> str(ObjectName("", "shared"))
+    'shared'
     """
 
     namespace: str
     name: str
 
     def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
     @property
     def directory(self) -> str:
@@ -108,6 +111,17 @@ def parse_names(value: str, namespace: str) -> list[ObjectName]:
     return [parse_name(item, namespace) for item in map(str.strip, value.split(",")) if item]
 
 
+def source_names(annotations: Mapping[str, str], namespace: str) -> list[ObjectName]:
+    """Read which sources a pod names, in the order in which they are merged: shared ones first, so that its own win.
+
+    >>> source_names({FEATURE_FLAG_SOURCE: "flags", CLUSTER_FEATURE_FLAG_SOURCE: "shared"}, "team-a")
+    [ObjectName(namespace='', name='shared'), ObjectName(namespace='team-a', name='flags')]
+    """
+    shared = filter(None, map(str.strip, annotations.get(CLUSTER_FEATURE_FLAG_SOURCE, "").split(",")))
+    own = parse_names(annotations.get(FEATURE_FLAG_SOURCE, ""), namespace)
+    return [*(ObjectName("", name) for name in shared), *own]
+
+
 def mode_of(annotations: Mapping[str, str]) -> Mode:
     """Return what a pod asks for. That an annotation is there counts, even if it is empty; a sidecar goes first.
 
@@ -116,7 +130,7 @@ def mode_of(annotations: Mapping[str, str]) -> Mode:
     """
     if annotations.get(ENABLED) != "true":
         return "disabled"
-    if FEATURE_FLAG_SOURCE in annotations:
+    if FEATURE_FLAG_SOURCE in annotations or CLUSTER_FEATURE_FLAG_SOURCE in annotations:
         return "sidecar"
     return "in-process" if IN_PROCESS_CONFIGURATION in annotations else "unnamed"
 

@@ -4,17 +4,31 @@ Each kind is one watch of the hub, and the pipeline puts the newest of all into 
 sends no request, so it takes microseconds and cannot deadlock with the API server that waits for it. What FeatureFlags
 and ConfigMaps hold may be large, so it is not kept: of ConfigMaps only the metadata are watched, and of a FeatureFlag a
 digest stays, by which a controller knows whether a ConfigMap has the same flags.
+
+FeatureFlagSources and shared ones of the cluster are one watch here, so that everything else treats them alike: the
+namespace of a shared one is empty. An operator of some namespaces watches neither shared sources nor namespaces.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG, FEATURE_FLAG_SOURCE, IN_PROCESS_CONFIGURATION
+from wigwag.kube.kinds import (
+    CLUSTER_FEATURE_FLAG_SOURCE,
+    CONFIG_MAP,
+    DEPLOYMENT,
+    FEATURE_FLAG,
+    FEATURE_FLAG_SOURCE,
+    IN_PROCESS_CONFIGURATION,
+    NAMESPACE,
+)
+from wigwag.kube.watch.listwatch import KindNotServed, WatchForbidden
+from wigwag.kube.watch.merged import merge_watches
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.configmaps import holds_flags
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
@@ -25,6 +39,7 @@ from wigwag.operator.resources.kubernetes import ObjectMeta
 from wigwag.operator.resources.unreadable import (
     UnreadableConfiguration,
     UnreadableSource,
+    decode_cluster_source,
     decode_configuration,
     decode_source,
 )
@@ -35,11 +50,14 @@ if TYPE_CHECKING:
     from msgspec import Raw
 
     from wigwag.kube.hub import Hub
+    from wigwag.kube.watch.decode import Decode
     from wigwag.kube.watch.reflector import Item
     from wigwag.operator.injection.known import ProxyState
     from wigwag.operator.reconcile.flags import FlagSummary
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+    from wigwag.operator.settings import OperatorSettings
+    from wigwag.pipeline.spec import Unavailable
 
 Objects: TypeAlias = "Mapping[tuple[str, str], Any]"
 
@@ -56,6 +74,10 @@ def metadata(raw: Raw) -> ObjectMeta:
     return _named(raw).metadata
 
 
+def _labels(raw: Raw) -> Mapping[str, str]:
+    return metadata(raw).labels or {}
+
+
 def _proxy(raw: Raw) -> ProxyState | None:
     return proxy_state(msgspec.json.decode(raw))
 
@@ -64,7 +86,16 @@ SOURCES = KubeWatch(FEATURE_FLAG_SOURCE)
 CONFIGURATIONS = KubeWatch(IN_PROCESS_CONFIGURATION)
 FLAGS = KubeWatch(FEATURE_FLAG)
 CONFIG_MAPS = KubeWatch(CONFIG_MAP, metadata_only=True)
-_DECODERS = {SOURCES: decode_source, CONFIGURATIONS: decode_configuration, FLAGS: decode_flag, CONFIG_MAPS: metadata}
+NAMESPACES = KubeWatch(NAMESPACE, metadata_only=True)
+_SHARED_SOURCES = KubeWatch(CLUSTER_FEATURE_FLAG_SOURCE)
+_DECODERS: dict[KubeWatch, Decode[Any]] = {
+    SOURCES: decode_source,
+    CONFIGURATIONS: decode_configuration,
+    FLAGS: decode_flag,
+    CONFIG_MAPS: metadata,
+    NAMESPACES: _labels,
+}
+log = logging.getLogger("wigwag.operator")
 
 
 def proxy_watch(namespace: str) -> KubeWatch:
@@ -72,14 +103,31 @@ def proxy_watch(namespace: str) -> KubeWatch:
     return KubeWatch(DEPLOYMENT, namespace, PROXY)
 
 
-def watches(namespace: str) -> tuple[KubeWatch, ...]:
-    """Return everything that admission asks about; `namespace` is the operator's own."""
-    return (*_DECODERS, proxy_watch(namespace))
+def watches(settings: OperatorSettings) -> tuple[KubeWatch, ...]:
+    """Return everything that admission asks about."""
+    scoped = settings.options.namespaces
+    return (*(each for each in _DECODERS if not (scoped and each == NAMESPACES)), proxy_watch(settings.pod.namespace))
 
 
-def watch(hub: Hub, spec: KubeWatch) -> AsyncIterator[Item[Any]]:
+def watch(hub: Hub, settings: OperatorSettings, spec: KubeWatch) -> AsyncIterator[Item[Any]]:
     """Watch objects, decoded as admission needs them."""
-    return hub.watch(spec, _DECODERS.get(spec, _proxy))
+    items = hub.watch(spec, _DECODERS.get(spec, _proxy))
+    if spec == NAMESPACES:
+        return merge_watches({str(spec): items}, _is_excused, _note)
+    if spec != SOURCES or settings.options.namespaces:
+        return items
+    name, of_cluster = str(_SHARED_SOURCES), hub.watch(_SHARED_SOURCES, decode_cluster_source)
+    return merge_watches({str(spec): items, name: merge_watches({name: of_cluster}, _is_excused, _note)})
+
+
+def _is_excused(trouble: Unavailable) -> bool:
+    """Tell whether an older installation is the reason: it has no shared sources, nor the rights for them."""
+    return isinstance(trouble, KindNotServed | WatchForbidden)
+
+
+def _note(part: str, trouble: Unavailable | None) -> None:
+    state = "live" if trouble is None else f"{trouble.reason}; until then no ClusterFeatureFlagSource can be used"
+    log.info("watch %s: %s", part, state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +139,8 @@ class Observed:
     flags: Objects = field(default_factory=dict)
     config_maps: Objects = field(default_factory=dict)
     proxies: Objects = field(default_factory=dict)
+    namespaces: Objects = field(default_factory=dict)
+    """The labels of namespaces."""
 
     def feature_flag_source(self, name: ObjectName) -> FeatureFlagSource | None:
         """Return a FeatureFlagSource; None if there is none that can be read."""
@@ -117,6 +167,11 @@ class Observed:
         summary: FlagSummary | None = self.flags.get(name)
         return None if summary is None else summary.about
 
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace; None if they are not known."""
+        labels: Mapping[str, str] | None = self.namespaces.get(("", name))
+        return labels
+
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that holds no flags."""
         about: ObjectMeta | None = self.config_maps.get(name)
@@ -133,5 +188,5 @@ class Observed:
 def assemble(values: Mapping[KubeWatch, Objects]) -> Observed:
     """Put what was watched into one record. What has not answered is empty."""
     proxies = next((each for spec, each in values.items() if spec not in _DECODERS), {})
-    sources, configurations, flags, config_maps = (values.get(spec, {}) for spec in _DECODERS)
-    return Observed(sources, configurations, flags, config_maps, proxies)
+    sources, configurations, flags, config_maps, namespaces = (values.get(spec, {}) for spec in _DECODERS)
+    return Observed(sources, configurations, flags, config_maps, proxies, namespaces)

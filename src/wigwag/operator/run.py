@@ -19,19 +19,19 @@ from uuid import uuid4
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
 from wigwag.kube.control.lease import LeaderElector, LeaseTiming
-from wigwag.kube.hub import Hub, open_watch_promptly
+from wigwag.kube.hub import Hub
 from wigwag.observe import Gauge, Registry
-from wigwag.operator.admission.registration import WebhookEndpoint
+from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, configuration_names
 from wigwag.operator.admission.server import AdmissionService
 from wigwag.operator.admission.webhooks import reviews
-from wigwag.operator.certificates.keeper import CONFIGURATIONS, CertificateKeeper
+from wigwag.operator.certificates.keeper import CertificateKeeper
 from wigwag.operator.certificates.secret import service_names
 from wigwag.operator.controllers.context import ControlContext
 from wigwag.operator.controllers.run import run_controllers
-from wigwag.operator.names import LEASE, OPERATOR
+from wigwag.operator.names import LEASE, OPERATOR, ObjectName
 from wigwag.operator.observed import Observed, assemble, watch, watches
 from wigwag.operator.ports import metrics_handler, operator_ports, probes_handler, webhook_files
-from wigwag.operator.revisions import Ownership
+from wigwag.operator.scope import WATCHES_PER_NAMESPACE, NamespaceScope
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.statuslog import log_statuses
@@ -44,6 +44,7 @@ from wigwag.wire.tls import MemoryCertificate
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from wigwag.kube.kinds import Kind
     from wigwag.kube.watch.spec import KubeWatch
     from wigwag.operator.settings import OperatorOptions, OperatorSettings
     from wigwag.serve.face.ports import Port
@@ -54,7 +55,8 @@ log = logging.getLogger("wigwag.operator")
 
 def run_operator(settings: OperatorSettings) -> int:
     """Run the operator until a signal stops it; return the exit code."""
-    options, files = settings.options, needed(PORTS, CONNECTIONS, RESERVED_FILES)
+    options = settings.options
+    files = needed(PORTS, CONNECTIONS, reserved_files(options))
     return run_process(lambda stop: Operator(settings).run(stop), options.log_format, files, debug=options.verbose)
 
 
@@ -62,22 +64,21 @@ class Operator:
     """The operator, assembled from its settings."""
 
     def __init__(self, settings: OperatorSettings, hub: Hub | None = None) -> None:
-        self._settings, self._hub = settings, hub or Hub(open_watch=open_watch_promptly)
+        scope = NamespaceScope(settings)
+        self._settings, self._hub = settings, hub or Hub(open_watch=scope.open)
         namespace, options = settings.pod.namespace, settings.options
-        wanted = [Wanted(spec) for spec in watches(namespace)]
+        wanted = [Wanted(spec) for spec in watches(settings)]
         self.pipeline: Pipeline[KubeWatch, Mapping[tuple[str, str], object], Observed] = Pipeline(
-            wanted, partial(watch, self._hub), assemble
+            wanted, partial(watch, self._hub, settings), assemble
         )
-        self._service = AdmissionService(reviews(self._known, settings, time.time))
+        self._service = AdmissionService(reviews(self._known, settings, time.time, options.serves))
         self.registry = Registry(vitals())
         self.registry.add(*self._service.instruments)
         service = WebhookEndpoint("").service
         names = (*service_names(service, namespace, settings.flagd.cluster_domain), "localhost")
         self._certificate = MemoryCertificate(http2=options.enable_http2)
-        ownership = Ownership(options.revision)
-        configured = tuple((kind, ownership.name(name)) for kind, name in CONFIGURATIONS)
-        secret, certificate = options.webhook_secret, self._certificate
-        self._keeper = CertificateKeeper(self._hub, namespace, secret, names, certificate, configured)
+        secret, configurations = ObjectName(namespace, options.webhook_secret), webhook_configurations(settings)
+        self._keeper = CertificateKeeper(self._hub, secret, names, self._certificate, configurations)
         self._files = webhook_files(options)
         identity = f"{socket.gethostname()}_{uuid4()}"
         elector = LeaderElector(self._hub.kube, namespace, LEASE, identity, lease_timing(options))
@@ -85,10 +86,10 @@ class Operator:
         metrics, self._recorder = ControllerMetrics(), EventRecorder(self._hub.kube, OPERATOR, socket.gethostname())
         leads = Gauge("leader_election_master_status", "Whether this replica leads.", self._leads, ("name",))
         self.registry.add(*metrics.instruments, self._recorder.dropped, leads)
-        self._context = ControlContext(self._hub, self.pipeline.published, settings, self._recorder, metrics)
-        self.registry.add(*self._context.propagation.instruments)
-        self.registry.add(*self._context.sidecars.instruments)
-        capacity = divide(open_files(), PORTS, CONNECTIONS, RESERVED_FILES)
+        known = self.pipeline.published
+        self._context = ControlContext(self._hub, known, settings, self._recorder, metrics, scope=scope)
+        self.registry.add(*self._context.propagation.instruments, *self._context.sidecars.instruments)
+        capacity = divide(open_files(), PORTS, CONNECTIONS, reserved_files(options))
         self.lifecycle = Lifecycle("wigwag operator", log, capacity, self.registry)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -144,6 +145,18 @@ class Operator:
 
     def _log(self, level: int, spec: KubeWatch, text: str) -> None:
         log.log(level, "watch %s: %s", spec, text)
+
+
+def webhook_configurations(settings: OperatorSettings) -> list[tuple[Kind, str]]:
+    """Return the webhook configurations whose CA the operator writes; none if somebody else does."""
+    options = settings.options
+    names = configuration_names(options.namespaces, settings.pod.namespace, options.revision)
+    return list(zip((MUTATING, VALIDATING), names, strict=True)) if options.patches_webhooks else []
+
+
+def reserved_files(options: OperatorOptions) -> int:
+    """Return how many files beside those of the ports are open: a watch of each kind, in each namespace."""
+    return RESERVED_FILES + len(options.namespaces) * WATCHES_PER_NAMESPACE
 
 
 def lease_timing(options: OperatorOptions) -> LeaseTiming:

@@ -190,6 +190,8 @@ def revision_name(value: Any) -> str:
 
 _SHORTEST, _LONGEST_REVISION = 1.0, 30
 _WHOLE = 100
+MOST_NAMESPACES = 50
+"""Each namespace has watches of its own, of all kinds."""
 _PAUSES = 1.2
 """Pauses between two attempts to renew a Lease that have to fit into its renew deadline, as in client-go."""
 
@@ -257,6 +259,21 @@ class OperatorOptions:
         metavar="N",
         convert=at_least_one,
     )
+    namespaces: tuple[str, ...] = option(
+        (),
+        f"serve only these namespaces, at most {MOST_NAMESPACES}, by Roles and without any ClusterRole; by default all",
+        metavar="NAMES",
+        convert=comma_list,
+    )
+    exclude_namespaces: tuple[str, ...] = option(
+        (), "leave these namespaces to other operators", metavar="NAMES", convert=comma_list
+    )
+    webhook_ca: str = option(
+        "auto",
+        "who puts the CA of the webhooks into their configurations: the operator (patch), or you (manual); auto is "
+        "patch, and with --namespaces manual",
+        choices=("auto", "patch", "manual"),
+    )
     allow_orphan_pods: bool = option(False, "inject agents into pods without an owner")
     share_credentials: bool = option(False, "copy credentials of agents into the workloads' containers, too")
     sidecar_upgrade: str = option(
@@ -297,11 +314,37 @@ class OperatorOptions:
     def __post_init__(self) -> None:
         """Check what the API server would refuse in every pod, and what would be two leaders or none."""
         self._check_election()
+        self._check_namespaces()
         for name in ("cpu", "ram"):
             request, limit = getattr(self, f"sidecar_{name}_request"), getattr(self, f"sidecar_{name}_limit")
             if quantity(request) > quantity(limit):
                 reason = f"{request} is more than --sidecar-{name}-limit {limit}; the API server refuses such pods"
                 raise UsageError(f"--sidecar-{name}-request: {reason}; lower it")
+
+    def _check_namespaces(self) -> None:
+        for name, given in (("namespaces", self.namespaces), ("exclude-namespaces", self.exclude_namespaces)):
+            if wrong := [each for each in given if not is_label(each)]:
+                raise UsageError(f"--{name}: {wrong[0]!r} is not the name of a namespace; correct it")
+            if len(given) > MOST_NAMESPACES:
+                reason = f"{len(given)} namespaces are more than {MOST_NAMESPACES}, which is too many watches"
+                raise UsageError(f"--{name}: {reason}; serve all namespaces instead")
+        if self.namespaces and self.exclude_namespaces:
+            raise UsageError("--namespaces and --exclude-namespaces are both set; leave one of them out")
+        if self.namespaces and self.cluster_role_binding:
+            reason = "writes a ClusterRoleBinding, which --namespaces goes without"
+            raise UsageError(f"--cluster-role-binding: it {reason}; leave one of them out")
+        if self.namespaces and self.revision:
+            reason = "revisions are labels of namespaces, which --namespaces goes without the right to read"
+            raise UsageError(f"--revision: {reason}; leave one of them out")
+
+    def serves(self, namespace: str) -> bool:
+        """Tell whether a namespace is one of this operator's."""
+        return namespace in self.namespaces if self.namespaces else namespace not in self.exclude_namespaces
+
+    @property
+    def patches_webhooks(self) -> bool:
+        """Whether the operator itself puts its CA into the webhook configurations."""
+        return self.webhook_ca == "patch" or (self.webhook_ca == "auto" and not self.namespaces)
 
     def _check_election(self) -> None:
         wait, deadline = self.leader_elect_lease_duration, self.leader_elect_renew_deadline

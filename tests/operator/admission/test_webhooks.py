@@ -32,6 +32,14 @@ def test_u100_pods_are_refused_until_all_objects_are_read() -> None:
     assert ready.patch
 
 
+def test_pods_of_namespaces_that_are_not_served_pass_with_a_warning() -> None:
+    known = Laid(sources={"team-a/flags": source_object(HTTP)})
+    mutate = reviews(lambda: known, settings(), lambda: NOW, lambda namespace: namespace != "team-a")[POD_PATH]
+    response = mutate(created(ReviewedKind("", "v1", "Pod"), pod()))
+    assert (response.allowed, response.patch) == (True, ())
+    assert "does not serve the namespace team-a" in response.warnings[0]
+
+
 def test_flags_are_checked_at_once_unless_that_is_turned_off() -> None:
     functions = reviews(lambda: None, settings(), lambda: NOW)
     good = {"metadata": {"name": "x"}, "spec": {"flagSpec": {"flags": {}}}}

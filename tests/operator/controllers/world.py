@@ -36,6 +36,7 @@ from wigwag.operator.names import ENABLED, ObjectName
 from wigwag.operator.names import FEATURE_FLAG_SOURCE as NAMES_SOURCE
 from wigwag.operator.observed import Observed, assemble, watch, watches
 from wigwag.operator.propagation.ask import Asked, NoAnswer
+from wigwag.operator.scope import NamespaceScope
 from wigwag.pipeline.broadcast import Broadcast
 
 Object = dict[str, Any]
@@ -56,6 +57,8 @@ class FakeServer:
         self.namespaces = {"team-a", "team-b", "open-feature-operator-system"}
         self.asked: list[str] = []
         """Requests, such as `apply Role team-a/x`; a status has its own word."""
+        self.terminating: set[str] = set()
+        """Namespaces in which nothing can be made any more."""
         self.refusals: list[tuple[str, ApiError]] = []
         """Each for the next request that begins so."""
         self.held: set[Kind] = set()
@@ -151,6 +154,8 @@ class FakeServer:
         self._note("apply", kind, *key)
         if kind.namespaced and key[0] not in self.namespaces:
             raise refusal(404, "NotFound")
+        if key[0] in self.terminating and key not in self.objects[kind]:
+            raise refusal(403, "Forbidden")
         return self.put(kind, _merged(self.objects[kind].get(key, {}), body))
 
     async def replace(self, kind: Kind, body: Mapping[str, Any]) -> Object:
@@ -246,18 +251,21 @@ class World:
     def __init__(self, environment: dict[str, str] | None = None, **options: Any) -> None:
         self.clock, self.agents = FakeClock(), FakeAgents()
         self.server, self.recorder = FakeServer(self.clock), FakeRecorder()
-        self.hub = Hub(lambda: cast("Kube", self.server), self.server.watch)
-        self.known = Broadcast[Observed]()
         self.settings = settings(environment, **options)
+        self.scope = NamespaceScope(self.settings, self.server.watch)
+        self.hub = Hub(lambda: cast("Kube", self.server), self.scope.open)
+        self.known = Broadcast[Observed]()
         recorder = cast("EventRecorder", self.recorder)
+        now = lambda: NOW + self.clock.now()  # noqa: E731
         self.context = ControlContext(
             self.hub,
             self.known,
             self.settings,
             recorder,
             ControllerMetrics(),
-            lambda: NOW + self.clock.now(),
+            now,
             self.agents,
+            scope=self.scope,
         )
 
     @asynccontextmanager
@@ -272,10 +280,10 @@ class World:
 
     async def _know(self) -> None:
         values: dict[KubeWatch, Objects[Any]] = {}
-        specs = watches(self.settings.pod.namespace)
+        specs = watches(self.settings)
 
         async def follow(spec: KubeWatch) -> None:
-            async for item in watch(self.hub, spec):
+            async for item in watch(self.hub, self.settings, spec):
                 assert isinstance(item, Objects)
                 values[spec] = item
                 if len(values) == len(specs):

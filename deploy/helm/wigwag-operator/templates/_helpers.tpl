@@ -7,11 +7,12 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{/* An object of a file, in the namespace of the release. Takes `root` and `object`. */}}
+{{/* An object of a file, in the namespace of the release or another. Takes `root`, `object`, and perhaps `namespace`. */}}
 {{- define "wigwag-operator.object" -}}
 {{- $namespace := .root.Release.Namespace }}
 {{- $metadata := .object.metadata }}
 {{- if $metadata.namespace }}{{ $_ := set $metadata "namespace" $namespace }}{{ end }}
+{{- if .namespace }}{{ $_ := set $metadata "namespace" .namespace }}{{ end }}
 {{- $labels := include "wigwag-operator.labels" .root | fromYaml }}
 {{- $_ := set $metadata "labels" (merge ($metadata.labels | default dict) $labels) }}
 {{- range .object.subjects }}{{ $_ := set . "namespace" $namespace }}{{ end }}
@@ -29,12 +30,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ toYaml .object }}
 {{ end }}
 
-{{/* All objects of a file. Takes `root` and `file`. */}}
+{{/* All objects of a file, but with `namespaces` no ClusterRoles. Takes `root` and `file`, and perhaps `namespace`. */}}
 {{- define "wigwag-operator.objects" -}}
 {{- $root := .root }}
+{{- $namespace := .namespace }}
 {{- range (include "wigwag-operator.file" . | fromYaml).items }}
-{{- include "wigwag-operator.object" (dict "root" $root "object" .) }}
+{{- if not (and $root.Values.namespaces (hasPrefix "ClusterRole" .kind)) }}
+{{- include "wigwag-operator.object" (dict "root" $root "object" . "namespace" $namespace) }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{/* What the name of a cluster-scoped object ends with, so that operators of different namespaces do not share it. */}}
+{{- define "wigwag-operator.suffix" -}}
+{{- if .Values.namespaces }}{{ printf "-%s" .Release.Namespace }}{{ end }}
 {{- end }}
 
 {{- define "wigwag-operator.file" -}}

@@ -175,12 +175,17 @@ class WatchFault:
     @property
     def item(self) -> Unavailable:
         """What the watch yields."""
-        return KindNotServed(self.text) if self.code == MISSING else Unavailable(self.text)
+        return {MISSING: KindNotServed, FORBIDDEN: WatchForbidden}.get(self.code, Unavailable)(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class KindNotServed(Unavailable):
     """The API server does not have the kind, or no longer in this version."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchForbidden(Unavailable):
+    """The account may not list or watch these objects."""
 
 
 def fault_of(error: Exception, spec: KubeWatch, verb: str) -> WatchFault:

@@ -33,6 +33,8 @@ VALIDATING = Kind(
 )
 MUTATING_NAME = "open-feature-operator-mutating-webhook-configuration"
 VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+"""The label that every namespace has."""
 FLAG_WEBHOOK = "vfeatureflag.kb.io"
 UNLABELLED = "unlabelled."
 """How the names of webhooks begin that are for namespaces without a revision."""
@@ -65,6 +67,10 @@ class WebhookEndpoint:
     port: int = 443
     url: str = ""
     """Of a server outside of the cluster, instead of the Service: `https://HOST:PORT`."""
+    namespaces: tuple[str, ...] = ()
+    """Those that the operator serves; empty: all."""
+    excluded: tuple[str, ...] = ()
+    """Those that it leaves to other operators."""
 
     def client(self, path: str) -> dict[str, Any]:
         """Return the `clientConfig` of a webhook."""
@@ -75,27 +81,39 @@ class WebhookEndpoint:
         return {"service": service, **trusted}
 
 
-def mutating(endpoint: WebhookEndpoint, *, fail: bool = True, revision: str = "") -> dict[str, Any]:
+def configuration_names(namespaces: Sequence[str], own: str, revision: str = "") -> tuple[str, str]:
+    """Return the names of both configurations: of one of several operators, with what tells it apart in them.
+
+    >>> configuration_names(["team-a"], "flags")[0]
+    'open-feature-operator-mutating-webhook-configuration-flags'
+    """
+    suffix, ownership = f"-{own}" if namespaces else "", Ownership(revision)
+    return ownership.name(f"{MUTATING_NAME}{suffix}"), ownership.name(f"{VALIDATING_NAME}{suffix}")
+
+
+def mutating(endpoint: WebhookEndpoint, name: str = "", *, fail: bool = True, revision: str = "") -> dict[str, Any]:
     """Return the configuration of the pod webhook. Without `fail`, pods start uninjected while we are down."""
-    excluded = sorted({*SYSTEM_NAMESPACES, endpoint.namespace})
+    usual, _ = configuration_names(endpoint.namespaces, endpoint.namespace, revision)
     webhook = _webhook(endpoint.client(POD_PATH), POD_WEBHOOK, Kind("", "v1", "pods"), ("CREATE",), POD_CONDITIONS)
-    expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
     webhook |= {
         "failurePolicy": "Fail" if fail else "Ignore",
-        "namespaceSelector": {"matchExpressions": [expression]},
+        "namespaceSelector": _selector(endpoint, {*SYSTEM_NAMESPACES, endpoint.namespace}),
         "reinvocationPolicy": "Never",  # a second call costs 1 ms; only containers that others add later would gain
     }
     own = pod_label_condition(revision)
-    return _configuration(MUTATING, Ownership(revision).name(MUTATING_NAME), _revised(webhook, revision, own))
+    return _configuration(MUTATING, name or usual, _revised(webhook, revision, own))
 
 
-def validating(endpoint: WebhookEndpoint, *, fail: bool = True, revision: str = "") -> dict[str, Any]:
+def validating(endpoint: WebhookEndpoint, name: str = "", *, fail: bool = True, revision: str = "") -> dict[str, Any]:
     """Return the configuration of the FeatureFlag webhook. Without `fail`, flags are not checked while we are down."""
+    _, usual = configuration_names(endpoint.namespaces, endpoint.namespace, revision)
     operations = "CREATE", "UPDATE"
     webhook = _webhook(endpoint.client(FLAG_PATH), FLAG_WEBHOOK, FEATURE_FLAG, operations, FLAG_CONDITIONS)
     webhook |= {"failurePolicy": "Fail" if fail else "Ignore"}
+    if endpoint.namespaces or endpoint.excluded:
+        webhook["namespaceSelector"] = _selector(endpoint, set())
     webhooks = _revised(webhook, revision, "true" if revision == DEFAULT else "")
-    return _configuration(VALIDATING, Ownership(revision).name(VALIDATING_NAME), webhooks)
+    return _configuration(VALIDATING, name or usual, webhooks)
 
 
 def pod_label_condition(revision: str) -> str:
@@ -128,6 +146,15 @@ def _revised(webhook: Mapping[str, Any], revision: str, unlabelled: str) -> list
             }
         )
     return webhooks
+
+
+def _selector(endpoint: WebhookEndpoint, never: set[str]) -> dict[str, Any]:
+    """Return the selector of namespaces: those that are served, or all but some."""
+    if endpoint.namespaces:  # whoever names the operator's own means it
+        served = {"key": NAMESPACE_NAME, "operator": "In", "values": sorted(endpoint.namespaces)}
+        return {"matchExpressions": [served]}
+    left_out = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted({*endpoint.excluded} | never)}
+    return {"matchExpressions": [left_out]}
 
 
 def bundle_patch(observed: Mapping[str, Any], bundle: str) -> list[dict[str, Any]]:

@@ -22,13 +22,23 @@ if TYPE_CHECKING:
 
 _STARTING = "the operator has not read all objects yet; the pod's controller tries again"
 
+_NOT_SERVED = "this operator does not serve the namespace {}, so the pod gets no agent from it; see its --namespaces"
+
 
 def reviews(
-    known: Callable[[], KnownObjects | None], settings: OperatorSettings, now: Callable[[], float]
+    known: Callable[[], KnownObjects | None],
+    settings: OperatorSettings,
+    now: Callable[[], float],
+    serves: Callable[[str], bool] = lambda _: True,
 ) -> dict[str, Review]:
-    """Return the function for each path. `known` returns None until all objects are read; `now` is Unix seconds."""
+    """Return the function for each path.
+
+    `known` returns None until all objects are read; `now` is Unix seconds; `serves` tells whether a namespace is ours.
+    """
 
     def mutate(request: AdmissionRequest) -> AdmissionResponse:
+        if not serves(request.namespace):
+            return allowed(warnings=[_NOT_SERVED.format(request.namespace)])
         objects = known()
         if objects is None:
             return denied(503, _STARTING)

@@ -17,7 +17,7 @@ import logging
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -29,10 +29,6 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import SECRET, Kind
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.admission.registration import (
-    MUTATING,
-    MUTATING_NAME,
-    VALIDATING,
-    VALIDATING_NAME,
     bundle_patch,
     published,
 )
@@ -48,14 +44,13 @@ if TYPE_CHECKING:
     from wigwag.kube.client import Kube
     from wigwag.kube.hub import Hub
     from wigwag.operator.certificates.secret import KeyPair, SecretData
+    from wigwag.operator.names import ObjectName
     from wigwag.wire.tls import MemoryCertificate
 
 PERIOD = 60.0
 """Seconds between two looks without a change."""
 STEPS = 10
 """A rotation has fewer steps; more of them in a row would be a defect."""
-Configurations: TypeAlias = tuple[tuple[Kind, str], ...]
-CONFIGURATIONS: Configurations = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
 log = logging.getLogger("wigwag.operator")
 
 
@@ -81,18 +76,20 @@ class CertificateKeeper:
     def __init__(
         self,
         hub: Hub,
-        namespace: str,
-        secret: str,
+        secret: ObjectName,
         names: Sequence[str],
         certificate: MemoryCertificate,
-        configurations: Configurations = CONFIGURATIONS,
+        configurations: Sequence[tuple[Kind, str]],
     ) -> None:
-        """`secret` names the Secret; `names` are what the certificate is for; `certificate` is that of the listener."""
-        self._configured = configurations
-        self._hub, self._namespace, self._secret, self._names = hub, namespace, secret, tuple(names)
+        """`names` are what the certificate is for, and `certificate` is that of the listener.
+
+        `configurations` are the webhook configurations whose `caBundle` is kept; none if somebody else does that.
+        """
+        self._hub, self._names, self._targets = hub, tuple(names), tuple(configurations)
+        self._namespace, self._secret = secret
         self._changed = asyncio.Event()
         self._served: KeyPair | None = None
-        self._error, self._certificate = "", certificate
+        self._error, self._certificate, self._bundle = "", certificate, ""
 
     @property
     def ready(self) -> bool:
@@ -121,7 +118,7 @@ class CertificateKeeper:
 
     def _watched(self) -> list[KubeWatch]:
         secret = KubeWatch(SECRET, self._namespace, self._secret, metadata_only=True)
-        return [secret, *(KubeWatch(kind, name=name, metadata_only=True) for kind, name in self._configured)]
+        return [secret, *(KubeWatch(kind, name=name, metadata_only=True) for kind, name in self._targets)]
 
     async def _follow(self, spec: KubeWatch) -> None:
         """Look when an object changes. A watch that fails costs nothing but the time until the next look."""
@@ -143,7 +140,17 @@ class CertificateKeeper:
                 name = observed["metadata"]["name"]
                 await self._hub.kube.patch(kind, name, patch, how="json")
                 log.info("certificates: %s %s trusts the current CA", kind.kind, name)
+        if not self._targets:
+            self._say(bundle(data))
         self._serve(data)
+
+    def _say(self, trusted: str) -> None:
+        """Say what the webhook configurations have to trust, once for each CA."""
+        if trusted and trusted != self._bundle:
+            command = f"kubectl -n {self._namespace} get secret {self._secret} -o jsonpath='{{.data.ca\\.crt}}'"
+            reason = "the operator does not write the caBundle of the webhook configurations (--webhook-ca)"
+            log.warning("certificates: %s; somebody has to, with the output of: %s", reason, command)
+        self._bundle = trusted
 
     async def _advanced(self) -> SecretData:
         """Take the steps that are due; return the Secret after them."""
@@ -180,7 +187,7 @@ class CertificateKeeper:
 
     async def _configurations(self) -> list[tuple[Kind, Object]]:
         """Return the webhook configurations that there are."""
-        present = [(kind, await self._kube.find(kind, name)) for kind, name in self._configured]
+        present = [(kind, await self._kube.find(kind, name)) for kind, name in self._targets]
         return [(kind, configuration) for kind, configuration in present if configuration is not None]
 
     async def _read(self) -> Object | None:

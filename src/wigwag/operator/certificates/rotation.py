@@ -126,8 +126,8 @@ def _next_step(
         return RotationStep.START
     if held.next is not None and (step := _of_next(held.next, held.seen, published, now, policy)):
         return step
-    if facts(held.authority.certificate).ends <= now:
-        return RotationStep.START
+    if facts(held.authority.certificate).ends <= now:  # a successor that nobody has seen is better than one of now
+        return RotationStep.START if held.next is None else RotationStep.ACTIVATE
     if not _serves(held, names, now, policy):
         return RotationStep.RENEW
     if held.until is not None:

@@ -19,7 +19,7 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING
 from wigwag.kube.watch.decode import plain
 from wigwag.kube.watch.spec import KubeWatch, label_selector
-from wigwag.operator.controllers.context import APPLIED, MANAGER, UNSEEN
+from wigwag.operator.controllers.context import APPLIED, MANAGER, UNREADABLE, UNSEEN
 from wigwag.operator.names import SERVICE_ACCOUNT, SYNC_BINDING, ObjectName, parse_name
 from wigwag.operator.reconcile.access import LABELS, access_objects, reconcile_binding
 from wigwag.operator.resources.featureflagsource import KUBERNETES
@@ -97,6 +97,8 @@ class AccessController:
             return None
         if not self._namespaces.owns(account.namespace):
             return None
+        if account.namespace in self._context.scope.unreadable:  # it may use more than is known
+            return Again(UNREADABLE)
         uses, known = self._consumers.uses.of_account(account), self._context.known.value
         wanted = access_objects(uses, known, self._context.settings)
         errors = [error for name, objects in wanted.items() if (error := await self._grant(name, objects))]

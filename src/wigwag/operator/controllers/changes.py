@@ -4,7 +4,8 @@
 
 A source concerns itself with more than its own content: the FeatureFlags that it names, ConfigMaps that have the name
 of one, and the proxy. Names in a source are read in the namespace of each pod. So a flag concerns the sources with an
-entry of its name that are in its namespace, or that workloads there name; and those that say its namespace, too.
+entry of its name that are in its namespace, or that workloads there name; and those that say its namespace, too. A
+namespace concerns the shared sources that allow namespaces by their labels.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from wigwag.kube.watch.objects import Objects
 from wigwag.operator.controllers.namespaces import Namespaces
 from wigwag.operator.names import PROXY
 from wigwag.operator.reconcile.proxy import needs_proxy
+from wigwag.operator.resources.clusterfeatureflagsource import ClusterFeatureFlagSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.injection.known import ProxyState
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from wigwag.operator.resources.kubernetes import ObjectMeta
     from wigwag.operator.settings import OperatorSettings
     from wigwag.pipeline.broadcast import Broadcast
+
+BY_LABEL = "selector"
+"""The key of all sources that allow namespaces by their labels."""
 
 
 class KnownChanges:
@@ -44,8 +49,10 @@ class KnownChanges:
         self.flags: Informer[FlagSummary] = Informer()
         self.config_maps: Informer[ObjectMeta] = Informer()
         self.proxies: Informer[ProxyState] = Informer()
+        self.namespace_labels: Informer[Mapping[str, str]] = Informer()
         self._naming: Index[FeatureFlagSource, str] = Index(self.sources, _flag_names)
         self._proxied: Index[FeatureFlagSource, str] = Index(self.sources, self.proxy_key)
+        self._selecting: Index[FeatureFlagSource, str] = Index(self.sources, _selecting)
 
     async def run(self) -> None:
         """Follow what is known, until cancelled."""
@@ -55,6 +62,7 @@ class KnownChanges:
             self.flags.put(_objects(observed.flags))
             self.config_maps.put(_objects(observed.config_maps))
             self.proxies.put(_objects(observed.proxies))
+            self.namespace_labels.put(_objects(observed.namespaces))
 
     def feed_sources(
         self, add: Callable[[Key], object], users: Callable[[Key], Collection[str]] = lambda _: ()
@@ -82,6 +90,7 @@ class KnownChanges:
         self.flags.on_change(flags_changed)
         self.config_maps.feed(add, naming)
         self.proxies.feed(add, self._keys_through_proxy)
+        self.namespace_labels.feed(add, self.sources_by_label)
 
     def feed_moved(self, add: Callable[[Key], object], informer: Informer[Any]) -> None:
         """Have `add` called with each key of an informer whose namespace may have moved to or from another operator."""
@@ -101,6 +110,10 @@ class KnownChanges:
         """Return the sources that need the proxy."""
         return [source for key in self._proxied[PROXY] if (source := self.sources.get(key))]
 
+    def sources_by_label(self, *_: Any) -> Iterable[Key]:
+        """Return the shared sources that a change of the labels of a namespace concerns."""
+        return self._selecting[BY_LABEL]
+
     def _keys_through_proxy(self, *_: Any) -> Iterable[Key]:
         return self._proxied[PROXY]
 
@@ -108,6 +121,10 @@ class KnownChanges:
 def _about(flags: Objects[FlagSummary] | None, key: Key) -> ObjectMeta | None:
     flag: FlagSummary | None = None if flags is None else flags.get(key)
     return None if flag is None else flag.about
+
+
+def _selecting(_: Key, source: FeatureFlagSource) -> Iterable[str]:
+    return (BY_LABEL,) if isinstance(source, ClusterFeatureFlagSource) and source.selects else ()
 
 
 def _flag_names(_: Key, source: FeatureFlagSource) -> Iterable[str]:

@@ -107,6 +107,7 @@ class Consumers:
         for kind, informer in self._workloads.items():
             informer.on_change(partial(self._workloads_changed, kind))
         changes.sources.feed(self._source_changed, own_key)
+        changes.namespace_labels.feed(self._source_changed, changes.sources_by_label)
 
     def on_use(self, listen: Callable[[FlagUse], object]) -> None:
         """Have a function called with each use that begins or ends."""

@@ -22,6 +22,7 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.watch.listwatch import KindNotServed
 from wigwag.operator.propagation.ask import AgentClient, PropagationMetrics
 from wigwag.operator.reconcile.status import ACCEPTED, ConditionState, conditions, events
+from wigwag.operator.scope import NamespaceScope
 from wigwag.operator.upgrades.report import SidecarMetrics
 from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
@@ -49,6 +50,8 @@ MANAGER, APPLIED = "wigwag-operator", "openfeature.dev/applied"
 """The field manager of server-side apply, and the annotation with the hash of what was applied."""
 UNSEEN = 5.0
 """Seconds until an object that was made, and that no watch has shown, is looked for: it may be deleted already."""
+UNREADABLE = 5.0
+"""Seconds until something is looked at again that waits for the right to read a namespace."""
 MOST_REPORTED = 10_000
 """The most objects whose last status is remembered, until the watch shows it."""
 log = logging.getLogger("wigwag.operator")
@@ -83,6 +86,8 @@ class ControlContext:
     """Asks agents which flags they have."""
     propagation: PropagationMetrics = field(default_factory=PropagationMetrics)
     sidecars: SidecarMetrics = field(default_factory=SidecarMetrics)
+    scope: NamespaceScope = field(default_factory=NamespaceScope)
+    """The namespaces that are served."""
     _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:

@@ -18,7 +18,7 @@ from wigwag.kube.kinds import DEPLOYMENT, FLAGD
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.controllers.context import UNSEEN
 from wigwag.operator.controllers.managed import RETRY
-from wigwag.operator.reconcile.flagd import flagd_status, plan_flagd
+from wigwag.operator.reconcile.flagd import flagd_sources, flagd_status, plan_flagd
 from wigwag.operator.resources.unreadable import UnreadableFlagd, decode_flagd
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class FlagdController:
         self._by_source = Index(self._flagds, _source)
         self._flagds.feed(self._queue.add, own_key)
         managed.feed(self._queue.add, owner_key(FLAGD))
-        changes.feed_sources(self._source_changed)
+        changes.feed_sources(self._source_changed, self._users)
         changes.feed_moved(self._queue.add, self._flagds)
 
     async def run(self) -> None:
@@ -57,6 +57,9 @@ class FlagdController:
     def _source_changed(self, source: Key) -> None:
         for key in self._by_source[source]:
             self._queue.add(key)
+
+    def _users(self, source: Key) -> set[str]:
+        return {namespace for namespace, _ in self._by_source[source]}
 
     async def _reconcile(self, key: Key) -> Again | None:
         flagd, context = self._flagds.get(key), self._context
@@ -78,5 +81,5 @@ class FlagdController:
         return Again(UNSEEN) if self._managed.unseen(plan.apply) else None
 
 
-def _source(key: Key, flagd: Flagd) -> Iterable[Key]:
-    return ((key[0], flagd.spec.feature_flag_source),)
+def _source(_: Key, flagd: Flagd) -> Iterable[Key]:
+    return flagd_sources(flagd)

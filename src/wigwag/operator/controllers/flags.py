@@ -128,7 +128,8 @@ class FlagController:
         return ObjectName(metadata["namespace"], metadata["name"]) if result.outcome == "refused" else None
 
     async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> None:
-        ours = (key for key in self._holding[flag] if self._namespaces.owns(key[0]))
+        unreadable = self._context.scope.unreadable  # pods there may mount them
+        ours = (key for key in self._holding[flag] if key[0] not in unreadable and self._namespaces.owns(key[0]))
         live = [_plain(each.about) for key in ours if (each := self._held.get(key))]
         await self._applier.prune(CONFIG_MAP, keep, live=live)
 

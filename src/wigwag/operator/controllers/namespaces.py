@@ -1,7 +1,7 @@
 """The namespaces of the cluster: their labels and annotations, and which of them are this operator's.
 
 They are watched only if somebody asks: with a revision, with upgrades or with the watchdog. Otherwise the operator
-needs no right to read them, and all are its own.
+needs no right to read them, and all are its own. An operator that is told its namespaces has no such right.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Namespaces:
     def __init__(self, options: OperatorOptions) -> None:
         self._ownership = Ownership(options.revision)
         self._informer: Informer[ObjectMeta] = Informer()
-        self.is_watched = bool(options.revision) or options.sidecar_upgrade != "off" or options.watchdog != "off"
+        needed = options.revision or options.sidecar_upgrade != "off" or options.watchdog != "off"
+        self.is_watched = bool(needed) and not options.namespaces
 
     async def run(self, watch: Follow) -> None:
         """Watch, until cancelled; if nobody needs to know them, there is nothing to do."""

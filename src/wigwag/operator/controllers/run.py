@@ -15,8 +15,8 @@ from wigwag.operator.controllers.flagd import FlagdController
 from wigwag.operator.controllers.flags import FlagController
 from wigwag.operator.controllers.inprocess import InProcessController
 from wigwag.operator.controllers.managed import ManagedObjects
-from wigwag.operator.controllers.propagation import PropagationController
 from wigwag.operator.controllers.namespaces import Namespaces
+from wigwag.operator.controllers.propagation import PropagationController
 from wigwag.operator.controllers.proxy import ProxyController
 from wigwag.operator.controllers.sources import SourceController
 from wigwag.operator.upgrades.controller import UpgradeController

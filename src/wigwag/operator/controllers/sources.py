@@ -1,4 +1,4 @@
-"""The controller of FeatureFlagSources: workloads rolled when one changes, refused pods retried, and its status.
+"""The controller of sources, shared ones too: workloads rolled when one changes, refused pods retried, its status.
 
     source, what it refers to, workloads that name it ─▶ queue ─▶ plan ─▶ patch the workloads that are due ─▶ status
 
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.errors import ApiError
-from wigwag.kube.kinds import FEATURE_FLAG_SOURCE
+from wigwag.operator.controllers.context import UNREADABLE
 from wigwag.operator.controllers.rolling import PacedWrite, roll_out, write_paced
+from wigwag.operator.injection.permission import may_use, source_kind
 from wigwag.operator.names import PODS_RETRIED, ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.sources import SourceStatuses
@@ -57,11 +58,13 @@ class SourceController:
             return None
         known, settings, now = context.known.value, context.settings, context.now()
         if unreadable := known.unreadable_source(name):
-            await context.report_unreadable(FEATURE_FLAG_SOURCE, unreadable)
+            await context.report_unreadable(source_kind(name), unreadable)
             return None
         source = known.feature_flag_source(name)
         if source is None:
             return None
+        if any(may_use(name, source, each, known, settings) for each in context.scope.unreadable):
+            return Again(UNREADABLE)  # a workload there may be behind
         workloads = self._consumers.naming(name)
         rate = float(settings.options.rollout_rate)
         planner = RolloutPlanner(known=known, settings=settings, now=now, rate=rate)
@@ -69,13 +72,13 @@ class SourceController:
         for workload in planner.retries(name, workloads):
             await self._retry(workload)
         started, turn = self._queue.clock.now(), [each for each in plan.due if each.after < TURN]
-        why = f"FeatureFlagSource {name} has changed"
+        why = f"{source_kind(name).kind} {name} has changed"
         errors = await write_paced(
             self._queue.clock,
             [PacedWrite(each.after, partial(roll_out, context, each, "FlagSourceChanged", why)) for each in turn],
         )
         status = SourceStatuses(known=known, settings=settings, now=now).of_source(name, source, workloads, plan)
-        await context.report(FEATURE_FLAG_SOURCE, source.metadata, source.status, status)
+        await context.report(source_kind(name), source.metadata, source.status, status)
         if len(turn) < len(plan.due):
             await sleep_until(self._queue.clock, started + plan.due[len(turn)].after)
         if errors:

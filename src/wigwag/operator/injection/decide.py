@@ -25,6 +25,7 @@ from wigwag.operator.injection.environment import agent_variables, in_process_va
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_in_process, effective_source
 from wigwag.operator.injection.patch import covers, difference
+from wigwag.operator.injection.permission import not_served, source_kind, source_refusal
 from wigwag.operator.injection.pod import (
     AdmittedPod,
     with_annotation,
@@ -45,6 +46,7 @@ from wigwag.operator.names import (
     config_map_name,
     mode_of,
     parse_names,
+    source_names,
     unique_volume_name,
     volume_name,
 )
@@ -93,7 +95,7 @@ def admit_pod(request: PodRequest, known: KnownObjects, settings: OperatorSettin
         return Denied(FORBIDDEN, "static or orphaned pods cannot be mutated")
     injection = _Injection(request, pod, request.namespace or pod.metadata.namespace, known, settings)
     if mode == "sidecar":
-        return injection.sidecar(annotations[FEATURE_FLAG_SOURCE])
+        return injection.sidecar(source_names(annotations, injection.namespace))
     if mode == "in-process":
         return injection.in_process(annotations[IN_PROCESS_CONFIGURATION])
     needed = f"{FEATURE_FLAG_SOURCE} or {IN_PROCESS_CONFIGURATION}"
@@ -110,10 +112,15 @@ class _Injection:
     known: KnownObjects = field(repr=False)
     settings: OperatorSettings
 
-    def sidecar(self, names: str) -> Verdict:
+    def sidecar(self, names: Sequence[ObjectName]) -> Verdict:
         """Add the agent, and tell the pod's containers where it is."""
         known = self.known
-        objects = self._named("FeatureFlagSource", names, known.feature_flag_source, known.unreadable_source)
+
+        def refuses(name: ObjectName, source: FeatureFlagSource | None) -> Denied | None:
+            return source_refusal(name, source, self.namespace, known, self.settings)
+
+        get, unreadable = known.feature_flag_source, known.unreadable_source
+        objects = self._named("FeatureFlagSource", names, get, unreadable, refuses)
         if isinstance(objects, Denied):
             return objects
         spec = effective_source(self.settings.sidecar, [each.spec for each in objects])
@@ -127,8 +134,14 @@ class _Injection:
 
     def in_process(self, names: str) -> Verdict:
         """Tell the pod's containers where their flags are."""
+        kind, policy = "InProcessConfiguration", self.settings.options.cross_namespace
+
+        def refuses(name: ObjectName, live: InProcessConfiguration | None) -> Denied | None:
+            about = None if live is None else live.metadata
+            return not_served(kind, name, self.settings) or refusal(kind, name, about, self.namespace, policy)
+
         get, unreadable = self.known.in_process_configuration, self.known.unreadable_configuration
-        objects = self._named("InProcessConfiguration", names, get, unreadable)
+        objects = self._named(kind, parse_names(names, self.namespace), get, unreadable, refuses)
         if isinstance(objects, Denied):
             return objects
         spec = effective_in_process(self.settings.in_process, [each.spec for each in objects])
@@ -137,25 +150,25 @@ class _Injection:
     def _named(
         self,
         kind: str,
-        annotation: str,
+        names: Sequence[ObjectName],
         get: Callable[[ObjectName], T | None],
         unreadable: Callable[[ObjectName], UnreadableObject | None],
+        refuses: Callable[[ObjectName, T | None], Denied | None],
     ) -> list[T] | Denied:
-        """Return the objects that an annotation names, in its order."""
-        names = parse_names(annotation, self.namespace)
+        """Return the objects that the annotations name, in their order."""
         if len(names) > MOST_NAMES:
             return Denied(FORBIDDEN, f"the pod names {len(names)} {kind}s; name at most {MOST_NAMES}")
         objects = []
         for name in names:
-            live = get(name)
-            about = None if live is None else live.metadata
-            if refused := refusal(kind, name, about, self.namespace, self.settings.options.cross_namespace):
+            live, shown = get(name), kind if name.namespace else source_kind(name).kind
+            if refused := refuses(name, live):
                 return refused
             if other := unreadable(name):
-                return Denied(INTERNAL, f"{kind} {name} does not fit its schema: {other.problem}; correct it")
+                return Denied(INTERNAL, f"{shown} {name} does not fit its schema: {other.problem}; correct it")
             if live is None:
-                reason = f'{kind.lower()}s.{GROUP} "{name.name}" not found'
-                return Denied(NOT_FOUND, f"{reason} in namespace {name.namespace}; the pod waits for it")
+                reason = f'{shown.lower()}s.{GROUP} "{name.name}" not found'
+                where = f" in namespace {name.namespace}" if name.namespace else ""
+                return Denied(NOT_FOUND, f"{reason}{where}; the pod waits for it")
             objects.append(live)
         return objects
 

@@ -8,6 +8,8 @@ from wigwag.operator.injection.verdict import FORBIDDEN, Denied
 from wigwag.operator.names import ALLOW_FROM, is_granted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from wigwag.operator.names import ObjectName
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
@@ -27,7 +29,7 @@ class KnownObjects(Protocol):
     """The objects of the cluster, as far as they are known."""
 
     def feature_flag_source(self, name: ObjectName) -> FeatureFlagSource | None:
-        """Return a FeatureFlagSource; None if there is none that can be read."""
+        """Return a FeatureFlagSource, or a shared one by a name without namespace; None if none can be read."""
 
     def in_process_configuration(self, name: ObjectName) -> InProcessConfiguration | None:
         """Return an InProcessConfiguration; None if there is none that can be read."""
@@ -40,6 +42,9 @@ class KnownObjects(Protocol):
 
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         """Return the metadata of a FeatureFlag."""
+
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """Return the labels of a namespace; None if they are not known."""
 
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that the operator did not make."""

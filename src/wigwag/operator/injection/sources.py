@@ -15,6 +15,7 @@ from msgspec import field as member
 from msgspec.structs import replace
 
 from wigwag.operator.injection.known import refusal
+from wigwag.operator.injection.permission import not_served
 from wigwag.operator.injection.verdict import FORBIDDEN, INTERNAL, Denied
 from wigwag.operator.names import PROXY_SERVICE, ObjectName, config_map_name, parse_name
 from wigwag.operator.resources.featureflagsource import BLOBS, FILE, FLAGD_PROXY, GRPC, HTTP, KUBERNETES
@@ -85,7 +86,8 @@ class SourceResolver:
         name = parse_name(entry.source, self.namespace)
         about = self.known.feature_flag(name)
         policy = self.settings.options.cross_namespace
-        if refused := refusal("FeatureFlag", name, about, self.namespace, policy):
+        unserved = not_served("FeatureFlag", name, self.settings)
+        if refused := unserved or refusal("FeatureFlag", name, about, self.namespace, policy):
             return refused
         if exists and about is None:
             reason = f'featureflags.{GROUP} "{name.name}" not found'

@@ -20,6 +20,7 @@ import msgspec
 
 from wigwag.kube.control.apply import owner_reference
 from wigwag.kube.kinds import DEPLOYMENT, FLAGD, GRPC_ROUTE, HTTP_ROUTE, INGRESS, SERVICE, Kind
+from wigwag.operator.injection.permission import source_kind, source_refusal
 from wigwag.operator.injection.sources import GROUP, SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import ObjectName, is_label
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.injection.sources import Needs
     from wigwag.operator.reconcile.objects import DesiredObject
-    from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
     from wigwag.operator.resources.flagd import Flagd, FlagdSpec
     from wigwag.operator.settings import FlagdSettings, OperatorSettings
 
@@ -80,33 +81,55 @@ class FlagdPlan:
         return sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16] if content else ""
 
 
+def flagd_sources(flagd: Flagd) -> list[ObjectName]:
+    """Return the sources that a `Flagd` names, in the order of the merge: a shared one first, so that its own wins."""
+    spec, namespace = flagd.spec, flagd.metadata.namespace
+    named = (("", spec.cluster_feature_flag_source), (namespace, spec.feature_flag_source))
+    return [ObjectName(*name) for name in named if name[1]]
+
+
 def plan_flagd(flagd: Flagd, known: KnownObjects, settings: OperatorSettings, now: float = 0.0) -> FlagdPlan:
     """Return what should exist for a `Flagd`."""
-    remove = _disabled(flagd.spec)
-    name = ObjectName(flagd.metadata.namespace, flagd.spec.feature_flag_source)
-    source = known.feature_flag_source(name)
-    if problem := _problem(flagd, source.spec if source else None, settings.flagd):
+    remove, namespace = _disabled(flagd.spec), flagd.metadata.namespace
+    named = {name: known.feature_flag_source(name) for name in flagd_sources(flagd)}
+    specs = [each.spec for each in named.values() if each is not None]
+    spec = standalone_source(flagd.spec, specs, settings) if specs else None
+    if problem := _problem(flagd, spec, settings.flagd):
         return FlagdPlan(accepted=ConditionState("False", "Invalid", problem), remove=remove)
-    if unreadable := known.unreadable_source(name):
-        message = f"FeatureFlagSource {name} does not fit its schema: {unreadable.problem}; what exists stays as it is"
-        return FlagdPlan(resolved=ConditionState("False", "SourceUnusable", message), remove=remove)
-    if source is None:
-        message = f'featureflagsources.{GROUP} "{name.name}" not found in namespace {name.namespace}'
-        state = ConditionState("False", "SourceNotFound", f"{message}; what exists stays as it is: create the source")
-        return FlagdPlan(resolved=state, remove=remove)
-    spec = standalone_source(flagd.spec, source.spec, settings)
-    needs = SourceResolver(namespace=name.namespace, known=known, settings=settings, now=now).resolve(spec)
+    for name, source in named.items():
+        if state := _unresolved(name, source, namespace, known, settings):
+            return FlagdPlan(resolved=state, remove=remove)
+    assert spec is not None, "it names a source, and all that it names are there"
+    needs = SourceResolver(namespace=namespace, known=known, settings=settings, now=now).resolve(spec)
+    shown = " and ".join(f"{source_kind(name).kind} {name}" for name in named)
     if isinstance(needs, Denied):
-        message = f"FeatureFlagSource {name}: {needs.message}; what exists stays as it is"
+        message = f"{shown}: {needs.message}; what exists stays as it is"
         return FlagdPlan(resolved=ConditionState("False", "SourceUnusable", message), remove=remove)
-    warnings = _warnings(flagd.spec, source.spec, needs)
+    warnings = _warnings(flagd.spec, specs, needs)
     return FlagdPlan(
         accepted=ConditionState("True", WARNINGS, "; ".join(warnings)) if warnings else _VALID,
-        resolved=ConditionState("True", "Resolved", f"{len(needs)} sources of FeatureFlagSource {name}"),
+        resolved=ConditionState("True", "Resolved", f"{len(needs)} sources of {shown}"),
         apply=_objects(flagd, spec, needs, settings),
         remove=remove,
         needs=tuple(needs),
     )
+
+
+def _unresolved(
+    name: ObjectName, source: FeatureFlagSource | None, namespace: str, known: KnownObjects, settings: OperatorSettings
+) -> ConditionState | None:
+    """Return why a source cannot be used; None if it can."""
+    kind, stays = source_kind(name).kind, "what exists stays as it is"
+    if unreadable := known.unreadable_source(name):
+        message = f"{kind} {name} does not fit its schema: {unreadable.problem}; {stays}"
+        return ConditionState("False", "SourceUnusable", message)
+    if refused := source_refusal(name, source, namespace, known, settings):
+        return ConditionState("False", "SourceUnusable", f"{refused.message}; {stays}")
+    if source is None:
+        where = f" in namespace {name.namespace}" if name.namespace else ""
+        message = f'{kind.lower()}s.{GROUP} "{name.name}" not found{where}'
+        return ConditionState("False", "SourceNotFound", f"{message}; {stays}: create the source")
+    return None
 
 
 def flagd_status(
@@ -142,6 +165,8 @@ def _disabled(spec: FlagdSpec) -> tuple[Kind, ...]:
 
 def _problem(flagd: Flagd, source: FeatureFlagSourceSpec | None, settings: FlagdSettings) -> str:
     """Return why no working objects can be made, in any case; empty: they can."""
+    if not flagd_sources(flagd):
+        return "it names no source; set featureFlagSource, clusterFeatureFlagSource, or both"
     if not is_label(flagd.metadata.name):
         return "its name cannot be that of a Service; use at most 63 lower-case letters, digits and dashes"
     if flagd.spec.service_type == "ExternalName":
@@ -153,12 +178,12 @@ def _problem(flagd: Flagd, source: FeatureFlagSourceSpec | None, settings: Flagd
     return ""
 
 
-def _warnings(spec: FlagdSpec, source: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> list[str]:
+def _warnings(spec: FlagdSpec, sources: Sequence[FeatureFlagSourceSpec], needs: Sequence[Needs]) -> list[str]:
     warnings = [each.warning for each in needs if each.warning]
-    if source.sync_provider_args:
+    if any(source.sync_provider_args for source in sources):
         warnings.append("syncProviderArgs are ignored: agents have no such option")
-    if source.socket_path:
-        warnings.append(f"socketPath {source.socket_path} is ignored: other pods cannot reach a Unix socket")
+    paths = [source.socket_path for source in sources if source.socket_path]
+    warnings += [f"socketPath {path} is ignored: other pods cannot reach a Unix socket" for path in paths]
     routes = spec.gateway_api_routes
     if routes is not None and GRPC_ROUTE not in _disabled(spec) and shares_hosts(routes):
         reason = "the HTTPRoute and the GRPCRoute are for the same hosts, and a gateway may accept only one of them"

@@ -30,8 +30,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec.structs import replace
-
 from wigwag.flags.model import canonical
 from wigwag.kube.control.events import timestamp
 from wigwag.operator.injection.decide import MOST_NAMES
@@ -40,6 +38,7 @@ from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import AGENT_IMAGE, RESTARTED_AT, SOURCE_DIGESTS
 from wigwag.operator.reconcile.usage import usable_sources
+from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from wigwag.operator.injection.patch import Patch
     from wigwag.operator.names import ObjectName
     from wigwag.operator.reconcile.workloads import Workload
-    from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.settings import OperatorSettings
 
 DIGITS = 16
@@ -173,5 +172,7 @@ def is_edited(source: FeatureFlagSource) -> bool:
 
 
 def source_digest(spec: FeatureFlagSourceSpec) -> str:
-    """Return a digest of what agents get from a source; whether it is rolled out is no part of that."""
-    return sha256(canonical(replace(spec, rollout_on_change=None))).hexdigest()[:DIGITS]
+    """Return a digest of what agents get from a source; whether it is rolled out, and who may use it, is no part."""
+    members = {name: getattr(spec, name) for name in FeatureFlagSourceSpec.__struct_fields__}
+    content = FeatureFlagSourceSpec(**{**members, "rollout_on_change": None})
+    return sha256(canonical(content)).hexdigest()[:DIGITS]

@@ -1,4 +1,4 @@
-"""The status of FeatureFlagSources and InProcessConfigurations: who uses them, and what is missing.
+"""The status of sources, shared ones too, and of InProcessConfigurations: who uses them, and what is missing.
 
 A name in a source is read in the namespace of the pod. So what a source refers to depends on who uses it: it is looked
 up for every namespace with workloads that name the source, and for its own if there are none.
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from wigwag.flags.model import canonical
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_source
+from wigwag.operator.injection.permission import may_use
 from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import ALLOW_FROM, ObjectName, config_map_name, parse_name
@@ -45,7 +46,7 @@ from wigwag.operator.resources.featureflagsource import (
 from wigwag.operator.resources.inprocessconfiguration import InProcessStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.names import Mode
@@ -53,8 +54,9 @@ if TYPE_CHECKING:
     from wigwag.operator.reconcile.workloads import Workload
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec, SourceEntry
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
-    from wigwag.operator.resources.kubernetes import ObjectMeta
     from wigwag.operator.settings import OperatorSettings
+
+_ALLOW = "add to spec.allowedNamespaces.names"
 
 
 @dataclass(frozen=True)
@@ -79,13 +81,15 @@ class SourceStatuses:
         self, name: ObjectName, source: FeatureFlagSource, workloads: Iterable[Workload], plan: RolloutPlan
     ) -> FeatureFlagSourceStatus:
         """Return the status of a FeatureFlagSource; equal to the one it has if there is nothing to write."""
-        users = self._users("FeatureFlagSource", "sidecar", name, source.metadata, workloads)
+        users = self._users(
+            "sidecar", name, workloads, lambda each: not may_use(name, source, each, self.known, self.settings)
+        )
         spec = effective_source(self.settings.sidecar, [source.spec])
         states = {
             ACCEPTED: _accepted(spec),
             RESOLVED: self._resolved(name, spec, users),
             PROGRAMMED: self._programmed(spec, plan),
-            GRANTED: _granted(users),
+            GRANTED: _granted(users, f"annotate this object with {ALLOW_FROM}" if name.namespace else _ALLOW),
         }
         before, generation = source.status, source.metadata.generation
         status = FeatureFlagSourceStatus(
@@ -103,8 +107,15 @@ class SourceStatuses:
         self, name: ObjectName, configuration: InProcessConfiguration, workloads: Iterable[Workload]
     ) -> InProcessStatus:
         """Return the status of an InProcessConfiguration, the same way. It refers to nothing in the cluster."""
-        users = self._users("InProcessConfiguration", "in-process", name, configuration.metadata, workloads)
-        states = {ACCEPTED: ConditionState("True", "Valid"), GRANTED: _granted(users)}
+        kind, policy = "InProcessConfiguration", self.settings.options.cross_namespace
+        users = self._users(
+            "in-process",
+            name,
+            workloads,
+            lambda each: refusal(kind, name, configuration.metadata, each, policy) is not None,
+        )
+        granted = _granted(users, f"annotate this object with {ALLOW_FROM}")
+        states = {ACCEPTED: ConditionState("True", "Valid"), GRANTED: granted}
         before, generation = configuration.status, configuration.metadata.generation
         return InProcessStatus(
             observed_generation=generation,
@@ -114,20 +125,20 @@ class SourceStatuses:
         )
 
     def _users(
-        self, kind: str, mode: Mode, name: ObjectName, about: ObjectMeta, workloads: Iterable[Workload]
+        self, mode: Mode, name: ObjectName, workloads: Iterable[Workload], refuses: Callable[[str], bool]
     ) -> NamedBy:
-        policy = self.settings.options.cross_namespace
+        """Return who names an object; `refuses` tells whether workloads of a namespace may not use it."""
         allowed: list[Workload] = []
         refused: list[Workload] = []
         for each in workloads:
             if each.mode == mode and name in each.named and not each.deleting:
-                denied = refusal(kind, name, about, each.name.namespace, policy)
-                (refused if denied else allowed).append(each)
+                (refused if refuses(each.name.namespace) else allowed).append(each)
         return NamedBy(tuple(allowed), tuple(refused))
 
     def _resolved(self, name: ObjectName, spec: FeatureFlagSourceSpec, users: NamedBy) -> ConditionState:
         """Say which FeatureFlags are missing, or may not be used."""
-        namespaces = {each.name.namespace for each in users.allowed} or {name.namespace}
+        own = {name.namespace} - {""}  # a shared source has none
+        namespaces = {each.name.namespace for each in users.allowed} or own
         problems = dict.fromkeys(each for namespace in sorted(namespaces) for each in self._problems(spec, namespace))
         if not problems:
             return ConditionState("True", "Resolved")
@@ -180,10 +191,10 @@ def _accepted(spec: FeatureFlagSourceSpec) -> ConditionState:
     return ConditionState("False", "UnknownProvider", message)
 
 
-def _granted(users: NamedBy) -> ConditionState:
-    """Say who names the object without a grant."""
+def _granted(users: NamedBy, remedy: str) -> ConditionState:
+    """Say who names the object without a grant; `remedy` is how to give one."""
     if not users.refused:
         return ConditionState("True", "Granted")
     namespaces = ", ".join(sorted({each.name.namespace for each in users.refused}))
-    remedy = f"if they may, annotate this object with {ALLOW_FROM}: {namespaces}"
-    return ConditionState("False", "GrantMissing", f"{listed(sorted(map(str, users.refused)))}; {remedy}")
+    workloads = listed(sorted(map(str, users.refused)))
+    return ConditionState("False", "GrantMissing", f"{workloads}; if they may, {remedy}: {namespaces}")

@@ -23,6 +23,7 @@ from msgspec import Struct, field
 
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_source
+from wigwag.operator.injection.permission import may_use, not_served
 from wigwag.operator.injection.sources import AgentSource
 from wigwag.operator.names import AGENT, ALLOW_KUBERNETES_SYNC, ObjectName, parse_name
 from wigwag.operator.reconcile.workloads import DEFAULT_ACCOUNT
@@ -178,22 +179,18 @@ def workload_uses(workload: Workload, known: KnownObjects, settings: OperatorSet
 def usable_sources(
     workload: Workload, known: KnownObjects, settings: OperatorSettings
 ) -> dict[ObjectName, FeatureFlagSource]:
-    """Return the FeatureFlagSources that a workload names: those that exist, and that it may use."""
+    """Return the sources that a workload names: those that exist, and that it may use."""
     if workload.mode != "sidecar" or workload.deleting:
         return {}
-    policy, namespace = settings.options.cross_namespace, workload.name.namespace
     named = {name: found for name in workload.named if (found := known.feature_flag_source(name))}
-    return {
-        name: found
-        for name, found in named.items()
-        if not refusal("FeatureFlagSource", name, found.metadata, namespace, policy)
-    }
+    namespace = workload.name.namespace
+    return {name: found for name, found in named.items() if may_use(name, found, namespace, known, settings)}
 
 
 def permitted(uses: Iterable[FlagUse], known: KnownObjects, settings: OperatorSettings) -> Iterator[FlagUse]:
     """Yield the uses that the policy and the grants of the flags allow."""
     policy = settings.options.cross_namespace
     for use in uses:
-        about = known.feature_flag(use.flag)
-        if not refusal("FeatureFlag", use.flag, about, use.account.namespace, policy):
+        about, unserved = known.feature_flag(use.flag), not_served("FeatureFlag", use.flag, settings)
+        if not (unserved or refusal("FeatureFlag", use.flag, about, use.account.namespace, policy)):
             yield use

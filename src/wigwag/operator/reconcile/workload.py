@@ -48,17 +48,17 @@ def listen_ports(spec: FeatureFlagSourceSpec, settings: FlagdSettings) -> Listen
 
 
 def standalone_source(
-    flagd: FlagdSpec, source: FeatureFlagSourceSpec, settings: OperatorSettings
+    flagd: FlagdSpec, sources: Sequence[FeatureFlagSourceSpec], settings: OperatorSettings
 ) -> FeatureFlagSourceSpec:
-    """Return what the operator's defaults, the source and the `Flagd` say together.
+    """Return what the operator's defaults, the sources and the `Flagd` say together.
 
     Variables keep their order, which only a merge of several sources reverses. There is no Unix socket: nobody could
     reach it, and the agent would not listen on its port.
     """
-    merged = effective_source(settings.sidecar, [source])
+    merged = effective_source(settings.sidecar, sources)
     return replace(
         merged,
-        env_vars=source.env_vars,
+        env_vars=sources[0].env_vars if len(sources) == 1 else merged.env_vars,
         socket_path="",
         debug_logging=merged.debug_logging or settings.flagd.debug_logging,
         image_pull_policy=flagd.image_pull_policy or merged.image_pull_policy,

@@ -15,7 +15,6 @@ from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
 from wigwag.operator.injection.decide import MOST_NAMES
 from wigwag.operator.names import (
     AGENT_IMAGE,
-    FEATURE_FLAG_SOURCE,
     IN_PROCESS_CONFIGURATION,
     POD_WEBHOOK,
     PODS_RETRIED,
@@ -23,6 +22,7 @@ from wigwag.operator.names import (
     ObjectName,
     mode_of,
     parse_names,
+    source_names,
 )
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Workload(NamedTuple):
     """The service account of its pods."""
     mode: Mode
     named: tuple[ObjectName, ...]
-    """The FeatureFlagSources, or in the mode `in-process` the InProcessConfigurations."""
+    """The sources, shared ones first, or in the mode `in-process` the InProcessConfigurations."""
     rolled_for: str | None
     """The annotation with the digests of its sources when the operator last rolled it; None if it never did."""
     deleting: bool = False
@@ -131,14 +131,17 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
     mode = mode_of(annotations)
     if mode not in ("sidecar", "in-process"):
         return None
-    listed = annotations[FEATURE_FLAG_SOURCE if mode == "sidecar" else IN_PROCESS_CONFIGURATION]
+    if mode == "sidecar":
+        named = source_names(annotations, about.namespace)
+    else:
+        named = parse_names(annotations[IN_PROCESS_CONFIGURATION], about.namespace)
     return Workload(
         kind=kind,
         name=ObjectName(about.namespace, about.name),
         uid=about.uid,
         account=ObjectName(about.namespace, template.spec.service_account_name or DEFAULT_ACCOUNT),
         mode=mode,
-        named=tuple(dict.fromkeys(parse_names(listed, about.namespace)[: MOST_NAMES + 1])),
+        named=tuple(dict.fromkeys(named[: MOST_NAMES + 1])),
         rolled_for=annotations.get(SOURCE_DIGESTS),
         deleting=about.deletion_timestamp is not None,
         refused_since=_refused_since(workload.status.conditions or ()),

@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wigwag.kube.kinds import FEATURE_FLAG, FEATURE_FLAG_SOURCE, FLAGD, IN_PROCESS_CONFIGURATION
+from wigwag.kube.kinds import (
+    CLUSTER_FEATURE_FLAG_SOURCE,
+    FEATURE_FLAG,
+    FEATURE_FLAG_SOURCE,
+    FLAGD,
+    IN_PROCESS_CONFIGURATION,
+)
+from wigwag.operator.resources.clusterfeatureflagsource import ClusterFeatureFlagSource
 from wigwag.operator.resources.featureflag import FeatureFlag
 from wigwag.operator.resources.featureflagsource import FeatureFlagSource
 from wigwag.operator.resources.flagd import Flagd
@@ -41,19 +48,16 @@ class CustomResource:
         return f"{self.kind.plural}.yaml"
 
 
+_OF_SOURCES = (
+    ("Sources", "string", ".spec.sources[*].source"),
+    ("Workloads", "integer", ".status.workloads"),
+    _ACCEPTED,
+    _PROGRAMMED,
+)
 RESOURCES = (
     CustomResource(FEATURE_FLAG, FeatureFlag, ("ff",), (("Flags", "integer", ".status.flags"), _ACCEPTED, _AGENTS)),
-    CustomResource(
-        FEATURE_FLAG_SOURCE,
-        FeatureFlagSource,
-        ("ffs",),
-        (
-            ("Sources", "string", ".spec.sources[*].source"),
-            ("Workloads", "integer", ".status.workloads"),
-            _ACCEPTED,
-            _PROGRAMMED,
-        ),
-    ),
+    CustomResource(FEATURE_FLAG_SOURCE, FeatureFlagSource, ("ffs",), _OF_SOURCES),
+    CustomResource(CLUSTER_FEATURE_FLAG_SOURCE, ClusterFeatureFlagSource, ("cffs",), _OF_SOURCES),
     CustomResource(
         IN_PROCESS_CONFIGURATION,
         InProcessConfiguration,
@@ -93,7 +97,7 @@ def definition(resource: CustomResource) -> dict[str, Json]:
         "metadata": {"name": str(kind)},
         "spec": {
             "group": kind.group,
-            "scope": "Namespaced",
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
             "names": names | ({"shortNames": list(resource.short_names)} if resource.short_names else {}),
             "versions": [version],
         },

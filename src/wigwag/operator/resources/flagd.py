@@ -13,6 +13,14 @@ from msgspec import Meta, Struct
 from wigwag.operator.resources.kubernetes import ObjectMeta, ObjectStatus, Port, PullPolicy, ResourceRequirements
 from wigwag.operator.resources.schema import declared
 
+_A_SOURCE = declared(
+    rules={
+        "has(self.featureFlagSource) || has(self.clusterFeatureFlagSource)": (
+            "it names no source; set featureFlagSource, clusterFeatureFlagSource, or both"
+        )
+    }
+)
+
 
 class IngressTLS(Struct, frozen=True, rename="camel"):
     """The certificate of some hosts."""
@@ -66,7 +74,10 @@ class GatewayRoutes(Struct, frozen=True, kw_only=True, rename="camel"):
 class FlagdSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """An agent that serves many workloads."""
 
-    feature_flag_source: Annotated[str, declared("A FeatureFlagSource of the same namespace.")]
+    feature_flag_source: Annotated[str, declared("A FeatureFlagSource of the same namespace.")] = ""
+    cluster_feature_flag_source: Annotated[
+        str, declared("A ClusterFeatureFlagSource; the FeatureFlagSource wins where both say something.")
+    ] = ""
     replicas: Annotated[int, Meta(ge=0), declared(default=1, format="int32")] = 1
     service_type: Annotated[
         Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"], declared(default="ClusterIP")
@@ -98,5 +109,5 @@ class Flagd(Struct, frozen=True, kw_only=True):
     """An object of the kind Flagd."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: FlagdSpec
+    spec: Annotated[FlagdSpec, _A_SOURCE]
     status: FlagdStatus = FlagdStatus()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from wigwag.operator.resources.clusterfeatureflagsource import ClusterFeatureFlagSource
 from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceStatus
 from wigwag.operator.resources.flagd import Flagd, FlagdSpec, FlagdStatus
 from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration, InProcessStatus
@@ -25,7 +26,7 @@ T = TypeVar("T")
 
 
 class UnreadableSource(FeatureFlagSource, frozen=True, kw_only=True):
-    """A FeatureFlagSource that does not fit its schema."""
+    """A FeatureFlagSource, or a shared one, that does not fit its schema."""
 
     problem: str
 
@@ -74,5 +75,8 @@ def _decoder(record: type[T], head: type[Struct], unreadable: Callable[..., T]) 
 
 
 decode_source = _decoder(FeatureFlagSource, _SourceHead, UnreadableSource)
+decode_cluster_source: Callable[[Raw], FeatureFlagSource] = _decoder(
+    ClusterFeatureFlagSource, _SourceHead, UnreadableSource
+)
 decode_configuration = _decoder(InProcessConfiguration, _ConfigurationHead, UnreadableConfiguration)
 decode_flagd = _decoder(Flagd, _FlagdHead, UnreadableFlagd)
