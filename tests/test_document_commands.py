@@ -29,6 +29,7 @@ NOT_RUN = {
     r"client/bin/pip install openfeature-provider-flagd$": "the tests have it installed, as uv.lock pins it",
     r"^docker build": "it needs Docker and a registry",
     r"^kubectl": "it needs a cluster; tests/real/test_tutorial.py and test_deploy.py do the same at an API server",
+    r"^wigwag sidecars": "it needs a cluster; tests/real/test_operator_upgrades.py asks one",
     r"^helm": "it needs a cluster; tests/real/test_deploy.py does the same at an API server",
     r"^consul kv put": "it needs Consul; tests/real/test_consul.py runs against one",
     r"^\.venv/bin/python -m tests\.simulation": "it takes minutes; tests/simulation runs a part of the seeds",

@@ -151,7 +151,7 @@ def default_text(each: Declared) -> str:
 
 def _add_option(parser: Any, each: Declared, prefix: str) -> None:
     names = [name for name in (each.short, each.long) if name]
-    keywords: dict[str, Any] = {"dest": each.name, "help": help_of(each, prefix), "default": None}
+    keywords: dict[str, Any] = {"dest": each.name, "help": help_of(each, prefix).replace("%", "%%"), "default": None}
     if each.convert is boolean:
         import argparse  # a program with dynamic flags and click needs none
 
