@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from wigwag.operator.reconcile.flags import FlagSummary
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+    from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
 
 Objects: TypeAlias = "Mapping[tuple[str, str], Any]"
 
@@ -116,6 +117,11 @@ class Observed:
         """Return the metadata of a FeatureFlag."""
         summary: FlagSummary | None = self.flags.get(name)
         return None if summary is None else summary.about
+
+    def remote_provider(self, name: ObjectName) -> RemoteFlagProvider | None:
+        """Return the remote of a FeatureFlag; None if it has none that can be used."""
+        summary: FlagSummary | None = self.flags.get(name)
+        return None if summary is None else summary.remote
 
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that holds no flags."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
     from wigwag.operator.resources.kubernetes import ObjectMeta
+    from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
     from wigwag.operator.resources.unreadable import UnreadableConfiguration, UnreadableSource
 
 
@@ -40,6 +41,9 @@ class KnownObjects(Protocol):
 
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         """Return the metadata of a FeatureFlag."""
+
+    def remote_provider(self, name: ObjectName) -> RemoteFlagProvider | None:
+        """Return the remote of a FeatureFlag; None if it has none that can be used."""
 
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that the operator did not make."""

@@ -1,5 +1,8 @@
 """The sources of an agent: the elements of `--sources`, and what the pod needs for them.
 
+A FeatureFlag with a `remoteFlagProvider` is two sources: the remote's goes before its own if local definitions win, and
+behind it if the remote's do. The Secret of a remote is mounted, and `--sources` has the directory.
+
 A bearer token from a Secret is a variable of the agent's container, and `--sources` refers to it as `$(NAME)`, which
 the kubelet replaces. So the token is in no object but the Secret, with any image.
 """
@@ -7,28 +10,41 @@ the kubelet replaces. So the token is in no object but the Secret, with any imag
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_needs
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec import field as member
 from msgspec.structs import replace
 
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.verdict import FORBIDDEN, INTERNAL, Denied
-from wigwag.operator.names import PROXY_SERVICE, ObjectName, config_map_name, parse_name
+from wigwag.operator.names import (
+    CREDENTIALS,
+    PROXY_SERVICE,
+    ObjectName,
+    config_map_name,
+    credentials_volume_name,
+    parse_name,
+)
+from wigwag.operator.remoteflags import borrowed_problem, element
 from wigwag.operator.resources.featureflagsource import BLOBS, FILE, FLAGD_PROXY, GRPC, HTTP, KUBERNETES
 from wigwag.operator.resources.kubernetes import EnvVar
+from wigwag.operator.resources.remoteflagprovider import MERGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec, SourceEntry
     from wigwag.operator.settings import OperatorSettings
 
+Json: TypeAlias = Any
 GROUP = "core.openfeature.dev"
 PROXY_PATIENCE = 180.0
+FLAG_PROVIDERS = (KUBERNETES, FILE, FLAGD_PROXY)
+"""Those whose `source` is a FeatureFlag."""
 _NOT_READY = "flagd-proxy is not ready, deferring pod admission"
 
 
@@ -44,6 +60,8 @@ class AgentSource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     provider_id: str = member(default="", name="providerID")
     selector: str = ""
     interval: int = 0
+    optional: bool = False
+    credentials_folder: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +75,21 @@ class Needs:
     """Whether the agent reads the FeatureFlag from the API server."""
     variable: EnvVar | None = None
     """The agent's own, from a Secret."""
+    secret: str = ""
+    """A Secret whose directory the agent reads (`credentialsFolder`)."""
     warning: str = ""
+
+
+def credential_volumes(needs: Iterable[Needs]) -> dict[str, dict[str, Json]]:
+    """Return the volumes of Secrets, by where they are mounted. A Secret that is missing keeps no pod from starting."""
+    secrets = dict.fromkeys(each.secret for each in needs if each.secret)
+    return {
+        f"{CREDENTIALS}/{name}": {
+            "name": credentials_volume_name(name),
+            "secret": {"secretName": name, "optional": True},
+        }
+        for name in secrets
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,8 +109,23 @@ class SourceResolver:
             resolved = _PROVIDERS.get(named.provider, _unrecognized)(self, named, position)
             if isinstance(resolved, Denied):
                 return resolved
-            needs.append(resolved)
+            needs += self._with_remote(resolved, named)
         return needs
+
+    def _with_remote(self, local: Needs, entry: SourceEntry) -> list[Needs]:
+        """Return a source, and beside it the remote of the FeatureFlag that it names; the later one wins."""
+        if entry.provider not in FLAG_PROVIDERS:
+            return [local]
+        flag = parse_name(entry.source, self.namespace)
+        remote = self.known.remote_provider(flag)
+        if remote is None:
+            return [local]
+        if flag.namespace != self.namespace and (problem := borrowed_problem(remote)):
+            what = f"remoteFlagProvider of FeatureFlag {flag}, which is in another namespace"
+            return [replace_needs(local, warning=f"{what}, is not used: {problem}")]
+        secret = remote.credentials.secret if remote.credentials else ""
+        further = Needs(source=convert(element(remote), AgentSource), secret=secret)
+        return [further, local] if remote.strategy == MERGE else [local, further]
 
     def flag(self, entry: SourceEntry, *, exists: bool) -> ObjectName | Denied:
         """Return the FeatureFlag that a source names, if pods of the namespace may use it."""
