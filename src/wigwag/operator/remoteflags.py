@@ -12,7 +12,7 @@ our Secrets are sent, nor have the agent ask something on the pod's own loopback
 
 from __future__ import annotations
 
-import socket
+import re
 from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
@@ -23,8 +23,7 @@ from msgspec import Struct
 from wigwag.errors import UsageError
 from wigwag.operator.names import CREDENTIALS
 from wigwag.operator.resources.remoteflagprovider import TYPES, RemoteFlagProvider
-from wigwag.sources.consul.access import locate
-from wigwag.sources.kinds import parse_sources
+from wigwag.sources.kinds import kind_of, parse_sources
 from wigwag.sources.remote.targets import parse_target
 from wigwag.suggest import closest
 from wigwag.wire.client.shown import unsigned
@@ -39,6 +38,7 @@ ROOT = "spec.remoteFlagProvider"
 METADATA = ("metadata.google.internal", "metadata.azure.internal", "fd00:ec2::254", "100.100.100.200")
 """Metadata services of clouds that are not link-local."""
 _decode = msgspec.json.Decoder(RemoteFlagProvider | None).decode
+_NUMBERS = re.compile(r"((0[0-7]*|[1-9][0-9]*|0[xX][0-9a-fA-F]+)(\.(?!$)|$)){1,4}")
 _PLACE = "--sources: $.sources[0]"
 _IN_CLEAR = (
     "which everybody can read who may read the object; put them into a Secret, and name it in credentials.secret"
@@ -157,9 +157,8 @@ def _hosts(source: Source) -> list[str]:
             raise UsageError("is a Unix socket in the agent's container; name another machine")
         return [place[0] for place in places if not isinstance(place, str)]
     parts = urlsplit(source.address)
-    if source.provider == "consul":
-        locate(source.address, {})
     if source.provider in ("consul", "http"):
+        kind_of(source.provider).prepare(source, lambda _: None, {})
         if not parts.hostname:
             raise UsageError("names no host; write one")
         return [parts.hostname]
@@ -192,12 +191,24 @@ def _is_loopback(host: str) -> bool:
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:
-    """Return the address that a host is; None if it is a name. Resolvers read numbers such as `0x7f.1`, too."""
+    """Return the address that a host is; None if it is a name."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
-        try:
-            return IPv4Address(socket.inet_aton(host))
-        except OSError:
-            return None
+        return _old_address(host)
     return getattr(address, "ipv4_mapped", None) or address
+
+
+def _old_address(host: str) -> IPv4Address | None:
+    """Read an address as `inet_aton` does, and so resolvers: up to four numbers, the last of which fills the rest.
+
+    >>> [str(_old_address(each)) for each in ("0x7f.1", "017700000001", "1.2.3", "flags.example", "1.2.3.4.5")]
+    ['127.0.0.1', '127.0.0.1', '1.2.0.3', 'None', 'None']
+    """
+    numbers = _NUMBERS.fullmatch(host)
+    if numbers is None:
+        return None
+    *first, last = (int(each, 8 if each[0] == "0" and each[1:].isdigit() else 0) for each in host.split("."))
+    if max(first, default=0) > 255 or last >= 256 ** (4 - len(first)):
+        return None
+    return IPv4Address(sum(each << 8 * (3 - place) for place, each in enumerate(first)) + last)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_needs
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from msgspec import Struct, convert
 from msgspec import field as member
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec, SourceEntry
+    from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
     from wigwag.operator.settings import OperatorSettings
 
 Json: TypeAlias = Any
@@ -80,6 +81,15 @@ class Needs:
     warning: str = ""
 
 
+class NamedRemote(NamedTuple):
+    """A FeatureFlag that a source names, and its remote."""
+
+    flag: ObjectName
+    usable: RemoteFlagProvider | None
+    problem: str = ""
+    """Why there is one that is not used."""
+
+
 def credential_volumes(needs: Iterable[Needs]) -> dict[str, dict[str, Json]]:
     """Return the volumes of Secrets, by where they are mounted. A Secret that is missing keeps no pod from starting."""
     secrets = dict.fromkeys(each.secret for each in needs if each.secret)
@@ -112,17 +122,21 @@ class SourceResolver:
             needs += self._with_remote(resolved, named)
         return needs
 
+    def remote_of(self, entry: SourceEntry, default_provider: str = "") -> NamedRemote:
+        """Return the remote of the FeatureFlag that a source names, if pods of the namespace may use it."""
+        flag = parse_name(entry.source, self.namespace)
+        is_flag = (entry.provider or default_provider) in FLAG_PROVIDERS
+        remote = self.known.remote_provider(flag) if is_flag else None
+        if remote is None or flag.namespace == self.namespace or not (problem := borrowed_problem(remote)):
+            return NamedRemote(flag, remote)
+        what = f"remoteFlagProvider of FeatureFlag {flag}, which is in another namespace"
+        return NamedRemote(flag, None, f"{what}, is not used: {problem}")
+
     def _with_remote(self, local: Needs, entry: SourceEntry) -> list[Needs]:
         """Return a source, and beside it the remote of the FeatureFlag that it names; the later one wins."""
-        if entry.provider not in FLAG_PROVIDERS:
-            return [local]
-        flag = parse_name(entry.source, self.namespace)
-        remote = self.known.remote_provider(flag)
+        _, remote, problem = self.remote_of(entry)
         if remote is None:
-            return [local]
-        if flag.namespace != self.namespace and (problem := borrowed_problem(remote)):
-            what = f"remoteFlagProvider of FeatureFlag {flag}, which is in another namespace"
-            return [replace_needs(local, warning=f"{what}, is not used: {problem}")]
+            return [replace_needs(local, warning=problem) if problem else local]
         secret = remote.credentials.secret if remote.credentials else ""
         further = Needs(source=convert(element(remote), AgentSource), secret=secret)
         return [further, local] if remote.strategy == MERGE else [local, further]
