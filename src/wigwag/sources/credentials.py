@@ -18,7 +18,7 @@ missing.
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -41,8 +41,8 @@ class CredentialsFolder:
     """A directory with credentials, for a source."""
 
     path: str
-    address: str
-    """The URI of the source."""
+    address: str = field(repr=False)
+    """The URI of the source. It may hold secrets."""
 
     def authorization(self) -> str:
         """Return the `Authorization` header; empty if the directory holds only files for TLS."""

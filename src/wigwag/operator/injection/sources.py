@@ -3,8 +3,9 @@
 A FeatureFlag with a `remoteFlagProvider` is two sources: the remote's goes before its own if local definitions win, and
 behind it if the remote's do. The Secret of a remote is mounted, and `--sources` has the directory.
 
-A bearer token from a Secret is a variable of the agent's container, and `--sources` refers to it as `$(NAME)`, which
-the kubelet replaces. So the token is in no object but the Secret, with any image.
+A bearer token from a Secret is read from its mount, too. The original's image cannot do that: there it is a variable of
+the container, and `--sources` refers to it as `$(NAME)`, which the kubelet replaces. So the token is in no object but
+the Secret, with any image.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class AgentSource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     selector: str = ""
     interval: int = 0
     optional: bool = False
+    token_file: str = ""
     credentials_folder: str = ""
 
 
@@ -90,6 +92,15 @@ class NamedRemote(NamedTuple):
     """Why there is one that is not used."""
 
 
+def is_original(image: str) -> bool:
+    """Tell whether an agent's image is that of the original, or a mirror of it: by the last part of its name.
+
+    >>> is_original("ghcr.example/open-feature/flagd"), is_original("registry.test/flagd/wigwag")
+    (True, False)
+    """
+    return "flagd" in image.rpartition("/")[2]
+
+
 def credential_volumes(needs: Iterable[Needs]) -> dict[str, dict[str, Json]]:
     """Return the volumes of Secrets, by where they are mounted. A Secret that is missing keeps no pod from starting."""
     secrets = dict.fromkeys(each.secret for each in needs if each.secret)
@@ -110,6 +121,13 @@ class SourceResolver:
     known: KnownObjects = field(repr=False)
     settings: OperatorSettings
     now: float = 0.0
+    image: str = ""
+    """The agent's, if it is not that of sidecars."""
+
+    @property
+    def agent_image(self) -> str:
+        """The image of the agents that get the sources."""
+        return self.image or self.settings.sidecar.image
 
     def resolve(self, spec: FeatureFlagSourceSpec) -> list[Needs] | Denied:
         """Return what every source needs, or why one of them cannot be used."""
@@ -187,9 +205,13 @@ def _file(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resol
     return Needs(source=AgentSource(uri=f"{name.directory}/{name.file}", provider=FILE), mount=name)
 
 
-def _http(_resolver: SourceResolver, entry: SourceEntry, position: int) -> Resolved:
+def _http(resolver: SourceResolver, entry: SourceEntry, position: int) -> Resolved:
     token, variable, warning = entry.http_sync_bearer_token, None, ""
-    if secret := entry.http_sync_bearer_token_secret:
+    if (secret := entry.http_sync_bearer_token_secret) and not is_original(resolver.agent_image):
+        path = f"{CREDENTIALS}/{secret.name}/{secret.key}"
+        source = AgentSource(uri=entry.source, provider=HTTP, token_file=path, interval=entry.interval)
+        return Needs(source=source, secret=secret.name)
+    if secret:
         name = f"FLAGD_SOURCE_{position}_TOKEN"
         reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
         token, variable = f"$({name})", EnvVar(name, value_from=reference)

@@ -95,7 +95,10 @@ def plan_flagd(flagd: Flagd, known: KnownObjects, settings: OperatorSettings, no
         state = ConditionState("False", "SourceNotFound", f"{message}; what exists stays as it is: create the source")
         return FlagdPlan(resolved=state, remove=remove)
     spec = standalone_source(flagd.spec, source.spec, settings)
-    needs = SourceResolver(namespace=name.namespace, known=known, settings=settings, now=now).resolve(spec)
+    resolver = SourceResolver(
+        namespace=name.namespace, known=known, settings=settings, now=now, image=settings.flagd.image
+    )
+    needs = resolver.resolve(spec)
     if isinstance(needs, Denied):
         message = f"FeatureFlagSource {name}: {needs.message}; what exists stays as it is"
         return FlagdPlan(resolved=ConditionState("False", "SourceUnusable", message), remove=remove)
