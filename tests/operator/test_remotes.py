@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.operator.known import Laid, admit, agent_of, flagd_object, injected, pod, settings, source_object
 from tests.operator.test_rollout import FLAGS, Cluster
@@ -17,8 +19,8 @@ from wigwag.operator.names import ALLOW_FROM, ObjectName
 from wigwag.operator.reconcile.flagd import plan_flagd
 from wigwag.operator.reconcile.flags import decode_flag, flag_config_maps, flag_status, read_flag
 from wigwag.operator.reconcile.sources import SourceStatuses
-from wigwag.operator.remoteflags import read_remote, remote_warnings
-from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
+from wigwag.operator.remoteflags import borrowed_problem, element, read_remote, remote_warnings
+from wigwag.operator.resources.remoteflagprovider import TYPES, RemoteFlagProvider
 from wigwag.operator.validation import validate_feature_flag
 from wigwag.sources.kinds import parse_sources
 
@@ -140,6 +142,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"type": "s3", "uri": "s3://flags/a.json?endpoint=http://169.254.169.254"},
         "where clouds hand out credentials",
     ),
+    "a metadata service in other digits": ({"uri": "http://\uff11\uff16\uff19.254.169.254/"}, ".uri: "),
+    "a metadata service with a dot": ({"uri": "http://169.254.169.254./"}, "where clouds hand out credentials"),
+    "an account that is an address": (
+        {"type": "azblob", "uri": "azblob://a/b?storage_account=169.254.169.254%2f"},
+        ".uri: has an option storage_account that cannot be right",
+    ),
+    "a region with a user in it": ({"type": "s3", "uri": "s3://a/b?region=x%40169.254.169.254"}, "an option region"),
+    "an endpoint that is none": ({"type": "s3", "uri": "s3://a/b?endpoint=http://[x"}, ".uri: "),
     "a strategy that there is not": ({"strategy": "replace"}, "Invalid enum value 'replace'"),
     "an interval of a week": ({"interval": 700_000}, "<= 86400"),
     "a name that no Secret has": ({"credentials": {"secret": "../passwd"}}, "credentials.secret"),
@@ -173,6 +183,36 @@ def test_a_bad_remote_is_refused_with_path_and_remedy_and_without_its_secret(cas
 )
 def test_every_kind_that_reaches_elsewhere_is_accepted(given: dict[str, Any]) -> None:
     assert validated({**HTTPS, **given}) == Allowed()
+
+
+URIS = st.one_of(
+    st.text(max_size=60),
+    st.builds(
+        "{}{}{}".format,
+        st.sampled_from(
+            ["http://", "https://", "s3://", "consul://", "azblob://", "gs://", "grpc://", "", "dns:", "ipv4:"]
+        ),
+        st.text("a:/@?#[]%.0x1&=;é \n", max_size=20),
+        st.sampled_from(["", "?endpoint=", "?domain=[", "/a", ":99", "?region=%"]),
+    ),
+)
+
+
+@given(st.sampled_from(TYPES), URIS)
+def test_no_address_is_too_strange_to_be_checked(kind: str, uri: str) -> None:
+    """A FeatureFlag is decoded in a watch, for all namespaces: one that raises would be the end of all."""
+    written = read_remote(json.dumps({"type": kind, "uri": uri}).encode())
+    assert written.is_there
+    if written.usable:
+        assert parse_sources((), [element(written.usable)])
+        assert isinstance(borrowed_problem(written.usable), str)
+
+
+def test_flagds_own_image_reads_no_secret_and_a_warning_says_so() -> None:
+    known = laid(remotes={"team-a/shop": remote(credentials={"secret": "team-a-remote"})})
+    verdict = admit(pod(), known, settings({"SIDECAR_IMAGE": "registry.test/flagd"}))
+    assert isinstance(verdict, Allowed)
+    assert "without the Secret team-a-remote" in verdict.warnings[0]
 
 
 def test_what_has_no_effect_and_what_is_unsafe_is_a_warning() -> None:

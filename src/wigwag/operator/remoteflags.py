@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Address, ip_address
 from typing import TYPE_CHECKING, Any, TypeAlias
+from unicodedata import normalize
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -25,6 +26,7 @@ from wigwag.operator.names import CREDENTIALS
 from wigwag.operator.resources.remoteflagprovider import TYPES, RemoteFlagProvider
 from wigwag.sources.kinds import kind_of, parse_sources
 from wigwag.sources.remote.targets import parse_target
+from wigwag.sources.uris import split_uri
 from wigwag.suggest import closest
 from wigwag.wire.client.shown import unsigned
 
@@ -38,6 +40,9 @@ ROOT = "spec.remoteFlagProvider"
 METADATA = ("metadata.google.internal", "metadata.azure.internal", "fd00:ec2::254", "100.100.100.200")
 """Metadata services of clouds that are not link-local."""
 _decode = msgspec.json.Decoder(RemoteFlagProvider | None).decode
+_PLAIN = re.compile(r"[A-Za-z0-9_.,:/+\[\] -]*")
+_OPTIONS = {"storage_account": re.compile("[a-z0-9]{3,24}"), "region": re.compile("[a-z0-9-]*")}
+"""What options of stores may be."""
 _NUMBERS = re.compile(r"((0[0-7]*|[1-9][0-9]*|0[xX][0-9a-fA-F]+)(\.(?!$)|$)){1,4}")
 _PLACE = "--sources: $.sources[0]"
 _IN_CLEAR = (
@@ -162,9 +167,16 @@ def _hosts(source: Source) -> list[str]:
         if not parts.hostname:
             raise UsageError("names no host; write one")
         return [parts.hostname]
-    options = {name.lower(): value for name, value in parse_qsl(parts.query)}
-    given = (options.get(name, "") for name in ("endpoint", "domain"))
-    return [urlsplit(each if "://" in each else f"//{each}").hostname or "" for each in given if each]
+    return [host for name, value in parse_qsl(parts.query) if (host := _option_host(name.lower(), value))]
+
+
+def _option_host(name: str, value: str) -> str:
+    """Return the host that an option of a store names, if it is for one. Others become parts of an address, too."""
+    if not _OPTIONS.get(name, _PLAIN).fullmatch(value):
+        raise UsageError(f"has an option {name} that cannot be right; correct it")
+    if name not in ("endpoint", "domain"):
+        return ""
+    return split_uri(value if "://" in value else f"//{value}").hostname or ""
 
 
 def _is_plain(source: Source) -> bool:
@@ -179,12 +191,12 @@ def _is_metadata(host: str) -> bool:
     >>> [_is_metadata(each) for each in ("169.254.169.254", "2852039166", "::ffff:169.254.1.1", "fe80::1", "10.0.0.1")]
     [True, True, True, True, False]
     """
-    address = _address(host)
+    address = _address(host.rstrip("."))
     return host.lower().rstrip(".") in METADATA or (address is not None and address.is_link_local)
 
 
 def _is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = _address(host.rstrip("."))
     if address is None:
         return host.lower().rstrip(".").endswith("localhost")
     return address.is_loopback or address.is_unspecified
@@ -192,6 +204,7 @@ def _is_loopback(host: str) -> bool:
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:
     """Return the address that a host is; None if it is a name."""
+    host = normalize("NFKC", host)  # as resolvers do with digits of other scripts
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

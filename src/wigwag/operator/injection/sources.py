@@ -79,7 +79,7 @@ class Needs:
     variable: EnvVar | None = None
     """The agent's own, from a Secret."""
     secret: str = ""
-    """A Secret whose directory the agent reads (`credentialsFolder`)."""
+    """A Secret that the agent reads from its mount."""
     warning: str = ""
 
 
@@ -155,8 +155,10 @@ class SourceResolver:
         _, remote, problem = self.remote_of(entry)
         if remote is None:
             return [replace_needs(local, warning=problem) if problem else local]
-        secret = remote.credentials.secret if remote.credentials else ""
-        further = Needs(source=convert(element(remote), AgentSource), secret=secret)
+        secret, source = remote.credentials.secret if remote.credentials else "", convert(element(remote), AgentSource)
+        is_unread = secret and is_original(self.agent_image)
+        warning = f"the agent's image is flagd's, which asks {remote.uri} without the Secret {secret}"
+        further = Needs(source=source, secret=secret, warning=warning if is_unread else "")
         return [further, local] if remote.strategy == MERGE else [local, further]
 
     def flag(self, entry: SourceEntry, *, exists: bool) -> ObjectName | Denied:

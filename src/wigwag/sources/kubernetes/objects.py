@@ -70,6 +70,8 @@ def decode_flag(raw: Raw) -> Contents:
 
     >>> decode_flag(Raw(b'{"metadata": {"name": "a"}, "spec": {"flagSpec": {"flags": {}}}}'))
     {'': b'{"flags": {}}'}
+    >>> decode_flag(Raw(b'{"spec": {"remoteFlagProvider": {"type": "http"}}}')), decode_flag(Raw(b'{"spec": {}}'))
+    ({'': b'{"flags":{}}'}, {'': b''})
     """
     spec = _flag(raw).spec
     if spec is None:
