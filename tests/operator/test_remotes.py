@@ -285,6 +285,19 @@ def test_a_remote_that_changes_rolls_the_workloads_that_use_it_once() -> None:
     assert cluster.sources[str(FLAGS)].status.remotes == {}
 
 
+def test_a_change_of_a_remote_that_is_taken_back_half_way_rolls_those_again_that_had_it() -> None:
+    cluster = Cluster()
+    cluster.source(FLAGS, sources=[LOCAL])
+    cluster.workload("a")
+    cluster.workload("b")
+    assert settle(cluster) == []
+    cluster.remotes["team-a/shop"] = remote()
+    assert cluster.settle(most=1) == 1
+    del cluster.remotes["team-a/shop"]
+    assert settle(cluster) == ["a"]
+    assert cluster.rolled == ["a", "a"]
+
+
 def test_without_rollout_on_change_a_remote_rolls_nothing_then_or_later() -> None:
     cluster = Cluster()
     cluster.source(FLAGS, sources=[LOCAL], rollout=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from wigwag.flags.model import canonical
 from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.sources import SourceResolver
+from wigwag.operator.remoteflags import element
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -61,6 +62,11 @@ def with_remotes(digest: str, remotes: Mapping[str, str]) -> str:
     return f"{digest}-{_digest(remotes)}" if remotes else digest
 
 
+def remotes_part(digest: str) -> str:
+    """Return the part of such a digest that is of the remotes; empty if there are none."""
+    return digest.partition("-")[2]
+
+
 def _named(
     spec: FeatureFlagSourceSpec, namespace: str, known: KnownObjects, settings: OperatorSettings
 ) -> Iterator[NamedRemote]:
@@ -70,7 +76,12 @@ def _named(
 
 
 def _digests(named: Iterable[NamedRemote]) -> dict[str, str]:
-    return {str(each.flag): _digest(each.usable) for each in named if each.usable is not None}
+    """Return the digests of what agents get: a setting that is left out is no part of them, whatever its default."""
+    return {
+        str(each.flag): _digest({**element(each.usable), "strategy": each.usable.strategy})
+        for each in named
+        if each.usable is not None
+    }
 
 
 def _digest(content: object) -> str:

@@ -41,7 +41,7 @@ from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import RESTARTED_AT, SOURCE_DIGESTS
-from wigwag.operator.reconcile.remotes import remote_change, with_remotes
+from wigwag.operator.reconcile.remotes import remote_change, remotes_part, with_remotes
 from wigwag.operator.reconcile.usage import usable_sources
 
 if TYPE_CHECKING:
@@ -160,7 +160,10 @@ def _place(annotation: str) -> str:
 def is_behind(source: FeatureFlagSource, rolled_for: str, remotes: RemoteChange) -> bool:
     """Tell whether a workload runs with another content of a source, by the digest that it was last rolled for."""
     digest = with_remotes(source_digest(source.spec), remotes.after)
-    is_changed = is_edited(source) or remotes.before != remotes.after
+    has_others = bool(rolled_for) and remotes_part(rolled_for) != remotes_part(
+        digest
+    )  # of a change that was taken back
+    is_changed = is_edited(source) or remotes.before != remotes.after or has_others
     if rolled_for == digest or (source.status.digest and not is_changed):
         return False
     if not source.status.digest:
