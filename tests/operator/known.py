@@ -16,6 +16,7 @@ from wigwag.operator.resources.featureflagsource import FeatureFlagSource
 from wigwag.operator.resources.flagd import Flagd
 from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
 from wigwag.operator.resources.kubernetes import ObjectMeta
+from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
 from wigwag.operator.resources.unreadable import UnreadableConfiguration, UnreadableSource
 from wigwag.operator.settings import OperatorOptions, OperatorSettings, read_settings
 
@@ -40,6 +41,8 @@ class Laid:
     unreadable: dict[str, UnreadableSource] = field(default_factory=dict)
     flags: dict[str, dict[str, str]] = field(default_factory=dict)
     """The annotations of FeatureFlags."""
+    remotes: dict[str, RemoteFlagProvider] = field(default_factory=dict)
+    """The remotes of FeatureFlags."""
     foreign: set[str] = field(default_factory=set)
     namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
     """The labels of namespaces."""
@@ -63,6 +66,9 @@ class Laid:
     def feature_flag(self, name: ObjectName) -> ObjectMeta | None:
         annotations = self.flags.get(str(name))
         return None if annotations is None else ObjectMeta(name=name.name, annotations=annotations)
+
+    def remote_provider(self, name: ObjectName) -> RemoteFlagProvider | None:
+        return self.remotes.get(str(name))
 
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         return str(name) in self.foreign

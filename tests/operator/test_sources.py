@@ -150,10 +150,23 @@ def test_u37_http_has_a_token_and_an_interval() -> None:
     )
 
 
-def test_a_token_from_a_secret_is_only_a_reference_and_only_in_the_agent() -> None:
+def test_a_token_from_a_secret_is_mounted_and_only_in_the_agent() -> None:
+    secret = {"name": "tokens", "key": "http"}
+    entry = {"source": "http://flags.test", "provider": "http", "httpSyncBearerTokenSecret": secret, "interval": 7}
+    changed = injected(pod(), laid(entry))
+    folder = "/etc/flagd/credentials/tokens"
+    uri = {"uri": "http://flags.test", "provider": "http", "interval": 7}
+    assert sources_of(changed) == [{**uri, "tokenFile": f"{folder}/http"}]
+    (volume,) = changed["spec"]["volumes"]
+    assert volume["secret"] == {"secretName": "tokens", "optional": True}
+    assert agent_of(changed)["volumeMounts"] == [{"name": volume["name"], "mountPath": folder}]
+    assert "volumeMounts" not in changed["spec"]["containers"][0]
+
+
+def test_for_the_originals_image_a_token_from_a_secret_is_only_a_reference() -> None:
     secret = {"name": "tokens", "key": "http"}
     entry = {"source": "http://flags.test", "provider": "http", "httpSyncBearerTokenSecret": secret}
-    changed = injected(pod(), laid(entry))
+    changed = injected(pod(), laid(entry), settings({"SIDECAR_IMAGE": "registry.test/open-feature/flagd"}))
     assert sources_of(changed)[0]["authHeader"] == "Bearer $(FLAGD_SOURCE_0_TOKEN)"
     assert environment_of(agent_of(changed))["FLAGD_SOURCE_0_TOKEN"] == {"secretKeyRef": secret}
     assert "FLAGD_SOURCE_0_TOKEN" not in environment_of(changed["spec"]["containers"][0])

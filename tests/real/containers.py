@@ -59,7 +59,7 @@ class Surroundings:
     def local(self, text: str) -> str:
         """Return text of the container as it has to be here."""
         for path, folder in sorted(self.mounts.items(), reverse=True):
-            text = re.sub(rf"{re.escape(path)}(?=/|$)", str(folder), text)
+            text = re.sub(rf"{re.escape(path)}(?=[/\"]|$)", str(folder), text)
         return _SERVICE.sub(lambda found: self.service(found[2], found[1]), text)
 
 

@@ -51,6 +51,7 @@ class PodWorker:
         self._volumes: dict[str, Volume] = {}
         self._running: list[RunningContainer] = []
         self._changed = asyncio.Event()
+        self._secrets: dict[str, Volume] = {}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -80,6 +81,11 @@ class PodWorker:
             volume = self._volumes.get(config_map["metadata"]["name"])
             if volume:
                 volume.write(_content(config_map))
+
+    def see_secrets(self) -> None:
+        """Write the Secrets again that the pod mounts; one that is gone leaves an empty directory."""
+        for name, volume in self._secrets.items():
+            volume.write(_secret_content(self._kubelet.secrets.get((self.namespace, name), {})))
 
     async def _live(self) -> None:
         if not self.pod["spec"].get("nodeName"):
@@ -153,6 +159,8 @@ class PodWorker:
             path.mkdir(parents=True, exist_ok=True)
             if "configMap" in volume:
                 await self._mount_config_map(path, volume["configMap"]["name"])
+            elif "secret" in volume:
+                await self._mount_secret(path, **volume["secret"])
             elif any("serviceAccountToken" in each for each in volume.get("projected", {}).get("sources", ())):
                 await self._mount_token(path)
             mounts[volume["name"]] = path
@@ -166,6 +174,16 @@ class PodWorker:
             await asyncio.sleep(PAUSE)
         self._progress = PodProgress()
         self._volumes[name] = Volume(path, _content(self._kubelet.config_maps[key]))
+
+    async def _mount_secret(self, path: Path, *, secretName: str, optional: bool = False, **_: Any) -> None:  # noqa: N803
+        """Mount a Secret; wait for one that is not there, unless it is optional."""
+        while not optional and (self.namespace, secretName) not in self._kubelet.secrets:
+            self._progress = PodProgress(trouble=f'secret "{secretName}" not found')
+            await self._report()
+            await asyncio.sleep(PAUSE)
+        self._progress = PodProgress()
+        self._secrets[secretName] = Volume(path)
+        self.see_secrets()
 
     async def _mount_token(self, path: Path) -> None:
         """Ask for a token of the pod's account that ends with the pod, and write a kubeconfig with it."""
@@ -203,6 +221,10 @@ class PodWorker:
             return str(self.pod["metadata"][reference["fieldPath"].removeprefix("metadata.")])
         assert not origin, f"the test kubelet has no value for {json.dumps(variable)}"
         return str(variable.get("value", ""))
+
+
+def _secret_content(secret: Mapping[str, Any]) -> dict[str, bytes]:
+    return {key: base64.b64decode(data) for key, data in (secret.get("data") or {}).items()}
 
 
 def _content(config_map: Mapping[str, Any]) -> dict[str, bytes | str]:

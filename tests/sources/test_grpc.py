@@ -635,7 +635,7 @@ def test_a_spec_leads_to_an_endpoint_and_shows_no_secrets() -> None:
     spec = GrpcWatch("envoy://proxy:1/flags", tls=True, cert_path="ca.pem", headers=(("tenant", "secret"),))
     endpoint = check(spec)
     assert (endpoint.places, endpoint.authority) == ((("proxy", 1),), "flags")
-    assert (endpoint.tls, endpoint.roots) == (True, "ca.pem")
+    assert (endpoint.tls, endpoint.trust.authority) == (True, "ca.pem")
     assert "secret" not in repr(spec) + str(spec)
     assert str(GrpcWatch("flags:1", selector="a=b")) == "grpc:flags:1 (a=b)"
 

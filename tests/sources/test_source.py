@@ -282,7 +282,7 @@ class TestFields:
 
     def test_all_of_them_are_tried_here(self) -> None:
         names = "uri provider authHeader headers interval intervalSeed timeoutS oauth tls certPath providerID selector"
-        ours = "maxMsgSize incrementalUpdates required optional maxBytes onDelete tokenFile"
+        ours = "maxMsgSize incrementalUpdates required optional maxBytes onDelete tokenFile credentialsFolder"
         assert Fields.__struct_encode_fields__ == tuple(f"{names} {ours}".split())
 
 

@@ -60,6 +60,8 @@ AGENT = "flagd"
 SOCKET_VOLUME = "flagd-socket"
 MOUNTS = "/etc/flagd"
 """Where `file` sources are mounted in the agent's container."""
+CREDENTIALS = f"{MOUNTS}/credentials"
+"""Where Secrets are mounted in the agent's container, each in a directory of its name."""
 Mode: TypeAlias = Literal["disabled", "sidecar", "in-process", "unnamed"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
@@ -184,6 +186,15 @@ def is_label(name: str) -> bool:
 def unique_volume_name(flag: ObjectName) -> str:
     """Return a name for the volume that no volume of the user's has."""
     return _hashed(flag, _LONGEST_LABEL, flag.name.replace(".", "-"))
+
+
+def credentials_volume_name(secret: str) -> str:
+    """Return the name of the volume for a Secret with credentials of the agent.
+
+    >>> credentials_volume_name("team-a.remote")
+    'flagd-credentials-a63644e8'
+    """
+    return f"flagd-credentials-{sha256(secret.encode()).hexdigest()[:_DIGITS]}"
 
 
 def _hashed(flag: ObjectName, longest: int, name: str) -> str:

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from wigwag.operator.reconcile.flags import FlagSummary
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
+    from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
     from wigwag.operator.settings import OperatorSettings
     from wigwag.pipeline.spec import Unavailable
 
@@ -171,6 +172,11 @@ class Observed:
         """Return the labels of a namespace; None if they are not known."""
         labels: Mapping[str, str] | None = self.namespaces.get(("", name))
         return labels
+
+    def remote_provider(self, name: ObjectName) -> RemoteFlagProvider | None:
+        """Return the remote of a FeatureFlag; None if it has none that can be used."""
+        summary: FlagSummary | None = self.flags.get(name)
+        return None if summary is None else summary.remote
 
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that holds no flags."""

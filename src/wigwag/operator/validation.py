@@ -1,6 +1,7 @@
 """Checks FeatureFlags when they are written, with the parser and the linter that agents use.
 
-Refused is what the linter calls an error, what departs from flagd's schema, and what breaks a test of the object. Other
+Refused is what the linter calls an error, what departs from flagd's schema, what breaks a test of the object, and a
+remote that agents could not use, or that has secrets in its address. Other
 findings are warnings, which kubectl shows, and so is what a change means for users. Each line begins with the path in
 the object, such as `spec.flagSpec.flags.new-ui.targeting`.
 """
@@ -18,6 +19,7 @@ from wigwag.flags.model import Limits
 from wigwag.operator.flagtests import failing_tests
 from wigwag.operator.impact import impact
 from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, Allowed, Denied
+from wigwag.operator.remoteflags import read_remote
 from wigwag.operator.resources.featureflag import FlagTest
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ LIMITS = Limits(document_bytes=4 * 1024 * 1024)
 class _WrittenSpec(Struct):
     flagSpec: Raw = Raw()  # noqa: N815 - the name in the object
     tests: list[FlagTest] = []
+    remoteFlagProvider: Raw = Raw()  # noqa: N815 - the name in the object
 
 
 class _Written(Struct):
@@ -76,8 +79,13 @@ def validate_feature_flag(text: bytes, before: bytes = b"") -> Verdict:
         spec = _decode(text).spec
     except (msgspec.DecodeError, RecursionError) as error:
         return Denied(BAD_REQUEST, f"the object is not a FeatureFlag: {error}")
-    if spec is None or not bytes(spec.flagSpec):
+    if spec is None:
         return Allowed()
+    remote = read_remote(spec.remoteFlagProvider)
+    if remote.problems:
+        return Denied(FORBIDDEN, "\n".join(remote.problems))
+    if not bytes(spec.flagSpec):
+        return Allowed(warnings=remote.warnings)
     document = bytes(spec.flagSpec)
     findings = flag_findings(document)
     errors = [each for each in findings if is_refused(each)]
@@ -85,7 +93,7 @@ def validate_feature_flag(text: bytes, before: bytes = b"") -> Verdict:
         return Denied(FORBIDDEN, "\n".join(lines(errors)))
     if failures := failing_tests(document, spec.tests, LIMITS):
         return Denied(FORBIDDEN, "\n".join(first(failures)))
-    return Allowed(warnings=(*lines(findings), *first(impact(_document(before), document, LIMITS))))
+    return Allowed(warnings=(*lines(findings), *remote.warnings, *first(impact(_document(before), document, LIMITS))))
 
 
 def _document(text: bytes) -> bytes:

@@ -78,6 +78,7 @@ class Fields(Struct, frozen=True):
     max_bytes: _Natural = field(default=0, name="maxBytes")
     on_delete: Literal["", "keep", "remove"] = field(default="", name="onDelete")
     token_file: str = field(default="", name="tokenFile")
+    credentials_folder: str = field(default="", name="credentialsFolder")
 
     def given(self) -> list[str]:
         """Return the names of the fields that are set."""
@@ -153,8 +154,12 @@ def contradictions(given: Fields) -> Iterator[tuple[str, str]]:
     """Yield the fields that make no sense together in a source of any kind, each with the reason."""
     if given.required is not None and given.optional is not None and given.required == given.optional:
         yield "optional", "says the opposite of required; leave one of them out"
-    if given.token_file and (given.oauth or given.auth_header or "authorization" in map(str.lower, given.headers)):
+    others = given.oauth or given.auth_header or "authorization" in map(str.lower, given.headers)
+    if given.token_file and others:
         yield "tokenFile", "is one of several credentials; leave out authHeader, oauth and the header Authorization"
+    if given.credentials_folder and (others or given.token_file):
+        reason = "is one of several credentials; leave out tokenFile, authHeader, oauth and the header Authorization"
+        yield "credentialsFolder", reason
     lines = {"authHeader": given.auth_header, "headers": "".join((*given.headers, *given.headers.values()))}
     for name, text in lines.items():
         if not text.replace("\t", "").isprintable():

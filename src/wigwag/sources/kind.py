@@ -64,6 +64,8 @@ class SourceKind:
     """Checks before anything is served, with the environment: raises `UsageError` if a source can never work."""
     heartbeat: Callable[[Source], float] = lambda source: source.settings.interval
     """Returns the longest time in seconds between two items of a source that works; by default, the poll interval."""
+    remote: bool = False
+    """Whether its flags come from another machine, by credentials of their own (`credentialsFolder`)."""
     internal: bool = False
     """Whether wigwag alone makes such sources: no URI or `provider` names the kind."""
 

@@ -51,6 +51,8 @@ BUILT_IN: tuple[SourceKind, ...] = (
     DEMO,
 )
 """Every kind that comes with wigwag; messages list them in this order."""
+REMOTE = tuple(kind for kind in BUILT_IN if kind.remote)
+"""The kinds whose flags come from another machine."""
 _BY_NAME = {name: kind for kind in BUILT_IN for name in kind.names}
 _BY_SCHEME = {scheme: kind for kind in BUILT_IN for scheme in kind.schemes}
 _TAKEN = frozenset({*_BY_NAME, *_BY_SCHEME})
@@ -157,6 +159,7 @@ def _source(address: UriAddress, given: fields.Fields = fields.Fields()) -> Sour
         most=given.max_bytes or MOST,
         on_delete="" if on_delete == "keep" else on_delete,  # the default, so that both ways to say it are equal
         token_file=given.token_file,
+        credentials_folder=given.credentials_folder,
     )
     required = not given.optional and given.required is not False
     return Source(address.name, address.provider, settings=settings, required=required)

@@ -45,6 +45,8 @@ class SourceSettings(Struct, frozen=True):
     """What happens to flags when their object is deleted: `remove` removes them, empty keeps them."""
     token_file: str = ""
     """The file with the bearer token; read again for each connection."""
+    credentials_folder: str = ""
+    """The directory with credentials (see `credentials`); read again for each request or connection."""
 
     def __repr__(self) -> str:
         """Show what differs from the default; secrets as `…`."""

@@ -21,6 +21,7 @@ from tests.wire.echo import METHODS
 from tests.wire.served import LOOPS, run
 from wigwag.wire.client.grpc import MAX_MESSAGE, Channel, MessageStream, open_channel
 from wigwag.wire.client.http2 import Endpoint, KeepAlive, Place
+from wigwag.wire.client.tls import Trust
 from wigwag.wire.http import Reply
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.rpc import Call, Code, Method, RpcError
@@ -304,15 +305,15 @@ def test_tls_with_an_authority_of_ones_own(tmp_path: Path, loop: str) -> None:
     async def test() -> None:
         async with serve(HANDLER, [listener]) as server:
             place = tcp(server.addresses[0])
-            roots = str(files.authority)
+            trust = Trust(str(files.authority))
             for authority in ("localhost", "localhost:8015", "127.0.0.1:1"):
-                async with open_channel(at(place, tls=True, roots=roots, authority=authority)) as channel:
+                async with open_channel(at(place, tls=True, trust=trust, authority=authority)) as channel:
                     assert await channel.unary("/t.T/Echo", b"") == b"proto:"
-            told = await refused(place, tls=True, roots=roots, authority="other.test")
+            told = await refused(place, tls=True, trust=trust, authority="other.test")
             assert "its certificate is not accepted" in told
             assert "unable to get local issuer" in await refused(place, tls=True)
-            assert "no certificates can be read" in await refused(place, tls=True, roots=str(tmp_path / "none.pem"))
-            assert "no certificates can be read" in await refused(place, tls=True, roots=str(files.key))
+            for bad in (tmp_path / "none.pem", files.key):
+                assert "no certificates can be read" in await refused(place, tls=True, trust=Trust(str(bad)))
             without = await refused(place)
             assert "it speaks TLS" in without or "the server closed the connection" in without
 

@@ -34,7 +34,7 @@ from wigwag.operator.injection.pod import (
     with_variables,
     with_volumes,
 )
-from wigwag.operator.injection.sources import GROUP, SourceResolver
+from wigwag.operator.injection.sources import GROUP, SourceResolver, credential_volumes
 from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, INTERNAL, NOT_FOUND, Allowed, Denied
 from wigwag.operator.names import (
     ALLOW_KUBERNETES_SYNC,
@@ -174,12 +174,12 @@ class _Injection:
 
     def _with_agent(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> Json:
         flags = list(dict.fromkeys(each.mount for each in needs if each.mount))
-        volumes = {flag: self._volume(flag) for flag in flags}
+        volumes = {flag.directory: self._volume(flag) for flag in flags} | credential_volumes(needs)
         parts = AgentParts(
             image=self.settings.sidecar.reference,
             sources=[each.source for each in needs],
             resources=self.settings.options.sidecar_resources,
-            mounts={flag.directory: volume["name"] for flag, volume in volumes.items()},
+            mounts={directory: volume["name"] for directory, volume in volumes.items()},
             secrets=[each.variable for each in needs if each.variable],
         )
         pod = with_volumes(self.request.object, volumes.values())

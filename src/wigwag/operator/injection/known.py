@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.resources.inprocessconfiguration import InProcessConfiguration
     from wigwag.operator.resources.kubernetes import ObjectMeta
+    from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
     from wigwag.operator.resources.unreadable import UnreadableConfiguration, UnreadableSource
 
 
@@ -45,6 +46,9 @@ class KnownObjects(Protocol):
 
     def namespace_labels(self, name: str) -> Mapping[str, str] | None:
         """Return the labels of a namespace; None if they are not known."""
+
+    def remote_provider(self, name: ObjectName) -> RemoteFlagProvider | None:
+        """Return the remote of a FeatureFlag; None if it has none that can be used."""
 
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that the operator did not make."""

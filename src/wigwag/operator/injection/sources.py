@@ -1,35 +1,53 @@
 """The sources of an agent: the elements of `--sources`, and what the pod needs for them.
 
-A bearer token from a Secret is a variable of the agent's container, and `--sources` refers to it as `$(NAME)`, which
-the kubelet replaces. So the token is in no object but the Secret, with any image.
+A FeatureFlag with a `remoteFlagProvider` is two sources: the remote's goes before its own if local definitions win, and
+behind it if the remote's do. The Secret of a remote is mounted, and `--sources` has the directory.
+
+A bearer token from a Secret is read from its mount, too. The original's image cannot do that: there it is a variable of
+the container, and `--sources` refers to it as `$(NAME)`, which the kubelet replaces. So the token is in no object but
+the Secret, with any image.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_needs
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec import field as member
 from msgspec.structs import replace
 
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.permission import not_served
 from wigwag.operator.injection.verdict import FORBIDDEN, INTERNAL, Denied
-from wigwag.operator.names import PROXY_SERVICE, ObjectName, config_map_name, parse_name
+from wigwag.operator.names import (
+    CREDENTIALS,
+    PROXY_SERVICE,
+    ObjectName,
+    config_map_name,
+    credentials_volume_name,
+    parse_name,
+)
+from wigwag.operator.remoteflags import borrowed_problem, element
 from wigwag.operator.resources.featureflagsource import BLOBS, FILE, FLAGD_PROXY, GRPC, HTTP, KUBERNETES
 from wigwag.operator.resources.kubernetes import EnvVar
+from wigwag.operator.resources.remoteflagprovider import MERGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec, SourceEntry
+    from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
     from wigwag.operator.settings import OperatorSettings
 
+Json: TypeAlias = Any
 GROUP = "core.openfeature.dev"
 PROXY_PATIENCE = 180.0
+FLAG_PROVIDERS = (KUBERNETES, FILE, FLAGD_PROXY)
+"""Those whose `source` is a FeatureFlag."""
 _NOT_READY = "flagd-proxy is not ready, deferring pod admission"
 
 
@@ -45,6 +63,9 @@ class AgentSource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     provider_id: str = member(default="", name="providerID")
     selector: str = ""
     interval: int = 0
+    optional: bool = False
+    token_file: str = ""
+    credentials_folder: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +79,39 @@ class Needs:
     """Whether the agent reads the FeatureFlag from the API server."""
     variable: EnvVar | None = None
     """The agent's own, from a Secret."""
+    secret: str = ""
+    """A Secret that the agent reads from its mount."""
     warning: str = ""
+
+
+class NamedRemote(NamedTuple):
+    """A FeatureFlag that a source names, and its remote."""
+
+    flag: ObjectName
+    usable: RemoteFlagProvider | None
+    problem: str = ""
+    """Why there is one that is not used."""
+
+
+def is_original(image: str) -> bool:
+    """Tell whether an agent's image is that of the original, or a mirror of it: by the last part of its name.
+
+    >>> is_original("ghcr.example/open-feature/flagd"), is_original("registry.test/flagd/wigwag")
+    (True, False)
+    """
+    return "flagd" in image.rpartition("/")[2]
+
+
+def credential_volumes(needs: Iterable[Needs]) -> dict[str, dict[str, Json]]:
+    """Return the volumes of Secrets, by where they are mounted. A Secret that is missing keeps no pod from starting."""
+    secrets = dict.fromkeys(each.secret for each in needs if each.secret)
+    return {
+        f"{CREDENTIALS}/{name}": {
+            "name": credentials_volume_name(name),
+            "secret": {"secretName": name, "optional": True},
+        }
+        for name in secrets
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +122,13 @@ class SourceResolver:
     known: KnownObjects = field(repr=False)
     settings: OperatorSettings
     now: float = 0.0
+    image: str = ""
+    """The agent's, if it is not that of sidecars."""
+
+    @property
+    def agent_image(self) -> str:
+        """The image of the agents that get the sources."""
+        return self.image or self.settings.sidecar.image
 
     def resolve(self, spec: FeatureFlagSourceSpec) -> list[Needs] | Denied:
         """Return what every source needs, or why one of them cannot be used."""
@@ -78,8 +138,29 @@ class SourceResolver:
             resolved = _PROVIDERS.get(named.provider, _unrecognized)(self, named, position)
             if isinstance(resolved, Denied):
                 return resolved
-            needs.append(resolved)
+            needs += self._with_remote(resolved, named)
         return needs
+
+    def remote_of(self, entry: SourceEntry, default_provider: str = "") -> NamedRemote:
+        """Return the remote of the FeatureFlag that a source names, if pods of the namespace may use it."""
+        flag = parse_name(entry.source, self.namespace)
+        is_flag = (entry.provider or default_provider) in FLAG_PROVIDERS
+        remote = self.known.remote_provider(flag) if is_flag else None
+        if remote is None or flag.namespace == self.namespace or not (problem := borrowed_problem(remote)):
+            return NamedRemote(flag, remote)
+        what = f"remoteFlagProvider of FeatureFlag {flag}, which is in another namespace"
+        return NamedRemote(flag, None, f"{what}, is not used: {problem}")
+
+    def _with_remote(self, local: Needs, entry: SourceEntry) -> list[Needs]:
+        """Return a source, and beside it the remote of the FeatureFlag that it names; the later one wins."""
+        _, remote, problem = self.remote_of(entry)
+        if remote is None:
+            return [replace_needs(local, warning=problem) if problem else local]
+        secret, source = remote.credentials.secret if remote.credentials else "", convert(element(remote), AgentSource)
+        is_unread = secret and is_original(self.agent_image)
+        warning = f"the agent's image is flagd's, which asks {remote.uri} without the Secret {secret}"
+        further = Needs(source=source, secret=secret, warning=warning if is_unread else "")
+        return [further, local] if remote.strategy == MERGE else [local, further]
 
     def flag(self, entry: SourceEntry, *, exists: bool) -> ObjectName | Denied:
         """Return the FeatureFlag that a source names, if pods of the namespace may use it."""
@@ -128,9 +209,13 @@ def _file(resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resol
     return Needs(source=AgentSource(uri=f"{name.directory}/{name.file}", provider=FILE), mount=name)
 
 
-def _http(_resolver: SourceResolver, entry: SourceEntry, position: int) -> Resolved:
+def _http(resolver: SourceResolver, entry: SourceEntry, position: int) -> Resolved:
     token, variable, warning = entry.http_sync_bearer_token, None, ""
-    if secret := entry.http_sync_bearer_token_secret:
+    if (secret := entry.http_sync_bearer_token_secret) and not is_original(resolver.agent_image):
+        path = f"{CREDENTIALS}/{secret.name}/{secret.key}"
+        source = AgentSource(uri=entry.source, provider=HTTP, token_file=path, interval=entry.interval)
+        return Needs(source=source, secret=secret.name)
+    if secret:
         name = f"FLAGD_SOURCE_{position}_TOKEN"
         reference = {"secretKeyRef": {"name": secret.name, "key": secret.key}}
         token, variable = f"$({name})", EnvVar(name, value_from=reference)

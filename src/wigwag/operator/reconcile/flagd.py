@@ -100,7 +100,8 @@ def plan_flagd(flagd: Flagd, known: KnownObjects, settings: OperatorSettings, no
         if state := _unresolved(name, source, namespace, known, settings):
             return FlagdPlan(resolved=state, remove=remove)
     assert spec is not None, "it names a source, and all that it names are there"
-    needs = SourceResolver(namespace=namespace, known=known, settings=settings, now=now).resolve(spec)
+    image = settings.flagd.image
+    needs = SourceResolver(namespace=namespace, known=known, settings=settings, now=now, image=image).resolve(spec)
     shown = " and ".join(f"{source_kind(name).kind} {name}" for name in named)
     if isinstance(needs, Denied):
         message = f"{shown}: {needs.message}; what exists stays as it is"

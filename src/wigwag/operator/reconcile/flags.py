@@ -20,11 +20,21 @@ from msgspec import Raw, Struct, field
 from wigwag.flags.digests import DIGITS, document_digest
 from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack, unpack
 from wigwag.operator.names import FEATURE_FLAG, ObjectName, config_map_name, parse_name
-from wigwag.operator.reconcile.status import ACCEPTED, PROGRAMMED, PROPAGATED, ConditionState, conditions, listed
+from wigwag.operator.reconcile.status import (
+    ACCEPTED,
+    PROGRAMMED,
+    PROPAGATED,
+    RESOLVED,
+    ConditionState,
+    conditions,
+    listed,
+)
 from wigwag.operator.reconcile.usage import permitted
+from wigwag.operator.remoteflags import WrittenRemote, read_remote
 from wigwag.operator.resources.featureflag import FeatureFlagStatus
 from wigwag.operator.resources.featureflagsource import FILE
 from wigwag.operator.resources.kubernetes import Condition, ObjectMeta
+from wigwag.operator.resources.remoteflagprovider import OVERRIDE
 from wigwag.operator.validation import flag_findings, is_refused, lines
 
 if TYPE_CHECKING:
@@ -33,6 +43,7 @@ if TYPE_CHECKING:
     from wigwag.operator.configmaps import Packing
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.reconcile.usage import FlagUse
+    from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
     from wigwag.operator.settings import OperatorSettings
 
 Json: TypeAlias = Any
@@ -47,6 +58,8 @@ class FlagSummary(Struct, frozen=True):
     status: FeatureFlagStatus
     digest: str
     """Of its document as the API server writes it."""
+    remote: RemoteFlagProvider | None = None
+    """Its remote, if there is one that can be used."""
 
 
 class HeldFlags(Struct, frozen=True):
@@ -59,6 +72,7 @@ class HeldFlags(Struct, frozen=True):
 
 class _DocumentSpec(Struct, rename="camel"):
     flag_spec: Raw = Raw()
+    remote_flag_provider: Raw = Raw()
 
 
 class _FlagObject(Struct):
@@ -80,7 +94,8 @@ _config_map_object = msgspec.json.Decoder(_HeldDocument).decode
 def decode_flag(raw: Raw) -> FlagSummary:
     """Decode a FeatureFlag of a watch."""
     flag = _flag(raw)
-    return FlagSummary(flag.metadata, flag.status, _digest(bytes(flag.spec.flag_spec) or NO_FLAGS.encode()))
+    digest = _digest(bytes(flag.spec.flag_spec) or NO_FLAGS.encode())
+    return FlagSummary(flag.metadata, flag.status, digest, read_remote(flag.spec.remote_flag_provider).usable)
 
 
 def read_flag(body: bytes) -> ObservedFlag:
@@ -88,7 +103,8 @@ def read_flag(body: bytes) -> ObservedFlag:
     flag = _flag(body)
     about = flag.metadata
     name = ObjectName(about.namespace, about.name)
-    return ObservedFlag(name=name, about=about, document=bytes(flag.spec.flag_spec), status=flag.status)
+    remote = read_remote(flag.spec.remote_flag_provider)
+    return ObservedFlag(name=name, about=about, document=bytes(flag.spec.flag_spec), status=flag.status, remote=remote)
 
 
 def decode_held(raw: Raw) -> HeldFlags:
@@ -114,6 +130,7 @@ class ObservedFlag:
     document: bytes = b""
     """Its `flagSpec` as it was written; empty if it has none."""
     status: FeatureFlagStatus = FeatureFlagStatus()
+    remote: WrittenRemote = WrittenRemote()
 
 
 @dataclass(frozen=True)
@@ -196,13 +213,14 @@ def flag_status(flag: ObservedFlag, maps: FlagConfigMaps, now: float) -> Feature
     errors = [each for each in findings if is_refused(each)]
     content = msgspec.json.decode(flag.document or NO_FLAGS)
     counts = count_flags(content)
-    if errors:
-        problem = "\n".join(lines(errors))
-        accepted = ConditionState("False", "Invalid", f"{problem}\nagents leave out what they cannot use")
+    problems, warnings = (*lines(errors), *flag.remote.problems), (*lines(findings), *flag.remote.warnings)
+    if problems:
+        accepted = ConditionState("False", "Invalid", "\n".join((*problems, "agents leave out what they cannot use")))
     else:
-        reason = "ValidWithWarnings" if findings else "Valid"
-        accepted = ConditionState("True", reason, "\n".join(lines(findings)))
+        accepted = ConditionState("True", "ValidWithWarnings" if warnings else "Valid", "\n".join(warnings))
     states = {ACCEPTED: accepted, PROGRAMMED: _programmed(maps)}
+    if flag.remote.is_there:
+        states[RESOLVED] = _resolved(flag.remote)
     generation = flag.about.generation
     return FeatureFlagStatus(
         observed_generation=generation,
@@ -248,6 +266,18 @@ def count_flags(document: Json) -> FlagCounts:
 def _members(document: Json, name: str) -> dict[str, Json]:
     found = document.get(name) if isinstance(document, dict) else None
     return found if isinstance(found, dict) else {}
+
+
+def _resolved(remote: WrittenRemote) -> ConditionState:
+    """Say whether agents get the remote as a source. Only they can tell whether it answers, and has its Secret."""
+    usable = remote.usable
+    if usable is None:
+        return ConditionState("False", "RemoteUnusable", "new agents get no remote source; Accepted says why")
+    wins = "its definitions win" if usable.strategy == OVERRIDE else "definitions of this object win"
+    message = f"new agents get the {usable.type} source {usable.uri}, and {wins}"
+    if usable.credentials:
+        message = f"{message}; they read the Secret {usable.credentials.secret} of their own namespace"
+    return ConditionState("True", "RemoteAccepted", message)
 
 
 def _programmed(maps: FlagConfigMaps) -> ConditionState:

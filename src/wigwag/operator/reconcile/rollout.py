@@ -10,7 +10,9 @@ Two digests decide, so that a rollout can stop at any point and go on, and a res
 A source is edited if its status shows an older generation. Then each workload that runs with another digest is patched,
 which rolls it and records the new digest in one write. When there is none left, the status takes digest and generation.
 A patch that is repeated, lost or overtaken by an edit does no harm: the next plan is made from what there is. If the
-digest differs and the generation does not, the operator is new, and not the source: nothing is rolled.
+digest differs and the generation does not, the operator is new, and not the source: nothing is rolled. A remote of a
+FeatureFlag that changes is an edit, too: its digest is part of that of a workload, and `status.remotes` says what all
+run with (see `remotes`).
 
 The hard case is the first digest of a workload: to write it on a pod template is a restart by itself. So it is not
 written before the first change. Until then the status of the source stands for all workloads without a digest of their
@@ -37,6 +39,7 @@ from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import AGENT_IMAGE, RESTARTED_AT, SOURCE_DIGESTS
+from wigwag.operator.reconcile.remotes import remote_change, remotes_part, with_remotes
 from wigwag.operator.reconcile.usage import usable_sources
 from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
 
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.injection.patch import Patch
     from wigwag.operator.names import ObjectName
+    from wigwag.operator.reconcile.remotes import RemoteChange
     from wigwag.operator.reconcile.workloads import Workload
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource
     from wigwag.operator.settings import OperatorSettings
@@ -105,7 +109,7 @@ class RolloutPlanner:
         naming = (each for each in workloads if name in each.named)
         for workload in sorted(naming, key=lambda each: (each.name, each.kind.plural)):
             sources = usable_sources(workload, self.known, self.settings)
-            if name not in sources or not is_behind(source, workload.digest_of(name)):
+            if name not in sources or not is_behind(source, workload.digest_of(name), self._change(source, workload)):
                 continue
             if reason := self._refusal(workload, sources):
                 held.append(HeldRollout(workload, reason))
@@ -132,13 +136,19 @@ class RolloutPlanner:
 
     def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> Patch:
         """Return the patch. It records all sources: new pods get every one of them as it is now."""
-        digests = ",".join(f"{name}={source_digest(source.spec)}" for name, source in sources.items())
+        digests = ",".join(
+            f"{name}={with_remotes(source_digest(source.spec), self._change(source, workload).after)}"
+            for name, source in sources.items()
+        )
         return (
             {"op": "test", "path": "/metadata/uid", "value": workload.uid},
             {"op": "test", "path": _place(SOURCE_DIGESTS), "value": workload.rolled_for},
             {"op": "add", "path": _place(RESTARTED_AT), "value": timestamp(self.now)},
             {"op": "add", "path": _place(SOURCE_DIGESTS), "value": digests},
         )
+
+    def _change(self, source: FeatureFlagSource, workload: Workload) -> RemoteChange:
+        return remote_change(source, workload.name.namespace, self.known, self.settings)
 
     def _refusal(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> str:
         """Return why new pods of a workload would be refused; empty if they would not."""
@@ -158,12 +168,18 @@ def _place(annotation: str) -> str:
     return f"/spec/template/metadata/annotations/{annotation.replace('/', '~1')}"
 
 
-def is_behind(source: FeatureFlagSource, rolled_for: str) -> bool:
+def is_behind(source: FeatureFlagSource, rolled_for: str, remotes: RemoteChange) -> bool:
     """Tell whether a workload runs with another content of a source, by the digest that it was last rolled for."""
-    digest, status = source_digest(source.spec), source.status
-    if rolled_for == digest or (status.digest and not is_edited(source)):
+    digest = with_remotes(source_digest(source.spec), remotes.after)
+    has_others = bool(rolled_for) and remotes_part(rolled_for) != remotes_part(
+        digest
+    )  # of a change that was taken back
+    is_changed = is_edited(source) or remotes.before != remotes.after or has_others
+    if rolled_for == digest or (source.status.digest and not is_changed):
         return False
-    return status.digest not in ("", digest) or bool(rolled_for)
+    if not source.status.digest:
+        return bool(rolled_for)
+    return with_remotes(source.status.digest, remotes.before) != digest or bool(rolled_for)
 
 
 def is_edited(source: FeatureFlagSource) -> bool:

@@ -25,6 +25,7 @@ from wigwag.operator.injection.permission import may_use
 from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import ALLOW_FROM, ObjectName, config_map_name, parse_name
+from wigwag.operator.reconcile.remotes import remote_digests
 from wigwag.operator.reconcile.rollout import DIGITS, source_digest
 from wigwag.operator.reconcile.status import (
     ACCEPTED,
@@ -98,10 +99,13 @@ class SourceStatuses:
             conditions=conditions(before.conditions, states, generation, self.now),
             sources=len(source.spec.sources),
             workloads=len(users.allowed),
+            remotes=before.remotes,
         )
         if not plan.is_complete:
             return status
-        return replace(status, observed_generation=generation, digest=source_digest(source.spec))
+        remotes = remote_digests(source.spec, _namespaces(name, users), self.known, self.settings)
+        digest = source_digest(source.spec)
+        return replace(status, observed_generation=generation, digest=digest, remotes=remotes)
 
     def of_in_process(
         self, name: ObjectName, configuration: InProcessConfiguration, workloads: Iterable[Workload]
@@ -137,9 +141,8 @@ class SourceStatuses:
 
     def _resolved(self, name: ObjectName, spec: FeatureFlagSourceSpec, users: NamedBy) -> ConditionState:
         """Say which FeatureFlags are missing, or may not be used."""
-        own = {name.namespace} - {""}  # a shared source has none
-        namespaces = {each.name.namespace for each in users.allowed} or own
-        problems = dict.fromkeys(each for namespace in sorted(namespaces) for each in self._problems(spec, namespace))
+        namespaces = sorted(_namespaces(name, users))
+        problems = dict.fromkeys(each for namespace in namespaces for each in self._problems(spec, namespace))
         if not problems:
             return ConditionState("True", "Resolved")
         reason = next(iter(problems))[0]
@@ -177,6 +180,11 @@ class SourceStatuses:
             message = listed([f"{workload}: {reason}" for workload, reason in plan.held])
             return ConditionState("False", "RolloutHeld", f"new pods would be refused, so they wait: {message}")
         return ConditionState("True", "UpToDate")
+
+
+def _namespaces(name: ObjectName, users: NamedBy) -> set[str]:
+    """Return the namespaces that names in a source are looked up in; a shared source has none of its own."""
+    return {each.name.namespace for each in users.allowed} or {name.namespace} - {""}
 
 
 def _provider(entry: SourceEntry, spec: FeatureFlagSourceSpec) -> str:

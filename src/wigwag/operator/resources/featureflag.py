@@ -1,7 +1,8 @@
 """FeatureFlag: a set of flags.
 
 Beyond the original: `defaultVariant` may be left out or null, as flagd allows, members of `flagSpec` that are not known
-here are kept for the agent instead of being dropped, and `tests` say what contexts must get.
+here are kept for the agent instead of being dropped, `tests` say what contexts must get, and `remoteFlagProvider` says
+where more flags are.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 
 from wigwag.operator.resources.kubernetes import ObjectMeta, ObjectStatus
+from wigwag.operator.resources.remoteflagprovider import RemoteFlagProvider
 from wigwag.operator.resources.schema import OPEN, declared
 
 
@@ -57,6 +59,7 @@ class FeatureFlagSpec(Struct, frozen=True, kw_only=True, rename="camel"):
 
     flag_spec: Annotated[FlagSpec, declared(**{OPEN: True})] | None = None
     tests: Annotated[list[FlagTest], Meta(max_length=MOST_TESTS)] = []
+    remote_flag_provider: RemoteFlagProvider | None = None
 
 
 class AgentNotCurrent(Struct, frozen=True, kw_only=True):

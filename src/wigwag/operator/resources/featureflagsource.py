@@ -93,6 +93,9 @@ class FeatureFlagSourceStatus(ObjectStatus, frozen=True, kw_only=True, rename="c
 
     sources: Annotated[int, declared("How many sources there are.")] = 0
     workloads: Annotated[int, declared("How many workloads name this object.")] = 0
+    remotes: Annotated[
+        dict[str, str], declared("The remotes of the FeatureFlags that it names, as hashes: what workloads run with.")
+    ] = field(default_factory=dict)
 
 
 class FeatureFlagSource(Struct, frozen=True, kw_only=True):

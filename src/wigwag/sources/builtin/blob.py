@@ -19,10 +19,19 @@ if TYPE_CHECKING:
 
 
 def _watch(source: Source, _shared: SharedClients) -> Documents:
+    from wigwag.sources.credentials import credentials_of
     from wigwag.sources.remote.blob import BlobWatch, watch_blob
 
     settings = source.settings
-    return watch_blob(BlobWatch(source.address, settings.interval, settings.seed, settings.most, settings.cert_path))
+    watch = BlobWatch(
+        source.address,
+        settings.interval,
+        settings.seed,
+        settings.most,
+        settings.cert_path,
+        credentials_of(settings.credentials_folder, source.address),
+    )
+    return watch_blob(watch)
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
@@ -51,8 +60,9 @@ def _store(name: str, scheme: str, bucket: str) -> SourceKind:
         forms=(form,),
         parse=lambda uri: _parse(uri, name, scheme, form),
         watch=_watch,
-        fields=frozenset({"interval", "intervalSeed", "certPath", "maxBytes"}),
+        fields=frozenset({"interval", "intervalSeed", "certPath", "maxBytes", "credentialsFolder"}),
         prepare=_prepare,
+        remote=True,
     )
 
 

@@ -22,17 +22,24 @@ _SCHEMES = ("consul", "consuls")
 _FORM = "consul://HOST:PORT/KEY"
 
 
-def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch:
+def _consul_watch(source: Source, environment: Mapping[str, str], *, connect: bool = False) -> ConsulWatch:
+    """Return what a source of this kind watches. To `connect`, its credentials have to be there."""
     from wigwag.sources.consul.access import locate
     from wigwag.sources.consul.keys import ConsulWatch
+    from wigwag.sources.credentials import credentials_of
 
     settings = source.settings
+    folder = credentials_of(settings.credentials_folder, source.address)
+    files = folder.trust(settings.cert_path) if folder and connect else None
     address = locate(
         source.address,
         environment,
         tls=settings.tls,
         auth_header=settings.auth_header,
-        ca_path=settings.cert_path,
+        ca_path=files.authority if files else settings.cert_path,
+        cert_path=files.certificate if files else "",
+        key_path=files.key if files else "",
+        credentials=folder,
     )
     return ConsulWatch(address.access, address.name, settings.most)
 
@@ -40,7 +47,7 @@ def _consul_watch(source: Source, environment: Mapping[str, str]) -> ConsulWatch
 def _watch(source: Source, _shared: SharedClients) -> Documents:
     from wigwag.sources.consul.keys import watch_consul
 
-    return watch_consul(_consul_watch(source, os.environ))
+    return watch_consul(_consul_watch(source, os.environ, connect=True))
 
 
 def _prepare(source: Source, warn: Warn, environment: Mapping[str, str]) -> None:
@@ -65,7 +72,8 @@ CONSUL = SourceKind(
     forms=(_FORM,),
     parse=_parse,
     watch=_watch,
-    fields=frozenset({"authHeader", "tls", "certPath", "maxBytes"}),
+    fields=frozenset({"authHeader", "tls", "certPath", "maxBytes", "credentialsFolder"}),
     prepare=_prepare,
     heartbeat=lambda source: _consul_watch(source, os.environ).access.heartbeat,
+    remote=True,
 )

@@ -24,9 +24,11 @@ _SECRET = re.compile(r"(?!(?:unix|unix-abstract|uds):)(?:(?:\w+:/{0,3})?[^/]*@|[
 
 def grpc_watch(source: Source) -> GrpcWatch:
     """Return what a source of this kind watches."""
+    from wigwag.sources.credentials import credentials_of
     from wigwag.sources.remote.grpc import GrpcWatch
 
     settings = source.settings
+    address = f"{'grpcs' if settings.tls else 'grpc'}://{source.address}"
     return GrpcWatch(
         source.address,
         tls=settings.tls,
@@ -36,6 +38,7 @@ def grpc_watch(source: Source) -> GrpcWatch:
         max_message=settings.max_message,
         headers=settings.headers,
         token_file=settings.token_file,
+        credentials=credentials_of(settings.credentials_folder, address),
     )
 
 
@@ -71,9 +74,11 @@ GRPC = SourceKind(
     parse=_parse,
     watch=_watch,
     fields=frozenset({
-        "headers", "tls", "certPath", "providerID", "selector", "maxMsgSize", "incrementalUpdates", "tokenFile"
+        "headers", "tls", "certPath", "providerID", "selector", "maxMsgSize", "incrementalUpdates", "tokenFile",
+        "credentialsFolder",
     }),
     contradictions=_contradictions,
     prepare=_prepare,
     heartbeat=lambda _: 30.0,
+    remote=True,
 )  # fmt: skip

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 def http_watch(source: Source) -> HttpWatch:
     """Return what a source of this kind watches; `UsageError` if it never could."""
+    from wigwag.sources.credentials import credentials_of
     from wigwag.sources.remote.http import HttpWatch
 
     settings = source.settings
@@ -35,6 +36,7 @@ def http_watch(source: Source) -> HttpWatch:
         most=settings.most,
         ca_path=settings.cert_path,
         token_file=settings.token_file,
+        credentials=credentials_of(settings.credentials_folder, source.address),
     )
 
 
@@ -65,8 +67,10 @@ HTTP = SourceKind(
     parse=_parse,
     watch=_watch,
     fields=frozenset({
-        "interval", "intervalSeed", "certPath", "maxBytes", "authHeader", "headers", "timeoutS", "oauth", "tokenFile"
+        "interval", "intervalSeed", "certPath", "maxBytes", "authHeader", "headers", "timeoutS", "oauth", "tokenFile",
+        "credentialsFolder",
     }),
     contradictions=_contradictions,
     prepare=lambda source, _warn, _environment: http_watch(source),
+    remote=True,
 )  # fmt: skip

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.options import boolean, duration
+from wigwag.sources.credentials import HEADERS, TLS_FILES, TOKEN
 from wigwag.sources.secret import read_token
 from wigwag.suggest import closest
 from wigwag.version import __version__
@@ -26,6 +27,7 @@ from wigwag.wire.h1.client import Fields, check_fields
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from wigwag.sources.credentials import CredentialsFolder
     from wigwag.wire.client.client import ClientResponse
 
 T = TypeVar("T")
@@ -111,10 +113,12 @@ class ConsulAccess:
     consistency: Consistency = "default"
     wait: float = WAIT
     """The longest wait of a blocking query, in seconds."""
+    credentials: CredentialsFolder | None = None
+    """A directory with the token and the header, instead; read for every request."""
 
     def __post_init__(self) -> None:
         self.url("/v1/status/leader", {})
-        check_fields(self._credentials(self.token))
+        check_fields(self._credentials(self.token, self.auth_header))
         if self.consistency not in CONSISTENCIES:
             raise UsageError(f"{self.consistency!r} is not a consistency mode; use one of {', '.join(CONSISTENCIES)}")
         if not 0 < self.wait <= LONGEST_WAIT:
@@ -159,11 +163,15 @@ class ConsulAccess:
     def fields(self) -> Fields:
         """Return the headers of a request, with the current token."""
         token = read_token(self.token_file, "it must hold the token for Consul") if self.token_file else self.token
+        header, folder = self.auth_header, self.credentials
+        if folder is not None:
+            present = folder.present((*HEADERS, *TLS_FILES))
+            token, header = folder.token() if TOKEN in present else token, folder.header(present) or header
         common = (("Accept-Encoding", "gzip"), ("User-Agent", f"wigwag/{__version__}"))
-        return (*common, *self._credentials(token))
+        return (*common, *self._credentials(token, header))
 
-    def _credentials(self, token: str) -> Fields:
-        headers = (("X-Consul-Token", token), ("Authorization", self.auth_header))
+    def _credentials(self, token: str, header: str) -> Fields:
+        headers = (("X-Consul-Token", token), ("Authorization", header))
         return tuple((name, value) for name, value in headers if value)
 
     def check(self, response: ClientResponse, where: object) -> None:

@@ -49,6 +49,7 @@ class ObjectsWatch:
 class _FlagSpec(Struct, rename="camel"):
     flag_spec: Raw = Raw(b"")
     """The document, as the server sent it; empty if there is none."""
+    remote_flag_provider: Raw = Raw(b"")
 
 
 class _Flag(Struct):
@@ -65,13 +66,17 @@ _config_map = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def decode_flag(raw: Raw) -> Contents:
-    """Return the document of a FeatureFlag, as the server wrote it.
+    """Return the document of a FeatureFlag, as the server wrote it. One that only names a remote has no flags itself.
 
     >>> decode_flag(Raw(b'{"metadata": {"name": "a"}, "spec": {"flagSpec": {"flags": {}}}}'))
     {'': b'{"flags": {}}'}
+    >>> decode_flag(Raw(b'{"spec": {"remoteFlagProvider": {"type": "http"}}}')), decode_flag(Raw(b'{"spec": {}}'))
+    ({'': b'{"flags":{}}'}, {'': b''})
     """
     spec = _flag(raw).spec
-    return {"": bytes(spec.flag_spec)} if spec is not None else {"": b""}
+    if spec is None:
+        return {"": b""}
+    return {"": bytes(spec.flag_spec) or (NOTHING.content if bytes(spec.remote_flag_provider) else b"")}
 
 
 def decode_config_map(raw: Raw) -> Contents:

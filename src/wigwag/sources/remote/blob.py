@@ -27,6 +27,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from wigwag.errors import UsageError
 from wigwag.flags.document import format_of
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
+from wigwag.sources.credentials import AUTHORITY
 from wigwag.sources.disk.read import read
 from wigwag.sources.document import Document
 from wigwag.sources.remote.polling import PollResult, PollTiming, format_of_media, poll
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from obstore import GetResult
     from obstore.store import AzureStore, GCSStore, S3Store
+
+    from wigwag.sources.credentials import CredentialsFolder
 
     Store = S3Store | GCSStore | AzureStore
     Query = dict[str, str]
@@ -73,6 +76,22 @@ _IDLE = {
     "azblob": "",
 }
 """Options for writing, listing or the Go library: reading one object needs none of them."""
+_CREDENTIALS = {
+    "s3": {
+        "AWS_ACCESS_KEY_ID": "access_key_id",
+        "AWS_SECRET_ACCESS_KEY": "secret_access_key",
+        "AWS_SESSION_TOKEN": "session_token",
+    },
+    "gs": {"GOOGLE_SERVICE_ACCOUNT_KEY": "service_account_key"},
+    "azblob": {
+        "AZURE_STORAGE_KEY": "account_key",
+        "AZURE_STORAGE_SAS_TOKEN": "sas_key",
+        "AZURE_CLIENT_ID": "client_id",
+        "AZURE_TENANT_ID": "tenant_id",
+        "AZURE_CLIENT_SECRET": "client_secret",
+    },
+}
+"""Files of a directory with credentials, and the options of obstore that they are."""
 _PROFILE = "; profiles are not read: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a role"
 
 
@@ -88,6 +107,8 @@ class BlobWatch:
     """The largest object that is read, in bytes."""
     ca_path: str = ""
     """A CA bundle to trust, too; empty: for S3, that of AWS_CA_BUNDLE, as in the AWS libraries."""
+    credentials: CredentialsFolder | None = None
+    """Holds credentials by the names of their variables, instead of the environment; read for each request."""
 
     def __str__(self) -> str:
         return self.url.partition("?")[0]
@@ -119,6 +140,8 @@ class BlobPoller:
         self._spec, self._deps = spec, deps
         self._address = locate(spec.url, deps.environment)
         self._store: Store | None = None
+        self._made_for: tuple[Options, str] = {}, ""
+        """The credentials and the CA bundle of the client."""
         self._tag: str | None = None
         self._digest = b""
 
@@ -133,13 +156,15 @@ class BlobPoller:
         except (BaseError, OSError) as error:
             self._store = None
             return Unavailable(f"{self._spec}: {describe(error)}"), None
+        except UsageError as error:  # the credentials are not there
+            return Unavailable(str(error)), None
 
     async def _fetch(self) -> PollResult:
         from obstore import get_async
 
-        self._store = self._store or store(self._address, self._deps, self._spec.ca_path)
+        client = self._client()
         options: Any = {"if_none_match": self._tag} if self._tag else {}
-        response = await get_async(self._store, self._address.name, options=options)
+        response = await get_async(client, self._address.name, options=options)
         if self._tag and response.meta["e_tag"] == self._tag:
             return UNCHANGED  # from a store that does not know If-None-Match
         content = await self._content(response)
@@ -150,6 +175,17 @@ class BlobPoller:
         digest = sha256(repr(document.format).encode() + content).digest()
         before, self._digest, self._tag = self._digest, digest, response.meta["e_tag"]
         return UNCHANGED if digest == before else document
+
+    def _client(self) -> Store:
+        """Return the client of the store; a new one if the credentials were replaced."""
+        folder = self._spec.credentials
+        bundle = folder.trust(self._spec.ca_path).authority if folder else self._spec.ca_path
+        wanted = (_credentials(self._address.scheme, folder) if folder else {}, bundle)
+        if self._store is None or wanted != self._made_for:
+            self._made_for = wanted
+            address = self._address._replace(config=self._address.config | wanted[0])
+            self._store = store(address, self._deps, bundle)
+        return self._store
 
     async def _content(self, response: GetResult) -> bytes | None:
         """Read the body; None if it is too large."""
@@ -163,6 +199,12 @@ class BlobPoller:
                 return None
             chunks.append(bytes(chunk))
         return b"".join(chunks)
+
+
+def _credentials(scheme: str, folder: CredentialsFolder) -> Options:
+    """Return the credentials for a store as options of obstore."""
+    names = _CREDENTIALS[scheme]
+    return {names[key]: folder.secret(key) for key in folder.present((*names, AUTHORITY)) if key in names}
 
 
 def store(address: BlobAddress, deps: BlobDeps, ca_path: str) -> Store:

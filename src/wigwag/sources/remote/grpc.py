@@ -32,12 +32,14 @@ from wigwag.sources.remote.targets import check_authority, parse_target
 from wigwag.sources.secret import read_authorization
 from wigwag.wire.client.grpc import MAX_MESSAGE, open_channel
 from wigwag.wire.client.http2 import Endpoint, KeepAlive
+from wigwag.wire.client.tls import Trust
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.rpcs.protobuf import BYTES, DEEPEST, VARINT, MalformedError, read_tag, read_varint, skip, text
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from wigwag.sources.credentials import CredentialsFolder
     from wigwag.wire.client.grpc import Channel
     from wigwag.wire.http import Headers
 
@@ -82,6 +84,8 @@ class GrpcWatch:
     """The file with the bearer token; read for each connection, because it may be replaced at any time."""
     authority: str = ""
     """The `:authority`, if it is not that of the target."""
+    credentials: CredentialsFolder | None = None
+    """Holds the header and the files for TLS, instead; read for each connection."""
 
     def __str__(self) -> str:
         return f"grpc:{self.target}" + (f" ({self.selector})" if self.selector else "")
@@ -104,7 +108,7 @@ def check(spec: GrpcWatch) -> Endpoint:
         check_authority(spec.authority)
     for name, value in spec.headers:
         _check_header(spec, name.lower(), value)
-    return Endpoint(target.places, spec.authority or target.authority, spec.tls, spec.cert_path)
+    return Endpoint(target.places, spec.authority or target.authority, spec.tls, Trust(spec.cert_path))
 
 
 def _check_header(spec: GrpcWatch, name: str, value: str) -> None:
@@ -172,7 +176,7 @@ class _Source:
         self._metadata = _metadata(self.headers, self._spec.selector)
         keep_alive = KeepAlive(self._every, 2 * self._deps.patience)
         missing: RpcError | None = None
-        async with open_channel(self._endpoint, keep_alive, self._deps.clock, self._spec.max_message) as channel:
+        async with open_channel(self._place(), keep_alive, self._deps.clock, self._spec.max_message) as channel:
             try:
                 for service in sorted(SERVICES, key=lambda each: each != self._service):  # the one that worked, first
                     try:
@@ -198,8 +202,14 @@ class _Source:
             return False  # the next attempt says what is wrong with the file
 
     def _authorization(self) -> tuple[tuple[str, str], ...]:
-        path = self._spec.token_file
-        return (("authorization", read_authorization(path)),) if path else ()
+        path, folder = self._spec.token_file, self._spec.credentials
+        header = folder.authorization() if folder else read_authorization(path) if path else ""
+        return (("authorization", header),) if header else ()
+
+    def _place(self) -> Endpoint:
+        """Return the endpoint, with the files for TLS that there are now."""
+        folder = self._spec.credentials
+        return replace(self._endpoint, trust=folder.trust(self._spec.cert_path)) if folder else self._endpoint
 
     async def _follow(self, channel: Channel, service: str) -> AsyncIterator[Document | Unavailable | Unchanged]:
         first = True

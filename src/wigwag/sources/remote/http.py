@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from wigwag.flags.document import Format
+    from wigwag.sources.credentials import CredentialsFolder
     from wigwag.sources.fields import OAuthFields
     from wigwag.wire.client.client import ClientResponse
 
@@ -70,6 +71,8 @@ class HttpWatch:
     """The CA bundle; empty: that of the system."""
     token_file: str = ""
     """Holds the bearer token, instead of `auth_header`; read for each request."""
+    credentials: CredentialsFolder | None = None
+    """Holds the header and the files for TLS, instead of all of these; read for each request."""
 
     def __post_init__(self) -> None:
         authorization = (("Authorization", self.auth_header),) if self.auth_header else ()
@@ -79,6 +82,11 @@ class HttpWatch:
             check_fields((*self.headers, *authorization))
         except UsageError as error:
             raise UsageError(f"http source: {error}") from None
+
+    @property
+    def trust(self) -> Trust:
+        """The files for TLS that there are now."""
+        return self.credentials.trust(self.ca_path) if self.credentials else Trust(self.ca_path)
 
     def __str__(self) -> str:
         return str(parse_url(self.url))
@@ -137,15 +145,9 @@ class HttpPoller:
     """Fetches one URL, and remembers the last response."""
 
     def __init__(self, spec: HttpWatch, deps: HttpDeps) -> None:
-        self._url, self._spec, self._wall = parse_url(spec.url), spec, deps.wall
-        self._last = LastResponse()
-        self._client = Client(
-            trust=Trust(spec.ca_path),
-            proxies=Proxies.of(deps.environment),
-            limits=bounds(spec, deps.limits),
-            keep=spec.interval <= _KEPT,
-            resolve=deps.resolve,
-        )
+        self._url, self._spec, self._deps, self._wall = parse_url(spec.url), spec, deps, deps.wall
+        self._last, self._trust = LastResponse(), spec.trust
+        self._client = self._connect()
         self._tokens = Tokens(spec.oauth, self._client, deps.clock.now) if spec.oauth else None
 
     async def fetch(self) -> tuple[PollResult, float | None]:
@@ -160,6 +162,15 @@ class HttpPoller:
     def close(self) -> None:
         """Close the connection."""
         self._client.close()
+
+    def _connect(self) -> Client:
+        return Client(
+            trust=self._trust,
+            proxies=Proxies.of(self._deps.environment),
+            limits=bounds(self._spec, self._deps.limits),
+            keep=self._spec.interval <= _KEPT,
+            resolve=self._deps.resolve,
+        )
 
     def _read(self, response: ClientResponse) -> Document | Unchanged:
         """Return the document of a response, or that it is unchanged."""
@@ -186,9 +197,15 @@ class HttpPoller:
     async def _authorization(self) -> str:
         if self._tokens is not None:
             return await self._tokens.header()
+        if self._spec.credentials is not None:
+            return self._spec.credentials.authorization()
         return read_authorization(self._spec.token_file) if self._spec.token_file else self._spec.auth_header
 
     async def _fetch(self, authorization: str) -> ClientResponse:
+        if self._spec.trust != self._trust:  # files for TLS were added to the credentials, or removed
+            self._client.close()
+            self._trust = self._spec.trust
+            self._client = self._connect()
         return await fetch_following(
             self._client, ClientRequest(self._url, fields=headers(self._spec.headers, authorization, self._last))
         )

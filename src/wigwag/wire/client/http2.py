@@ -44,8 +44,8 @@ class Endpoint:
     authority: str
     """What the server is asked for; without its port also the name in its certificate."""
     tls: bool = False
-    roots: str = ""
-    """The file with the authorities of its certificate; empty: those of the system."""
+    trust: Trust = Trust()
+    """The files with the authorities of its certificate, and with our own."""
     patience: float = 10.0
     """Seconds to connect and greet, for each address."""
 
@@ -247,9 +247,10 @@ def _host(authority: str) -> str:
 
 def _context(endpoint: Endpoint) -> ssl.SSLContext:
     try:
-        return Trust(endpoint.roots).context("h2")
+        return endpoint.trust.context("h2")
     except (OSError, ssl.SSLError) as error:
-        raise ConnectionError(f"{endpoint.roots}: no certificates can be read: {error.strerror or error}") from error
+        files = ", ".join(endpoint.trust.files())
+        raise ConnectionError(f"{files}: no certificates can be read: {error.strerror or error}") from error
 
 
 def _explain(error: OSError, patience: float) -> str:
