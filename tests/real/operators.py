@@ -83,4 +83,4 @@ def trusted(cluster: Cluster) -> bool:
     for kind in (MUTATING, VALIDATING):
         for configuration in cluster.get(kind.path())["items"]:
             webhooks += configuration["webhooks"]
-    return len(webhooks) == 2 and all(each["clientConfig"].get("caBundle") for each in webhooks)
+    return len(webhooks) == 3 and all(each["clientConfig"].get("caBundle") for each in webhooks)

@@ -4,6 +4,9 @@ The pod webhook has `failurePolicy: Fail`, and is safe with it, because no other
 CEL let only pods through that ask for injection, on CREATE only. System namespaces and our own are left out, so that a
 cluster, and this operator, can always start. Mirror pods are left out, because the kubelet has started them already.
 
+The webhook for workloads is called only for those that carry flags, and only if these or the marks in the pod template
+have changed or do not fit: a Deployment can be scaled, and its controller can write its status, while we are down.
+
 The FeatureFlag webhook is called only if the spec has changed: finalizers, labels and deletions pass while we are down.
 
 The hard case is a configuration that somebody else applies (Helm, GitOps, the original's manifests). Then only its
@@ -18,8 +21,18 @@ from binascii import Error as Base64Error
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wigwag.kube.kinds import FEATURE_FLAG, Kind
-from wigwag.operator.names import ENABLED, MIRROR, POD_WEBHOOK
+from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, FEATURE_FLAG, STATEFUL_SET, Kind
+from wigwag.operator.directset.workload import MARKS
+from wigwag.operator.names import (
+    DIRECT_SET,
+    ENABLED,
+    FLAG_ANNOTATIONS,
+    INLINE_FLAGS,
+    MIRROR,
+    POD_WEBHOOK,
+    STANDING_ORDERS,
+)
+from wigwag.sources.kubernetes.references import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,16 +45,35 @@ VALIDATING = Kind(
 )
 MUTATING_NAME = "open-feature-operator-mutating-webhook-configuration"
 VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
-FLAG_WEBHOOK = "vfeatureflag.kb.io"
+FLAG_WEBHOOK, WORKLOAD_WEBHOOK = "vfeatureflag.kb.io", "workloads.openfeature.dev"
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
+OUR_WEBHOOKS = (POD_WEBHOOK, FLAG_WEBHOOK, WORKLOAD_WEBHOOK)
+WORKLOAD_PATH = "/mutate-apps-v1-workload"
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
 INJECTED = "cert-manager.io/inject-ca-from"
 """The annotation of a configuration whose `caBundle` cert-manager writes."""
 TIMEOUT_SECONDS = 5
 _ANNOTATED = "has(object.metadata.annotations) && '{0}' in object.metadata.annotations"
+_OWN, _TEMPLATE = "object.metadata.?annotations", "object.spec.template.?metadata.?annotations"
+_OLD, _OLD_TEMPLATE = f"oldO{_OWN[1:]}", f"oldO{_TEMPLATE[1:]}"
 POD_CONDITIONS = {
-    "openfeature-enabled": f"{_ANNOTATED.format(ENABLED)} && object.metadata.annotations['{ENABLED}'] == 'true'",
+    "openfeature-enabled": f"{_ANNOTATED.format(ENABLED)} ? object.metadata.annotations['{ENABLED}'] == 'true'"
+    f" : {list(FLAG_ANNOTATIONS)}.exists(name, {_OWN}[?name].hasValue())",
     "not-a-mirror-pod": f"!({_ANNOTATED.format(MIRROR)})",
+}
+_CARRIED = [INLINE_FLAGS, *ORDERS, *(f"{each}-namespace" for each in ORDERS)]
+_CHANGED = (
+    "oldObject == null",
+    f"{_CARRIED}.exists(name, {_OWN}[?name].orValue('') != {_OLD}[?name].orValue(''))",
+    f"{_TEMPLATE}.orValue({{}}) != {_OLD_TEMPLATE}.orValue({{}})",
+    f"{_OWN}[?'{INLINE_FLAGS}'].hasValue() != {_TEMPLATE}[?'{DIRECT_SET}'].hasValue()",
+    f"{list(ORDERS)}.exists(name, {_OWN}[?name].hasValue()) != {_TEMPLATE}[?'{STANDING_ORDERS}'].hasValue()",
+)
+WORKLOAD_CONDITIONS = {
+    "carries-flags": f"{_CARRIED}.exists(name, {_OWN}[?name].hasValue())"
+    f" || {[INLINE_FLAGS, *MARKS]}.exists(name, {_TEMPLATE}[?name].hasValue())",
+    "flags-changed": " || ".join(_CHANGED),
+    "not-deleted": "!has(object.metadata.deletionTimestamp)",
 }
 FLAG_CONDITIONS = {
     "spec-changed": "oldObject == null || has(object.spec) != has(oldObject.spec)"
@@ -73,16 +105,23 @@ class WebhookEndpoint:
 
 
 def mutating(endpoint: WebhookEndpoint, name: str = MUTATING_NAME, *, fail: bool = True) -> dict[str, Any]:
-    """Return the configuration of the pod webhook. Without `fail`, pods start uninjected while we are down."""
+    """Return the configuration of the webhooks for pods and workloads.
+
+    Without `fail`, pods start uninjected while we are down, and flags that workloads carry are not checked.
+    """
     excluded = sorted({*SYSTEM_NAMESPACES, endpoint.namespace})
-    webhook = _webhook(endpoint.client(POD_PATH), POD_WEBHOOK, Kind("", "v1", "pods"), ("CREATE",), POD_CONDITIONS)
+    pods = _webhook(endpoint.client(POD_PATH), POD_WEBHOOK, Kind("", "v1", "pods"), ("CREATE",), POD_CONDITIONS)
+    workloads = _webhook(
+        endpoint.client(WORKLOAD_PATH), WORKLOAD_WEBHOOK, DEPLOYMENT, ("CREATE", "UPDATE"), WORKLOAD_CONDITIONS
+    )
+    workloads["rules"][0]["resources"] = [each.plural for each in (DEPLOYMENT, STATEFUL_SET, DAEMON_SET)]
     expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
-    webhook |= {
+    more = {
         "failurePolicy": "Fail" if fail else "Ignore",
         "namespaceSelector": {"matchExpressions": [expression]},
         "reinvocationPolicy": "Never",  # a second call costs 1 ms; only containers that others add later would gain
     }
-    return _configuration(MUTATING, name, webhook)
+    return _configuration(MUTATING, name, pods | more, workloads | more)
 
 
 def validating(endpoint: WebhookEndpoint, name: str = VALIDATING_NAME, *, fail: bool = True) -> dict[str, Any]:
@@ -116,7 +155,7 @@ def published(observed: Iterable[Mapping[str, Any]]) -> str:
 def _ours(configuration: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     """Return our webhooks and where they are; a configuration may have webhooks of others, too."""
     webhooks = enumerate(configuration.get("webhooks") or ())
-    return [(at, each) for at, each in webhooks if each.get("name") in (POD_WEBHOOK, FLAG_WEBHOOK)]
+    return [(at, each) for at, each in webhooks if each.get("name") in OUR_WEBHOOKS]
 
 
 def _decoded(webhook: Mapping[str, Any]) -> str:
@@ -148,5 +187,10 @@ def _webhook(
     }
 
 
-def _configuration(kind: Kind, name: str, webhook: Mapping[str, Any]) -> dict[str, Any]:
-    return {"apiVersion": kind.api, "kind": kind.kind, "metadata": {"name": name}, "webhooks": [dict(webhook)]}
+def _configuration(kind: Kind, name: str, *webhooks: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": kind.api,
+        "kind": kind.kind,
+        "metadata": {"name": name},
+        "webhooks": list(map(dict, webhooks)),
+    }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from wigwag.operator.controllers.access import AccessController
 from wigwag.operator.controllers.changes import KnownChanges
 from wigwag.operator.controllers.consumers import Consumers
+from wigwag.operator.controllers.directset import DirectSetController
 from wigwag.operator.controllers.flagd import FlagdController
 from wigwag.operator.controllers.flags import FlagController
 from wigwag.operator.controllers.inprocess import InProcessController
@@ -29,11 +30,12 @@ async def run_controllers(context: ControlContext) -> None:
     consumers, managed = Consumers(context, changes), ManagedObjects(context)
     parts = (
         FlagdController(context, changes, managed),
-        ProxyController(context, changes, managed),
+        ProxyController(context, changes, managed, consumers),
         FlagController(context, changes, consumers),
         SourceController(context, changes, consumers),
         InProcessController(context, changes, consumers),
         AccessController(context, changes, consumers),
+        DirectSetController(context, changes, consumers),
         managed,
         consumers,
         changes,  # last: all listeners are registered

@@ -17,7 +17,8 @@ from wigwag.errors import WigwagError
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import FEATURE_FLAG_SOURCE
-from wigwag.operator.names import PODS_RETRIED, ObjectName
+from wigwag.operator.controllers.retries import retry_pods
+from wigwag.operator.names import ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.sources import SourceStatuses
 from wigwag.operator.resources.kubernetes import ObjectMeta
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
     from wigwag.operator.reconcile.rollout import Rollout
-    from wigwag.operator.reconcile.workloads import Workload
 
 TURN = 1.0
 """Seconds of rollouts in one turn."""
@@ -70,7 +70,7 @@ class SourceController:
         planner = RolloutPlanner(known=known, settings=settings, now=now, rate=rate)
         plan = planner.plan(name, workloads)
         for workload in planner.retries(name, workloads):
-            await self._retry(workload)
+            await retry_pods(context, workload)
         started, turn = self._queue.clock.now(), [each for each in plan.due if each.after < TURN]
         errors = await self._roll(name, turn)
         status = SourceStatuses(known=known, settings=settings, now=now).of_source(name, source, workloads, plan)
@@ -98,18 +98,6 @@ class SourceController:
             for rollout in rollouts:
                 group.create_task(roll(rollout))
         return errors
-
-    async def _retry(self, workload: Workload) -> None:
-        """Have the pods of a Deployment created now, and not after the back-off of its controllers."""
-        namespace, name = workload.name
-        metadata = {"uid": workload.uid, "annotations": {PODS_RETRIED: workload.refused_since}}
-        try:
-            await self._context.hub.kube.patch(workload.kind, name, {"metadata": metadata}, namespace)
-        except ApiError as error:
-            if error.not_found or error.conflict:  # it is gone, or another one
-                return
-            raise
-        log.info("%s: its pods were refused, and are created now: what they need is there", workload)
 
     async def _patch(self, source: ObjectName, rollout: Rollout) -> None:
         workload = rollout.workload

@@ -68,6 +68,8 @@ class SourceResolver:
     known: KnownObjects = field(repr=False)
     settings: OperatorSettings
     now: float = 0.0
+    awaited: tuple[ObjectName, ...] = ()
+    """FeatureFlags that need not exist yet."""
 
     def resolve(self, spec: FeatureFlagSourceSpec) -> list[Needs] | Denied:
         """Return what every source needs, or why one of them cannot be used."""
@@ -87,7 +89,7 @@ class SourceResolver:
         policy = self.settings.options.cross_namespace
         if refused := refusal("FeatureFlag", name, about, self.namespace, policy):
             return refused
-        if exists and about is None:
+        if exists and about is None and name not in self.awaited:
             reason = f'featureflags.{GROUP} "{name.name}" not found'
             return Denied(INTERNAL, f"could not retrieve featureflag {name}: {reason}; create it, or correct `source`")
         return name

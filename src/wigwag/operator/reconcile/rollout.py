@@ -35,11 +35,10 @@ from msgspec.structs import replace
 from wigwag.flags.model import canonical
 from wigwag.kube.control.events import timestamp
 from wigwag.operator.injection.decide import MOST_NAMES
-from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import RESTARTED_AT, SOURCE_DIGESTS
-from wigwag.operator.reconcile.usage import usable_sources
+from wigwag.operator.reconcile.usage import agent_spec, usable_sources
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -116,8 +115,16 @@ class RolloutPlanner:
 
     def retries(self, name: ObjectName, workloads: Iterable[Workload]) -> list[Workload]:
         """Return the workloads whose pods were refused, and would not be now; each once for each time of refusal."""
-        refused = (each for each in workloads if name in each.named and each.refused_since not in ("", each.retried))
-        return [each for each in refused if not self._refusal(each, usable_sources(each, self.known, self.settings))]
+        return [each for each in workloads if name in each.named and self.is_retried(each)]
+
+    def is_retried(self, workload: Workload) -> bool:
+        """Tell whether the pods of a workload were refused, and would not be now."""
+        refused = workload.refused_since not in ("", workload.retried)
+        return refused and not self.refusal(workload)
+
+    def refusal(self, workload: Workload) -> str:
+        """Return why new pods of a workload would be refused; empty if they would not."""
+        return self._refusal(workload, usable_sources(workload, self.known, self.settings))
 
     def _patch(self, workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource]) -> Patch:
         """Return the patch. It records all sources: new pods get every one of them as it is now."""
@@ -135,10 +142,16 @@ class RolloutPlanner:
             return f"it names more than {MOST_NAMES} sources"
         if missing := [str(each) for each in workload.named if each not in sources]:
             return f"it names sources that do not exist, or that it may not use: {', '.join(missing)}"
-        spec = effective_source(self.settings.sidecar, [each.spec for each in sources.values()])
-        namespace = workload.name.namespace
-        resolver = SourceResolver(namespace=namespace, known=self.known, settings=self.settings, now=self.now)
-        needs = resolver.resolve(spec)
+        if workload.flags.problem:
+            return workload.flags.problem
+        resolver = SourceResolver(
+            namespace=workload.name.namespace,
+            known=self.known,
+            settings=self.settings,
+            now=self.now,
+            awaited=workload.flags.awaited,
+        )
+        needs = resolver.resolve(agent_spec(workload, sources, self.settings))
         return needs.message if isinstance(needs, Denied) else ""
 
 

@@ -1,7 +1,8 @@
 """Workloads: Deployments, StatefulSets and DaemonSets whose pods get an agent or the environment of a provider.
 
 Only what counts here is kept of an object, so that thousands of them take little memory. A workload counts by the
-annotations of its pod template, as a pod does; its own annotations say nothing.
+annotations of its pod template, as a pod does. Its own say which flags it carries, which are not kept here: a digest
+tells when they change.
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ import msgspec
 from msgspec import Struct, field
 
 from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
+from wigwag.operator.directset.document import text_digest
 from wigwag.operator.injection.decide import MOST_NAMES
+from wigwag.operator.injection.podflags import PodFlags, pod_flags
 from wigwag.operator.names import (
     FEATURE_FLAG_SOURCE,
     IN_PROCESS_CONFIGURATION,
+    INLINE_FLAGS,
     POD_WEBHOOK,
     PODS_RETRIED,
+    REMARKS,
     SOURCE_DIGESTS,
     ObjectName,
     mode_of,
     parse_names,
 )
+from wigwag.sources.kubernetes.references import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +59,12 @@ class Workload(NamedTuple):
     """When the webhook began to refuse its pods; empty if it does not. Only Deployments say so."""
     retried: str = ""
     """The `refused_since` for which the operator had its pods created again."""
+    flags: PodFlags = PodFlags()
+    """What the annotations of its pods name beside sources."""
+    carried: str = ""
+    """The digest of the flags in its own annotation; empty if there is none."""
+    remarks: str | None = None
+    """What is written in the annotation for remarks."""
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.name}"
@@ -111,10 +123,10 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
         return None
     template, about = workload.spec.template, workload.metadata
     annotations = template.metadata.annotations or {}
-    mode = mode_of(annotations)
-    if mode not in ("sidecar", "in-process"):
+    mode, own = mode_of(annotations), about.annotations or {}
+    if mode not in ("sidecar", "in-process") and not own.keys() & {INLINE_FLAGS, *ORDERS}:
         return None
-    listed = annotations[FEATURE_FLAG_SOURCE if mode == "sidecar" else IN_PROCESS_CONFIGURATION]
+    listed = annotations.get(IN_PROCESS_CONFIGURATION if mode == "in-process" else FEATURE_FLAG_SOURCE, "")
     return Workload(
         kind=kind,
         name=ObjectName(about.namespace, about.name),
@@ -125,7 +137,10 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
         rolled_for=annotations.get(SOURCE_DIGESTS),
         deleting=about.deletion_timestamp is not None,
         refused_since=_refused_since(workload.status.conditions or ()),
-        retried=(about.annotations or {}).get(PODS_RETRIED, ""),
+        retried=own.get(PODS_RETRIED, ""),
+        flags=pod_flags(annotations, about.namespace) if mode == "sidecar" else PodFlags(),
+        carried=text_digest(own.get(INLINE_FLAGS, "")),
+        remarks=own.get(REMARKS),
     )
 
 

@@ -1,0 +1,252 @@
+"""The controller of flags that workloads carry: the generated FeatureFlags, and the remarks on workloads.
+
+    workload or pod, FeatureFlags that its agents use ─▶ queue ─▶ keep its FeatureFlag ─▶ remark ─▶ retry refused pods
+
+A carrier is read as a whole only if its annotation or its FeatureFlag is not as it was when they last agreed; so a
+restart reads each once, and writes nothing. Nothing is written but `metadata` of a workload, so no pod restarts. The
+remark on a workload is a write that the webhook reviews, too: a workload from before the webhook was there gets its
+marks by it.
+
+The hard cases: a FeatureFlag of that name that is somebody else's stays as it is; and a namespace that is being deleted
+takes no new objects, which is no error, since the carrier goes, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from wigwag.kube.control.controller import Again, Controller
+from wigwag.kube.control.informer import Informer
+from wigwag.kube.errors import ApiError
+from wigwag.kube.kinds import FEATURE_FLAG, POD
+from wigwag.kube.watch.spec import KubeWatch, label_selector
+from wigwag.operator.controllers.managed import RETRY
+from wigwag.operator.controllers.retries import retry_pods
+from wigwag.operator.directset.document import check_inline, text_digest
+from wigwag.operator.directset.generated import Carrier, carrier_of, generated_flag
+from wigwag.operator.directset.remarks import Configured, agent_remarks, config_of_flags
+from wigwag.operator.injection.verdict import Denied
+from wigwag.operator.names import CARRIER, INLINE_FLAGS, REMARKS, ObjectName
+from wigwag.operator.observed import metadata
+from wigwag.operator.reconcile.rollout import RolloutPlanner
+from wigwag.operator.reconcile.usage import agent_spec, usable_sources
+from wigwag.operator.resources.kubernetes import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from msgspec import Raw
+
+    from wigwag.kube.client import Object
+    from wigwag.kube.control.queue import WorkQueue
+    from wigwag.kube.watch.decode import Key
+    from wigwag.operator.controllers.changes import KnownChanges
+    from wigwag.operator.controllers.consumers import Consumer, Consumers
+    from wigwag.operator.controllers.context import ControlContext
+    from wigwag.operator.reconcile.flags import FlagSummary
+    from wigwag.operator.reconcile.workloads import Workload
+
+log = logging.getLogger(__name__)
+
+
+class CarryingPod(NamedTuple):
+    """A bare pod with flags."""
+
+    uid: str
+    carried: str
+    """The digest of the flags."""
+    deleting: bool
+
+
+class _Agreed(NamedTuple):
+    """A carrier and its FeatureFlag, when they last agreed."""
+
+    uid: str
+    carried: str
+    flag_uid: str
+    generation: int
+
+
+def decode_pod(raw: Raw) -> CarryingPod:
+    """Decode a pod of a watch."""
+    about = metadata(raw)
+    text = (about.annotations or {}).get(INLINE_FLAGS, "")
+    return CarryingPod(about.uid, text_digest(text), about.deletion_timestamp is not None)
+
+
+class DirectSetController:
+    """Keeps the FeatureFlags that are generated from annotations, and the remarks on workloads."""
+
+    def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
+        self._context, self._consumers, self._kube = context, consumers, context.hub.kube
+        self._queue: WorkQueue[Carrier] = context.queue()
+        self._controller = Controller("direct-set", self._reconcile, self._queue, context.metrics)
+        self._pods: Informer[CarryingPod] = Informer()
+        self._pods.feed(self._queue.add, lambda key, _: [Carrier(POD, ObjectName(*key))])
+        self._agreed: dict[Carrier, _Agreed] = {}
+        self._problems: dict[Carrier, str] = {}
+        consumers.feed_workloads(self._workload_changed)
+        changes.flags.feed(self._queue.add, self._carriers)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        pods = KubeWatch(POD, labels=label_selector({CARRIER: "pod"}), metadata_only=True)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.follow(self._context.watch(pods, decode_pod)))
+            await self._pods.synced()
+            await self._consumers.synced()
+            group.create_task(self._controller.run())
+
+    def _workload_changed(self, consumer: Consumer) -> None:
+        kind, key = consumer
+        self._queue.add(Carrier(kind, ObjectName(*key)))
+
+    def _carriers(self, key: Key, flag: FlagSummary) -> Iterator[Carrier]:
+        """Yield whom a change of a FeatureFlag concerns: whose flags it holds, and whose agents use it."""
+        if carrier := carrier_of(flag.about):
+            yield carrier
+        for kind, name in self._consumers.following(ObjectName(*key)):
+            yield Carrier(kind, ObjectName(*name))
+
+    async def _reconcile(self, carrier: Carrier) -> Again | None:
+        if carrier.kind == POD:
+            pod = self._pods.get(carrier.name)
+            if pod is None or pod.deleting:
+                self._forget(carrier)
+                return None
+            problem = await self._keep(carrier, pod.uid, pod.carried)
+            self._say(carrier, pod.uid, problem)
+            return Again(RETRY) if problem else None
+        workload = self._consumers.workload(carrier)
+        if workload is None or workload.deleting:
+            if self._consumers.is_present(carrier) and workload is None:
+                await self._remove(carrier)
+            self._forget(carrier)
+            return None
+        problem = await self._keep(carrier, workload.uid, workload.carried)
+        problem = await self._remark(workload, problem) or problem
+        self._say(carrier, workload.uid, problem)
+        if self._planner().is_retried(workload):
+            await retry_pods(self._context, workload)
+        return Again(RETRY) if problem else None
+
+    def _planner(self) -> RolloutPlanner:
+        context = self._context
+        return RolloutPlanner(known=context.known.value, settings=context.settings, now=context.now(), rate=1.0)
+
+    async def _keep(self, carrier: Carrier, uid: str, carried: str) -> str:
+        """Make the FeatureFlag of a carrier as its annotation says; return what prevents it."""
+        if not carried:
+            await self._remove(carrier)
+            return ""
+        if self._agrees(carrier, uid, carried):
+            return ""
+        try:
+            return await self._write(carrier, uid)
+        except ApiError as error:
+            if any(cause.reason == "NamespaceTerminating" for cause in error.status.causes):
+                log.info("%s: no FeatureFlag is made for it, since its namespace is being deleted", carrier)
+                return ""
+            if error.forbidden or error.invalid:
+                return f"FeatureFlag {carrier.flag}: {error.status.message}; the flags before it stay in force"
+            raise
+
+    def _agrees(self, carrier: Carrier, uid: str, carried: str) -> bool:
+        """Tell whether neither the flags of a carrier nor its FeatureFlag have changed since they were the same."""
+        flag: FlagSummary | None = self._context.known.value.flags.get(carrier.flag)
+        if flag is None or carrier_of(flag.about) != carrier:
+            return False
+        return self._agreed.get(carrier) == _Agreed(uid, carried, flag.about.uid, flag.about.generation)
+
+    async def _write(self, carrier: Carrier, uid: str) -> str:
+        namespace, name = carrier.name
+        owner = await self._kube.find(carrier.kind, name, namespace)
+        text = ((owner or {}).get("metadata", {}).get("annotations") or {}).get(INLINE_FLAGS, "")
+        if owner is None or owner["metadata"]["uid"] != uid or not text:
+            return ""  # it has changed, and is looked at again for that
+        checked = check_inline(text, lint=self._context.settings.flags.validation_enabled)
+        if isinstance(checked, Denied):
+            return f"{checked.message}; the flags before it stay in force"
+        live = await self._kube.find(FEATURE_FLAG, carrier.flag.name, namespace)
+        if live is not None and carrier_of(_about(live)) != carrier:
+            return carrier.collision
+        wanted = generated_flag(carrier, uid, text, live)
+        if live is None:
+            live = await self._kube.create(FEATURE_FLAG, wanted)
+        elif wanted != live:
+            live = await self._kube.replace(FEATURE_FLAG, wanted)
+        about = _about(live)
+        self._agreed[carrier] = _Agreed(uid, text_digest(text), about.uid, about.generation)
+        return ""
+
+    async def _remove(self, carrier: Carrier) -> None:
+        """Delete the FeatureFlag of an object that carries no flags any more."""
+        self._agreed.pop(carrier, None)
+        flag = self._context.known.value.flags.get(carrier.flag)
+        if flag is None or carrier_of(flag.about) != carrier or flag.about.deletion_timestamp:
+            return
+        try:
+            options = {"preconditions": {"uid": flag.about.uid}}
+            await self._kube.delete(FEATURE_FLAG, carrier.flag.name, carrier.flag.namespace, options)
+        except ApiError as error:
+            if not (error.not_found or error.conflict):  # it is gone, or another one
+                raise
+
+    async def _remark(self, workload: Workload, problem: str) -> str:
+        """Write the remarks on a workload; return what prevents it."""
+        wanted = self._remarks(workload, problem)
+        if wanted in ("", workload.remarks):
+            return ""
+        namespace, name = workload.name
+        change = {"metadata": {"uid": workload.uid, "annotations": {REMARKS: wanted}}}
+        try:
+            await self._kube.patch(workload.kind, name, change, namespace)
+        except ApiError as error:
+            if error.not_found:
+                return ""
+            if error.forbidden or error.invalid:
+                return f"the remarks on it are refused: {error.status.message}"
+            raise
+        return ""
+
+    def _remarks(self, workload: Workload, problem: str) -> str:
+        """Return the remarks on a workload; empty if there are none to make."""
+        known, settings = self._context.known.value, self._context.settings
+        if workload.mode == "in-process" or not (workload.flags.names or workload.carried or workload.remarks):
+            return ""
+        spec = agent_spec(workload, usable_sources(workload, known, settings), settings)
+        about = Configured(workload.name.namespace, workload.named, workload.flags, spec)
+
+        def digest_of(name: ObjectName) -> str:
+            flag: FlagSummary | None = known.flags.get(name)
+            return "" if flag is None else flag.status.digest
+
+        problem = problem or self._planner().refusal(workload)
+        return agent_remarks(about, config_of_flags(about, digest_of), problem)
+
+    def _say(self, carrier: Carrier, uid: str, problem: str) -> None:
+        """Record an Event when there is another problem than last time."""
+        before = self._problems.pop(carrier, "")
+        if problem:
+            self._problems[carrier] = problem
+            if problem != before:
+                about = ObjectMeta(namespace=carrier.name.namespace, name=carrier.name.name, uid=uid)
+                self._context.record(carrier.kind, about, "Warning", "FlagsNotKept", problem)
+
+    def _forget(self, carrier: Carrier) -> None:
+        self._agreed.pop(carrier, None)
+        self._problems.pop(carrier, None)
+
+
+def _about(live: Object) -> ObjectMeta:
+    found = live["metadata"]
+    return ObjectMeta(
+        name=found["name"],
+        namespace=found["namespace"],
+        uid=found["uid"],
+        generation=found.get("generation", 0),
+        labels=found.get("labels"),
+        annotations=found.get("annotations"),
+    )
