@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from wigwag.operator.controllers.access import AccessController
 from wigwag.operator.controllers.changes import KnownChanges
 from wigwag.operator.controllers.consumers import Consumers
-from wigwag.operator.controllers.directset import DirectSetController
 from wigwag.operator.controllers.flagd import FlagdController
 from wigwag.operator.controllers.flags import FlagController
 from wigwag.operator.controllers.inprocess import InProcessController
 from wigwag.operator.controllers.managed import ManagedObjects
 from wigwag.operator.controllers.proxy import ProxyController
 from wigwag.operator.controllers.sources import SourceController
+from wigwag.operator.directset.controller import DirectSetController
+from wigwag.operator.directset.remarking import RemarkController
 
 if TYPE_CHECKING:
     from wigwag.operator.controllers.context import ControlContext
@@ -28,6 +29,7 @@ async def run_controllers(context: ControlContext) -> None:
     await context.known.changed(0)
     changes = KnownChanges(context.known, context.settings)
     consumers, managed = Consumers(context, changes), ManagedObjects(context)
+    direct = DirectSetController(context, changes, consumers)
     parts = (
         FlagdController(context, changes, managed),
         ProxyController(context, changes, managed, consumers),
@@ -35,7 +37,8 @@ async def run_controllers(context: ControlContext) -> None:
         SourceController(context, changes, consumers),
         InProcessController(context, changes, consumers),
         AccessController(context, changes, consumers),
-        DirectSetController(context, changes, consumers),
+        direct,
+        RemarkController(context, changes, consumers, direct),
         managed,
         consumers,
         changes,  # last: all listeners are registered

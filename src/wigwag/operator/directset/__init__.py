@@ -3,5 +3,6 @@
     workload ─▶ `workload` reviews it, and marks its pod template once ─▶ its pods get an agent
              └▶ `document` checks the flags ─▶ `generated` is the FeatureFlag that holds them ─▶ the agent follows it
 
-All of it is pure; the controller is `controllers.directset`. May not live here: reading or writing objects.
+`barepod` is the same for pods, `remarks` are texts; all of these are pure. `controller` keeps the FeatureFlags, and
+`remarking` writes the remarks.
 """

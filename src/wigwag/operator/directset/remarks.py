@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
 
 DIGITS = 16
+_BEGINNING = "scope="
 
 
 class Configured(NamedTuple):
@@ -50,13 +51,18 @@ def agent_remarks(about: Configured, config: str, problem: str = "") -> str:
     return f"{scope}, mode={mode}, refresh={refresh}, config={config}{why}"
 
 
-def in_process_remarks(namespace: str, named: Collection[ObjectName], config: str) -> str:
-    """Return the remarks on a pod with an environment for in-process providers, which a running pod keeps."""
-    return f"{_scope(namespace, named)}, mode=in-process, refresh=restart, config={config}"
+def is_remark(text: str) -> bool:
+    """Tell whether a text is one of ours: it stays ours to remove when there is nothing to remark any more."""
+    return text.startswith(_BEGINNING)
+
+
+def in_process_remarks(namespace: str, named: Collection[ObjectName]) -> str:
+    """Return the remarks on pods with an environment for in-process providers, which a running pod keeps."""
+    return f"{_scope(namespace, named)}, mode=in-process, refresh=restart"
 
 
 def _scope(namespace: str, names: Collection[ObjectName]) -> str:
-    return f"scope={'namespace' if all(name.namespace == namespace for name in names) else 'cross-namespace'}"
+    return f"{_BEGINNING}{'namespace' if all(name.namespace == namespace for name in names) else 'cross-namespace'}"
 
 
 def config_of_flags(about: Configured, digest_of: Callable[[ObjectName], str]) -> str:

@@ -31,7 +31,6 @@ from wigwag.operator.names import (
     DIRECT_SET,
     ENABLED,
     INLINE_FLAGS,
-    REMARKS,
     STANDING_ORDERS,
     ObjectName,
 )
@@ -156,14 +155,7 @@ class _Review:
         about = template.get("metadata") or {}
         given = about.get("annotations") or {}
         wanted = {name: value for name, value in given.items() if name not in MARKS} | marks
-        if wanted != given:
-            template = {**template, "metadata": {**about, "annotations": wanted}}
-            workload = {**workload, "spec": {**workload["spec"], "template": template}}
-        carries = bool(marks) or any(name in wanted for name in ORDERS)
-        return workload if carries or REMARKS not in self._own else _without_remarks(workload)
-
-
-def _without_remarks(workload: Json) -> Json:
-    metadata = workload["metadata"]
-    kept = {name: value for name, value in metadata["annotations"].items() if name != REMARKS}
-    return {**workload, "metadata": {**metadata, "annotations": kept}}
+        if wanted == given:
+            return workload
+        marked = {**template, "metadata": {**about, "annotations": wanted}}
+        return {**workload, "spec": {**workload["spec"], "template": marked}}

@@ -171,8 +171,7 @@ class _Injection:
         spec = effective_in_process(self.settings.in_process, [each.spec for each in objects])
         pod = with_variables(self.request.object, in_process_variables(spec))
         if REMARKS in self._annotations:
-            remarks = in_process_remarks(self.namespace, parse_names(names, self.namespace), config_of([spec]))
-            pod = with_annotation(pod, REMARKS, remarks)
+            pod = with_annotation(pod, REMARKS, in_process_remarks(self.namespace, parse_names(names, self.namespace)))
         return self._allowed(pod, ())
 
     def _named(

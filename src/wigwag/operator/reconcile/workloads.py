@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
 from wigwag.operator.directset.document import text_digest
+from wigwag.operator.directset.remarks import is_remark
 from wigwag.operator.injection.decide import MOST_NAMES
 from wigwag.operator.injection.podflags import PodFlags, pod_flags
 from wigwag.operator.names import (
@@ -124,7 +125,8 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
     template, about = workload.spec.template, workload.metadata
     annotations = template.metadata.annotations or {}
     mode, own = mode_of(annotations), about.annotations or {}
-    if mode not in ("sidecar", "in-process") and not own.keys() & {INLINE_FLAGS, *ORDERS}:
+    carries = bool(own.keys() & {INLINE_FLAGS, *ORDERS}) or is_remark(own.get(REMARKS, ""))
+    if mode not in ("sidecar", "in-process") and not carries:
         return None
     listed = annotations.get(IN_PROCESS_CONFIGURATION if mode == "in-process" else FEATURE_FLAG_SOURCE, "")
     return Workload(

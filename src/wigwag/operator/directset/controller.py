@@ -1,14 +1,13 @@
-"""The controller of flags that workloads carry: the generated FeatureFlags, and the remarks on workloads.
+"""The controller of flags that workloads and bare pods carry: keeps the FeatureFlags that are generated from them.
 
-    workload or pod, FeatureFlags that its agents use ─▶ queue ─▶ keep its FeatureFlag ─▶ remark ─▶ retry refused pods
+    workload or pod, its FeatureFlag ─▶ queue ─▶ do they agree? ─▶ read both ─▶ write the FeatureFlag
 
 A carrier is read as a whole only if its annotation or its FeatureFlag is not as it was when they last agreed; so a
-restart reads each once, and writes nothing. Nothing is written but `metadata` of a workload, so no pod restarts. The
-remark on a workload is a write that the webhook reviews, too: a workload from before the webhook was there gets its
-marks by it.
+restart reads each once, and writes nothing.
 
-The hard cases: a FeatureFlag of that name that is somebody else's stays as it is; and a namespace that is being deleted
-takes no new objects, which is no error, since the carrier goes, too.
+The hard cases: a FeatureFlag of that name that is somebody else's stays as it is; flags that cannot be used leave those
+before them in force; and a namespace that is being deleted takes no new objects, which is no error, since the carrier
+goes, too. What prevents flags is an Event of the carrier, and a remark on it.
 """
 
 from __future__ import annotations
@@ -23,19 +22,15 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import FEATURE_FLAG, POD
 from wigwag.kube.watch.spec import KubeWatch, label_selector
 from wigwag.operator.controllers.managed import RETRY
-from wigwag.operator.controllers.retries import retry_pods
 from wigwag.operator.directset.document import check_inline, text_digest
 from wigwag.operator.directset.generated import Carrier, carrier_of, generated_flag
-from wigwag.operator.directset.remarks import Configured, agent_remarks, config_of_flags
 from wigwag.operator.injection.verdict import Denied
-from wigwag.operator.names import CARRIER, INLINE_FLAGS, REMARKS, ObjectName
+from wigwag.operator.names import CARRIER, INLINE_FLAGS, ObjectName
 from wigwag.operator.observed import metadata
-from wigwag.operator.reconcile.rollout import RolloutPlanner
-from wigwag.operator.reconcile.usage import agent_spec, usable_sources
 from wigwag.operator.resources.kubernetes import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from msgspec import Raw
 
@@ -46,18 +41,16 @@ if TYPE_CHECKING:
     from wigwag.operator.controllers.consumers import Consumer, Consumers
     from wigwag.operator.controllers.context import ControlContext
     from wigwag.operator.reconcile.flags import FlagSummary
-    from wigwag.operator.reconcile.workloads import Workload
 
 log = logging.getLogger(__name__)
 
 
-class CarryingPod(NamedTuple):
-    """A bare pod with flags."""
+class Carried(NamedTuple):
+    """What there is to keep of a carrier."""
 
     uid: str
     carried: str
-    """The digest of the flags."""
-    deleting: bool
+    """The digest of the flags; empty if there are none."""
 
 
 class _Agreed(NamedTuple):
@@ -69,24 +62,25 @@ class _Agreed(NamedTuple):
     generation: int
 
 
-def decode_pod(raw: Raw) -> CarryingPod:
-    """Decode a pod of a watch."""
+def decode_pod(raw: Raw) -> Carried | None:
+    """Decode a pod of a watch; None if it is being deleted."""
     about = metadata(raw)
     text = (about.annotations or {}).get(INLINE_FLAGS, "")
-    return CarryingPod(about.uid, text_digest(text), about.deletion_timestamp is not None)
+    return None if about.deletion_timestamp else Carried(about.uid, text_digest(text))
 
 
 class DirectSetController:
-    """Keeps the FeatureFlags that are generated from annotations, and the remarks on workloads."""
+    """Keeps the FeatureFlags that are generated from annotations."""
 
     def __init__(self, context: ControlContext, changes: KnownChanges, consumers: Consumers) -> None:
         self._context, self._consumers, self._kube = context, consumers, context.hub.kube
         self._queue: WorkQueue[Carrier] = context.queue()
         self._controller = Controller("direct-set", self._reconcile, self._queue, context.metrics)
-        self._pods: Informer[CarryingPod] = Informer()
+        self._pods: Informer[Carried | None] = Informer()
         self._pods.feed(self._queue.add, lambda key, _: [Carrier(POD, ObjectName(*key))])
         self._agreed: dict[Carrier, _Agreed] = {}
         self._problems: dict[Carrier, str] = {}
+        self._listeners: list[Callable[[Carrier], object]] = []
         consumers.feed_workloads(self._workload_changed)
         changes.flags.feed(self._queue.add, self._carriers)
 
@@ -104,43 +98,41 @@ class DirectSetController:
         self._queue.add(Carrier(kind, ObjectName(*key)))
 
     def _carriers(self, key: Key, flag: FlagSummary) -> Iterator[Carrier]:
-        """Yield whom a change of a FeatureFlag concerns: whose flags it holds, and whose agents use it."""
+        """Yield whom a change of a FeatureFlag concerns: whose flags it holds, or would hold if its name were free."""
         if carrier := carrier_of(flag.about):
             yield carrier
         for kind, name in self._consumers.following(ObjectName(*key)):
             yield Carrier(kind, ObjectName(*name))
 
+    def on_problem(self, listen: Callable[[Carrier], object]) -> None:
+        """Have a function called with each carrier that has another problem than before."""
+        self._listeners.append(listen)
+
+    def problem_of(self, carrier: Carrier) -> str:
+        """Return why the flags of a carrier are not in force; empty if they are."""
+        return self._problems.get(carrier, "")
+
     async def _reconcile(self, carrier: Carrier) -> Again | None:
-        if carrier.kind == POD:
-            pod = self._pods.get(carrier.name)
-            if pod is None or pod.deleting:
-                self._forget(carrier)
-                return None
-            problem = await self._keep(carrier, pod.uid, pod.carried)
-            self._say(carrier, pod.uid, problem)
-            return Again(RETRY) if problem else None
-        workload = self._consumers.workload(carrier)
-        if workload is None or workload.deleting:
-            if self._consumers.is_present(carrier) and workload is None:
-                await self._remove(carrier)
-            self._forget(carrier)
+        found = self._find(carrier)
+        if found is None:
+            self._agreed.pop(carrier, None)
+            self._problems.pop(carrier, None)
             return None
-        problem = await self._keep(carrier, workload.uid, workload.carried)
-        problem = await self._remark(workload, problem) or problem
-        self._say(carrier, workload.uid, problem)
-        if self._planner().is_retried(workload):
-            await retry_pods(self._context, workload)
+        problem = await self._keep(carrier, *found) if found.carried else await self._remove(carrier)
+        self._say(carrier, found.uid, problem)
         return Again(RETRY) if problem else None
 
-    def _planner(self) -> RolloutPlanner:
-        context = self._context
-        return RolloutPlanner(known=context.known.value, settings=context.settings, now=context.now(), rate=1.0)
+    def _find(self, carrier: Carrier) -> Carried | None:
+        """Return what a carrier carries; None if it is gone: then Kubernetes removes what it owns."""
+        if carrier.kind == POD:
+            return self._pods.get(carrier.name)
+        workload = self._consumers.workload(carrier)
+        if workload is None:
+            return Carried("", "") if self._consumers.is_present(carrier) else None
+        return None if workload.deleting else Carried(workload.uid, workload.carried)
 
     async def _keep(self, carrier: Carrier, uid: str, carried: str) -> str:
         """Make the FeatureFlag of a carrier as its annotation says; return what prevents it."""
-        if not carried:
-            await self._remove(carrier)
-            return ""
         if self._agrees(carrier, uid, carried):
             return ""
         try:
@@ -181,63 +173,32 @@ class DirectSetController:
         self._agreed[carrier] = _Agreed(uid, text_digest(text), about.uid, about.generation)
         return ""
 
-    async def _remove(self, carrier: Carrier) -> None:
-        """Delete the FeatureFlag of an object that carries no flags any more."""
+    async def _remove(self, carrier: Carrier) -> str:
+        """Delete the FeatureFlag of an object that carries no flags any more. There is no problem with it."""
         self._agreed.pop(carrier, None)
         flag = self._context.known.value.flags.get(carrier.flag)
         if flag is None or carrier_of(flag.about) != carrier or flag.about.deletion_timestamp:
-            return
+            return ""
         try:
             options = {"preconditions": {"uid": flag.about.uid}}
             await self._kube.delete(FEATURE_FLAG, carrier.flag.name, carrier.flag.namespace, options)
         except ApiError as error:
             if not (error.not_found or error.conflict):  # it is gone, or another one
                 raise
-
-    async def _remark(self, workload: Workload, problem: str) -> str:
-        """Write the remarks on a workload; return what prevents it."""
-        wanted = self._remarks(workload, problem)
-        if wanted in ("", workload.remarks):
-            return ""
-        namespace, name = workload.name
-        change = {"metadata": {"uid": workload.uid, "annotations": {REMARKS: wanted}}}
-        try:
-            await self._kube.patch(workload.kind, name, change, namespace)
-        except ApiError as error:
-            if error.not_found:
-                return ""
-            if error.forbidden or error.invalid:
-                return f"the remarks on it are refused: {error.status.message}"
-            raise
         return ""
-
-    def _remarks(self, workload: Workload, problem: str) -> str:
-        """Return the remarks on a workload; empty if there are none to make."""
-        known, settings = self._context.known.value, self._context.settings
-        if workload.mode == "in-process" or not (workload.flags.names or workload.carried or workload.remarks):
-            return ""
-        spec = agent_spec(workload, usable_sources(workload, known, settings), settings)
-        about = Configured(workload.name.namespace, workload.named, workload.flags, spec)
-
-        def digest_of(name: ObjectName) -> str:
-            flag: FlagSummary | None = known.flags.get(name)
-            return "" if flag is None else flag.status.digest
-
-        problem = problem or self._planner().refusal(workload)
-        return agent_remarks(about, config_of_flags(about, digest_of), problem)
 
     def _say(self, carrier: Carrier, uid: str, problem: str) -> None:
         """Record an Event when there is another problem than last time."""
         before = self._problems.pop(carrier, "")
         if problem:
             self._problems[carrier] = problem
-            if problem != before:
-                about = ObjectMeta(namespace=carrier.name.namespace, name=carrier.name.name, uid=uid)
-                self._context.record(carrier.kind, about, "Warning", "FlagsNotKept", problem)
-
-    def _forget(self, carrier: Carrier) -> None:
-        self._agreed.pop(carrier, None)
-        self._problems.pop(carrier, None)
+        if problem == before:
+            return
+        for listen in self._listeners:
+            listen(carrier)
+        if problem:
+            about = ObjectMeta(namespace=carrier.name.namespace, name=carrier.name.name, uid=uid)
+            self._context.record(carrier.kind, about, "Warning", "FlagsNotKept", problem)
 
 
 def _about(live: Object) -> ObjectMeta:
