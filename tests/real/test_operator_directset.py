@@ -21,6 +21,7 @@ from tests.real.workloads import (
     agent_of,
     daemon_set,
     deployment,
+    job,
     resolve,
     sees,
     source,
@@ -121,6 +122,23 @@ def test_flags_of_other_workloads(kind: str, namespace: Namespace) -> None:
     until(lambda: resolve(pod).get("variant") == "on", "the flag of the workload, which wins")
     assert resolve(pod, "y")["variant"] == "on"
     assert "mode=source+direct-set" in pod["metadata"]["annotations"][REMARKS]
+
+
+def test_jobs_carry_flags_when_they_are_created(namespace: Namespace) -> None:
+    made = annotated(job("web", None), inline("on"))
+    namespace.apply(made)
+    path = namespace.path("batch/v1", "Job", "web")
+    until(lambda: "Complete" in str(namespace.cluster.get(path).get("status", {}).get("conditions")), "its end")
+    (pod,) = App(namespace, "web").pods()
+    [served] = sources_of(agent_of(pod))
+    assert served["uri"] == f"{namespace.name}/web-job"
+    spec = {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": made["spec"]}}
+    yearly = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "yearly"}, "spec": spec}
+    template = namespace.apply(annotated(yearly, inline("on")))["spec"]["jobTemplate"]["spec"]["template"]
+    assert template["metadata"]["annotations"][DIRECT_SET] == "yearly-cronjob"
+    until(lambda: namespace.cluster.exists(flag_path(namespace, "yearly-cronjob")), "its flags")
+    with pytest.raises(RestError, match="the pods of a Job cannot be changed"):
+        namespace.apply(annotated(job("web", None), {}))
 
 
 def test_what_cannot_work_is_refused_with_the_place(namespace: Namespace) -> None:

@@ -66,8 +66,9 @@ def test_the_pod_webhook_fails_closed_for_pods_that_ask_for_it_only() -> None:
 def test_the_workload_webhook_is_called_for_what_carries_flags_and_fails_as_the_pod_webhook_does() -> None:
     pods, webhook = mutating(ENDPOINT)["webhooks"]
     assert (webhook["name"], webhook["clientConfig"]["service"]["path"]) == (WORKLOAD_WEBHOOK, WORKLOAD_PATH)
-    assert webhook["rules"][0]["resources"] == ["deployments", "statefulsets", "daemonsets"]
-    assert webhook["rules"][0]["operations"] == ["CREATE", "UPDATE"]
+    resources = [each["resources"] for each in webhook["rules"]]
+    assert resources == [["deployments", "statefulsets", "daemonsets"], ["jobs", "cronjobs"]]
+    assert [each["operations"] for each in webhook["rules"]] == [["CREATE", "UPDATE"]] * 2
     conditions = {each["name"] for each in webhook["matchConditions"]}
     assert conditions == {"carries-flags", "flags-changed", "not-deleted"}
     for member in ("failurePolicy", "namespaceSelector", "sideEffects", "timeoutSeconds"):

@@ -21,7 +21,7 @@ from binascii import Error as Base64Error
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, FEATURE_FLAG, STATEFUL_SET, Kind
+from wigwag.kube.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, FEATURE_FLAG, JOB, STATEFUL_SET, Kind
 from wigwag.operator.directset.workload import MARKS
 from wigwag.operator.names import (
     DIRECT_SET,
@@ -48,14 +48,15 @@ VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
 FLAG_WEBHOOK, WORKLOAD_WEBHOOK = "vfeatureflag.kb.io", "workloads.openfeature.dev"
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
 OUR_WEBHOOKS = (POD_WEBHOOK, FLAG_WEBHOOK, WORKLOAD_WEBHOOK)
-WORKLOAD_PATH = "/mutate-apps-v1-workload"
+WORKLOAD_PATH = "/mutate-workload"
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
 INJECTED = "cert-manager.io/inject-ca-from"
 """The annotation of a configuration whose `caBundle` cert-manager writes."""
 TIMEOUT_SECONDS = 5
 _ANNOTATED = "has(object.metadata.annotations) && '{0}' in object.metadata.annotations"
-_OWN, _TEMPLATE = "object.metadata.?annotations", "object.spec.template.?metadata.?annotations"
-_OLD, _OLD_TEMPLATE = f"oldO{_OWN[1:]}", f"oldO{_TEMPLATE[1:]}"
+_OWN, _OLD = "object.metadata.?annotations", "oldObject.metadata.?annotations"
+_POD = "(has({0}.spec.jobTemplate) ? {0}.spec.jobTemplate.spec.template : {0}.spec.template).?metadata.?annotations"
+_TEMPLATE, _OLD_TEMPLATE = _POD.format("object"), _POD.format("oldObject")
 POD_CONDITIONS = {
     "openfeature-enabled": f"{_ANNOTATED.format(ENABLED)} ? object.metadata.annotations['{ENABLED}'] == 'true'"
     f" : {list(FLAG_ANNOTATIONS)}.exists(name, {_OWN}[?name].hasValue())",
@@ -114,7 +115,10 @@ def mutating(endpoint: WebhookEndpoint, name: str = MUTATING_NAME, *, fail: bool
     workloads = _webhook(
         endpoint.client(WORKLOAD_PATH), WORKLOAD_WEBHOOK, DEPLOYMENT, ("CREATE", "UPDATE"), WORKLOAD_CONDITIONS
     )
-    workloads["rules"][0]["resources"] = [each.plural for each in (DEPLOYMENT, STATEFUL_SET, DAEMON_SET)]
+    workloads["rules"] = [
+        {**workloads["rules"][0], "apiGroups": [group], "resources": [each.plural for each in kinds]}
+        for group, kinds in (("apps", (DEPLOYMENT, STATEFUL_SET, DAEMON_SET)), ("batch", (JOB, CRON_JOB)))
+    ]
     expression = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": excluded}
     more = {
         "failurePolicy": "Fail" if fail else "Ignore",

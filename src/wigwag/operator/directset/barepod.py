@@ -34,7 +34,7 @@ def check_pod_flags(pod: AdmittedPod, namespace: str, known: KnownObjects, setti
     controller = next((each for each in about.owner_references or () if each.get("controller")), None)
     if controller is not None:
         owner = f"the pod is one of {controller.get('kind')} {controller.get('name')}, and cannot have flags of its own"
-        remedy = "write them to metadata.annotations of its Deployment, StatefulSet or DaemonSet"
+        remedy = "write them to metadata.annotations of its Deployment, StatefulSet, DaemonSet, CronJob or Job"
         other = f"if it is of another kind, put them into a FeatureFlag and name that by {ORDERS[0]}"
         return Denied(FORBIDDEN, f"{PLACE}: {owner}; {remedy}; {other}")
     if not about.name:

@@ -1,6 +1,6 @@
-"""The controller of flags that workloads and bare pods carry: keeps the FeatureFlags that are generated from them.
+"""The controller of flags that objects carry in an annotation: keeps the FeatureFlags that are generated from them.
 
-    workload or pod, its FeatureFlag ─▶ queue ─▶ do they agree? ─▶ read both ─▶ write the FeatureFlag
+    carrier, its FeatureFlag ─▶ queue ─▶ do they agree? ─▶ read both ─▶ write the FeatureFlag
 
 A carrier is read as a whole only if its annotation or its FeatureFlag is not as it was when they last agreed; so a
 restart reads each once, and writes nothing.
@@ -14,18 +14,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Informer
 from wigwag.kube.errors import ApiError
-from wigwag.kube.kinds import FEATURE_FLAG, POD
+from wigwag.kube.kinds import FEATURE_FLAG
 from wigwag.kube.watch.spec import KubeWatch, label_selector
 from wigwag.operator.controllers.managed import RETRY
 from wigwag.operator.directset.document import check_inline, text_digest
-from wigwag.operator.directset.generated import Carrier, carrier_of, generated_flag
+from wigwag.operator.directset.generated import LABEL, LABELLED, Carrier, carrier_of, generated_flag
 from wigwag.operator.injection.verdict import Denied
-from wigwag.operator.names import CARRIER, INLINE_FLAGS, ObjectName
+from wigwag.operator.names import INLINE_FLAGS, ObjectName
 from wigwag.operator.observed import metadata
 from wigwag.operator.resources.kubernetes import ObjectMeta
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from wigwag.kube.client import Object
     from wigwag.kube.control.queue import WorkQueue
+    from wigwag.kube.kinds import Kind
     from wigwag.kube.watch.decode import Key
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumer, Consumers
@@ -62,8 +64,8 @@ class _Agreed(NamedTuple):
     generation: int
 
 
-def decode_pod(raw: Raw) -> Carried | None:
-    """Decode a pod of a watch; None if it is being deleted."""
+def decode_carried(raw: Raw) -> Carried | None:
+    """Decode a carrier of a watch; None if it is being deleted."""
     about = metadata(raw)
     text = (about.annotations or {}).get(INLINE_FLAGS, "")
     return None if about.deletion_timestamp else Carried(about.uid, text_digest(text))
@@ -76,8 +78,9 @@ class DirectSetController:
         self._context, self._consumers, self._kube = context, consumers, context.hub.kube
         self._queue: WorkQueue[Carrier] = context.queue()
         self._controller = Controller("direct-set", self._reconcile, self._queue, context.metrics)
-        self._pods: Informer[Carried | None] = Informer()
-        self._pods.feed(self._queue.add, lambda key, _: [Carrier(POD, ObjectName(*key))])
+        self._labelled: dict[Kind, Informer[Carried | None]] = {kind: Informer() for kind in LABELLED}
+        for kind, informer in self._labelled.items():
+            informer.feed(self._queue.add, partial(_carrier, kind))
         self._agreed: dict[Carrier, _Agreed] = {}
         self._problems: dict[Carrier, str] = {}
         self._listeners: list[Callable[[Carrier], object]] = []
@@ -86,10 +89,12 @@ class DirectSetController:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        pods = KubeWatch(POD, labels=label_selector({CARRIER: "pod"}), metadata_only=True)
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._pods.follow(self._context.watch(pods, decode_pod)))
-            await self._pods.synced()
+            for kind, informer in self._labelled.items():
+                watch = KubeWatch(kind, labels=label_selector(LABEL), metadata_only=True)
+                group.create_task(informer.follow(self._context.watch(watch, decode_carried)))
+            for informer in self._labelled.values():
+                await informer.synced()
             await self._consumers.synced()
             group.create_task(self._controller.run())
 
@@ -124,8 +129,8 @@ class DirectSetController:
 
     def _find(self, carrier: Carrier) -> Carried | None:
         """Return what a carrier carries; None if it is gone: then Kubernetes removes what it owns."""
-        if carrier.kind == POD:
-            return self._pods.get(carrier.name)
+        if carrier.kind in self._labelled:
+            return self._labelled[carrier.kind].get(carrier.name)
         workload = self._consumers.workload(carrier)
         if workload is None:
             return Carried("", "") if self._consumers.is_present(carrier) else None
@@ -199,6 +204,10 @@ class DirectSetController:
         if problem:
             about = ObjectMeta(namespace=carrier.name.namespace, name=carrier.name.name, uid=uid)
             self._context.record(carrier.kind, about, "Warning", "FlagsNotKept", problem)
+
+
+def _carrier(kind: Kind, key: Key, _: Carried | None) -> list[Carrier]:
+    return [Carrier(kind, ObjectName(*key))]
 
 
 def _about(live: Object) -> ObjectMeta:

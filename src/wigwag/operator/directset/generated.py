@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from wigwag.kube.control.apply import owner_reference
-from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, FEATURE_FLAG, POD, STATEFUL_SET
+from wigwag.kube.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, FEATURE_FLAG, JOB, POD, STATEFUL_SET
 from wigwag.operator.directset.document import PLACE, flag_spec
 from wigwag.operator.names import CARRIER, COMPONENT, MANAGED_BY, OPERATOR, ObjectName, generated_name
 from wigwag.sources.kubernetes.references import ORDERS
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 Json: TypeAlias = Any
 LABELS = {MANAGED_BY: OPERATOR, COMPONENT: "direct-set"}
-KINDS = {each.kind: each for each in (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, POD)}
+LABELLED = (JOB, CRON_JOB, POD)
+"""Carriers that get a label when they are reviewed, so that only those with flags have to be watched."""
+LABEL = {CARRIER: "true"}
+KINDS = {each.kind: each for each in (DEPLOYMENT, STATEFUL_SET, DAEMON_SET, *LABELLED)}
 """What may carry flags."""
 
 

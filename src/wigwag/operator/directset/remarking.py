@@ -73,6 +73,8 @@ class RemarkController:
         if _is_remarkable(workload):
             problem = self._direct.problem_of(carrier) or _unmarked(workload) or planner.refusal(workload)
             wanted = self._remarks(workload, problem)
+            if not problem and self._is_pending(workload):
+                return None  # the status of its flags comes, and is a change
         if wanted != workload.remarks:
             await self._write(workload, wanted)
         if planner.is_retried(workload):
@@ -95,6 +97,11 @@ class RemarkController:
             return "" if flag is None else flag.status.digest
 
         return agent_remarks(about, config_of_flags(about, digest_of), problem)
+
+    def _is_pending(self, workload: Workload) -> bool:
+        """Tell whether a digest of its flags is still that of what they were before, or missing."""
+        flags = [self._context.known.value.flags.get(name) for name in workload.flags.names]
+        return any(each is None or each.status.observed_generation != each.about.generation for each in flags)
 
     async def _write(self, workload: Workload, remarks: str | None) -> None:
         """Write remarks, or remove them. A refusal of a webhook is an error like any other: logged, and retried."""

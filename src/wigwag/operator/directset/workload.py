@@ -21,8 +21,9 @@ import msgspec
 from msgspec import Struct
 from msgspec import field as member
 
+from wigwag.kube.kinds import CRON_JOB, JOB
 from wigwag.operator.directset.document import PLACE, check_inline
-from wigwag.operator.directset.generated import KINDS, Carrier, carrier_of
+from wigwag.operator.directset.generated import KINDS, LABEL, LABELLED, Carrier, carrier_of
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.patch import difference
 from wigwag.operator.injection.podflags import standing_orders
@@ -50,21 +51,16 @@ class _Annotated(Struct):
     annotations: dict[str, str] | None = None
 
 
-class _MarkedTemplate(Struct):
+class _AnnotatedObject(Struct):
     metadata: _Annotated = member(default_factory=_Annotated)
 
-
-class _MarkedSpec(Struct):
-    template: _MarkedTemplate = member(default_factory=_MarkedTemplate)
-
-
-class _ReviewedWorkload(Struct):
-    metadata: _Annotated = member(default_factory=_Annotated)
-    spec: _MarkedSpec = member(default_factory=_MarkedSpec)
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.metadata.annotations or {}
 
 
 class WorkloadRequest(NamedTuple):
-    """A request to admit a Deployment, StatefulSet or DaemonSet."""
+    """A request to admit a Deployment, StatefulSet, DaemonSet, Job or CronJob."""
 
     kind: str
     namespace: str
@@ -76,11 +72,16 @@ class WorkloadRequest(NamedTuple):
 def review_workload(request: WorkloadRequest, known: KnownObjects, settings: OperatorSettings) -> Verdict:
     """Decide about a workload."""
     try:
-        workload = msgspec.convert(request.object, _ReviewedWorkload)
-        before = msgspec.convert(request.before or {}, _ReviewedWorkload)
-    except msgspec.ValidationError as error:
+        workload, before = (msgspec.convert(each or {}, _AnnotatedObject) for each in (request.object, request.before))
+        template = msgspec.convert(_part(request.object, template_place(request.kind)), _AnnotatedObject)
+    except (msgspec.ValidationError, KeyError, TypeError) as error:
         return Denied(BAD_REQUEST, f"the object is not a {request.kind}: {error}")
-    return _Review(request, workload, before, known, settings).verdict()
+    return _Review(request, workload, before.annotations, template.annotations, known, settings).verdict()
+
+
+def template_place(kind: str) -> tuple[str, ...]:
+    """Return where the pod template is."""
+    return ("spec", "jobTemplate", "spec", "template") if kind == CRON_JOB.kind else ("spec", "template")
 
 
 @dataclass(frozen=True)
@@ -88,35 +89,35 @@ class _Review:
     """The review of one workload."""
 
     request: WorkloadRequest
-    workload: _ReviewedWorkload
-    before: _ReviewedWorkload
+    workload: _AnnotatedObject
+    before: dict[str, str]
+    """The annotations of the object that it replaces."""
+    template: dict[str, str]
+    """The annotations of its pod template."""
     known: KnownObjects = field(repr=False)
     settings: OperatorSettings
 
     def verdict(self) -> Verdict:
-        own, template = self._own, self.workload.spec.template.metadata.annotations or {}
-        if INLINE_FLAGS in template:
+        """Decide, with a patch that marks the template."""
+        own, kind = self.workload.annotations, self.request.kind
+        if INLINE_FLAGS in self.template:
             reason = "in a pod template, each change of a flag would restart the pods"
-            where = f"write the annotation to metadata.annotations of the {self.request.kind}"
-            return Denied(FORBIDDEN, f"spec.template.{PLACE}: {reason}; {where}")
-        orders, problem = standing_orders(own, self.request.namespace, f"the {self.request.kind}")
+            where = f"write the annotation to metadata.annotations of the {kind}"
+            return Denied(FORBIDDEN, f"{'.'.join(template_place(kind))}.{PLACE}: {reason}; {where}")
+        orders, problem = standing_orders(own, self.request.namespace, f"the {kind}")
         if problem:
             return Denied(FORBIDDEN, problem)
         checked = self._check_flags() if INLINE_FLAGS in own else Allowed()
         if isinstance(checked, Denied):
             return checked
-        marks = {STANDING_ORDERS: ",".join(map(str, orders))} if orders else {}
-        if INLINE_FLAGS in own:
-            marks[DIRECT_SET] = self._carrier.flag.name
-        changed = self._marked(marks)
-        warnings = *checked.warnings, *self._unusable(orders)
-        if marks and template.get(ENABLED, "true") != "true":
-            warnings = *warnings, f'{ENABLED} of the pod template is not "true", so its pods get no agent'
-        return Allowed(patch=tuple(difference(self.request.object, changed)), warnings=warnings)
-
-    @property
-    def _own(self) -> dict[str, str]:
-        return self.workload.metadata.annotations or {}
+        wanted = self._marked(orders)
+        if kind == JOB.kind and self.request.before is not None and wanted != self.template:
+            reason = "the pods of a Job cannot be changed, so other flags would not reach them"
+            return Denied(FORBIDDEN, f"metadata.annotations: {reason}; create the Job with the annotations it needs")
+        warnings = [*checked.warnings, *self._unusable(orders)]
+        if wanted.keys() & {*MARKS} and wanted.get(ENABLED, "true") != "true":
+            warnings.append(f'{ENABLED} of the pod template is not "true", so its pods get no agent')
+        return Allowed(patch=tuple(difference(self.request.object, self._changed(wanted))), warnings=tuple(warnings))
 
     @property
     def _carrier(self) -> Carrier:
@@ -125,16 +126,15 @@ class _Review:
     def _check_flags(self) -> Verdict:
         """Check the flags, if they are new, and whether there is a place for them."""
         if not self.workload.metadata.name:
-            return Denied(
-                FORBIDDEN,
-                f"{PLACE}: the FeatureFlag with the flags is named after the {self.request.kind}; "
-                "give it a name, not generateName",
-            )
+            reason = f"the FeatureFlag with the flags is named after the {self.request.kind}"
+            return Denied(FORBIDDEN, f"{PLACE}: {reason}; give it a name, not generateName")
         about = self.known.feature_flag(self._carrier.flag)
         if about is not None and carrier_of(about) != self._carrier:
             return Denied(FORBIDDEN, self._carrier.collision)
-        text, before = self._own[INLINE_FLAGS], (self.before.metadata.annotations or {}).get(INLINE_FLAGS, "")
-        return Allowed() if text == before else check_inline(text, before, lint=self.settings.flags.validation_enabled)
+        text, before = self.workload.annotations[INLINE_FLAGS], self.before.get(INLINE_FLAGS)
+        if text == before:
+            return Allowed()
+        return check_inline(text, before or "", lint=self.settings.flags.validation_enabled)
 
     def _unusable(self, orders: tuple[ObjectName, ...]) -> list[str]:
         """Say which standing orders pods would wait for."""
@@ -148,14 +148,36 @@ class _Review:
                 found.append(f"its pods wait: FeatureFlag {name} does not exist; create it, or correct {ORDERS[0]}")
         return found
 
-    def _marked(self, marks: dict[str, str]) -> Json:
-        """Return the workload with these marks in its template, and no others."""
+    def _marked(self, orders: tuple[ObjectName, ...]) -> dict[str, str]:
+        """Return the annotations of the template with the marks that it should have, and no others."""
+        marked = {name: value for name, value in self.template.items() if name not in MARKS}
+        if orders:
+            marked[STANDING_ORDERS] = ",".join(map(str, orders))
+        if INLINE_FLAGS in self.workload.annotations:
+            marked[DIRECT_SET] = self._carrier.flag.name
+        return marked
+
+    def _changed(self, template: dict[str, str]) -> Json:
+        """Return the workload with these annotations in its template, and with a label if it is watched by that."""
         workload = self.request.object
-        template = workload["spec"]["template"]
-        about = template.get("metadata") or {}
-        given = about.get("annotations") or {}
-        wanted = {name: value for name, value in given.items() if name not in MARKS} | marks
-        if wanted == given:
-            return workload
-        marked = {**template, "metadata": {**about, "annotations": wanted}}
-        return {**workload, "spec": {**workload["spec"], "template": marked}}
+        if template != self.template:
+            place = *template_place(self.request.kind), "metadata", "annotations"
+            workload = _with_part(workload, place, template)
+        if INLINE_FLAGS in self.workload.annotations and self._carrier.kind in LABELLED:
+            labels = (workload["metadata"].get("labels") or {}) | LABEL
+            workload = _with_part(workload, ("metadata", "labels"), labels)
+        return workload
+
+
+def _part(value: Json, place: tuple[str, ...]) -> Json:
+    for name in place:
+        value = value[name]
+    return value
+
+
+def _with_part(value: Json, place: tuple[str, ...], part: Json) -> Json:
+    """Return an object with another part."""
+    if not place:
+        return part
+    name, *rest = place
+    return {**(value or {}), name: _with_part((value or {}).get(name), tuple(rest), part)}

@@ -218,7 +218,7 @@ class _Injection:
             pod = with_volumes(pod, [{"name": SOCKET_VOLUME, "emptyDir": {}}])
             pod = with_mount(pod, directory, SOCKET_VOLUME)
         if INLINE_FLAGS in self._annotations:
-            pod = with_label(pod, CARRIER, "pod")
+            pod = with_label(pod, CARRIER, "true")
         reads_api = any(each.reads_api for each in needs)
         return with_annotation(pod, ALLOW_KUBERNETES_SYNC, "true") if reads_api else pod
 
