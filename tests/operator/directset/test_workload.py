@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.documents import ROOT, contents
 from tests.operator.known import Laid, patched, settings
 from wigwag.operator.directset.document import MOST_BYTES, flag_spec
 from wigwag.operator.directset.workload import WorkloadRequest, review_workload
@@ -164,3 +165,10 @@ def test_null_is_the_same_as_nothing() -> None:
     text = json.dumps({"flags": {"a": {**FLAG, "targeting": None}}, "metadata": {"team": "a"}})
     assert flag_spec(text) == {"flags": {"a": FLAG}, "metadata": {"team": "a"}}
     assert flag_spec('{"flags": null}') == {"flags": {}}
+
+
+def test_the_guide_shows_the_example() -> None:
+    guide = (ROOT / "docs/guides/workload-flags.md").read_text()
+    example = (ROOT / "deploy/examples/workload-flags.yaml").read_text()
+    _, _, manifests = example.partition("\n")
+    assert contents(guide, "yaml") == [manifests]
