@@ -16,6 +16,7 @@ from tests.real.agents import flags
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.processes import until
 from tests.real.rest import RestError
+from tests.real.services import is_ready
 from tests.real.workloads import (
     App,
     agent_of,
@@ -111,17 +112,33 @@ def test_flags_of_a_deployment_live_change_and_go_with_it(namespace: Namespace) 
     until(lambda: not cluster.exists(path), "the flags go with it")
 
 
-@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
-def test_flags_of_other_workloads(kind: str, namespace: Namespace) -> None:
-    """With a template of their own annotations, and sources beside the flags."""
+@pytest.mark.parametrize(("kind", "refresh"), [("StatefulSet", "live"), ("DaemonSet", "file")])
+def test_flags_of_other_workloads_beside_a_source(kind: str, refresh: str, namespace: Namespace) -> None:
+    """The source says how the agent gets its flags, by the API server or mounted; both agents wait for them."""
     made = {"StatefulSet": stateful_set, "DaemonSet": daemon_set}[kind]("web", "base")
     namespace.feature_flag("base", {"flags": {**flags("off")["flags"], "y": flags("on")["flags"]["x"]}})
-    namespace.apply(source("base", {"source": "base", "provider": "kubernetes"}))
+    provider = {"live": "kubernetes", "file": "file"}[refresh]
+    namespace.apply(source("base", {"source": "base", "provider": "kubernetes"}, defaultSyncProvider=provider))
     namespace.apply(annotated(made, inline("on")))
     pod = App(namespace, "web").ready()
     until(lambda: resolve(pod).get("variant") == "on", "the flag of the workload, which wins")
     assert resolve(pod, "y")["variant"] == "on"
-    assert "mode=source+direct-set" in pod["metadata"]["annotations"][REMARKS]
+    assert f"mode=source+direct-set, refresh={refresh}" in pod["metadata"]["annotations"][REMARKS]
+    namespace.apply(annotated(made, inline("off")))
+    sees(pod, "off")
+
+
+def test_a_pod_may_come_before_the_flags_of_its_workload(namespace: Namespace) -> None:
+    """Nobody reviews a ReplicaSet, so the mark in its template stays, and there is nobody who makes its flags."""
+    made = deployment("web", annotations={DIRECT_SET: "later"})
+    namespace.apply({**made, "kind": "ReplicaSet"})
+    app = App(namespace, "web")
+    (pod,) = until(app.pods, "a pod")
+    assert sources_of(agent_of(pod))[0]["uri"] == f"{namespace.name}/later"
+    assert not is_ready(pod)
+    namespace.feature_flag("later", flags("on"))
+    sees(app.ready(), "on")
+    assert app.ready()["metadata"]["uid"] == pod["metadata"]["uid"]
 
 
 def test_jobs_carry_flags_when_they_are_created(namespace: Namespace) -> None:
@@ -235,6 +252,19 @@ def test_an_agent_that_reads_its_own_annotations_is_left_alone(namespace: Namesp
     answer = namespace.cluster.rest.call("POST", path, pod, query={"dryRun": "All"}).json
     assert "initContainers" not in answer["spec"]
     assert [each["name"] for each in answer["spec"]["containers"]] == ["agent"]
+
+
+def test_a_rollback_brings_the_flags_of_its_revision_back(namespace: Namespace, tmp_path: Path) -> None:
+    app, path = App(namespace, "web"), flag_path(namespace, "web-deployment")
+    namespace.apply(annotated(deployment("web"), inline("on")))
+    first = app.ready()
+    namespace.apply(annotated(deployment("web", annotations={"release": "2"}), inline("off")))
+    second = app.ready(without=[first["metadata"]["uid"]])
+    sees(second, "off")
+    config = namespace.cluster.access.kubeconfig(tmp_path / "kubeconfig")
+    command = [str(programs.kubernetes().kubectl), f"--kubeconfig={config}", "-n", namespace.name]
+    subprocess.run([*command, "rollout", "undo", "deployment/web"], check=True, capture_output=True)
+    until(lambda: namespace.cluster.get(path)["spec"]["flagSpec"] == flags("on"), "the flags of the first revision")
 
 
 def test_whoever_applies_the_same_manifest_again_changes_nothing(namespace: Namespace, tmp_path: Path) -> None:
