@@ -110,20 +110,22 @@ class DirectSetController:
             yield Carrier(kind, ObjectName(*name))
 
     def on_problem(self, listen: Callable[[Carrier], object]) -> None:
-        """Have a function called with each carrier that has another problem than before."""
+        """Have a function called with each carrier that has another problem than before, or none any more."""
         self._listeners.append(listen)
 
-    def problem_of(self, carrier: Carrier) -> str:
-        """Return why the flags of a carrier are not in force; empty if they are."""
-        return self._problems.get(carrier, "")
+    def problem_of(self, carrier: Carrier) -> str | None:
+        """Return why the flags of a carrier are not in force; empty if they are, and None if that is not known yet."""
+        return self._problems.get(carrier)
 
     async def _reconcile(self, carrier: Carrier) -> Again | None:
         found = self._find(carrier)
-        if found is None:
+        if found is None or not found.carried:
             self._agreed.pop(carrier, None)
             self._problems.pop(carrier, None)
+            if found is not None:
+                await self._remove(carrier)
             return None
-        problem = await self._keep(carrier, *found) if found.carried else await self._remove(carrier)
+        problem = await self._keep(carrier, *found)
         self._say(carrier, found.uid, problem)
         return Again(RETRY) if problem else None
 
@@ -178,25 +180,22 @@ class DirectSetController:
         self._agreed[carrier] = _Agreed(uid, text_digest(text), about.uid, about.generation)
         return ""
 
-    async def _remove(self, carrier: Carrier) -> str:
-        """Delete the FeatureFlag of an object that carries no flags any more. There is no problem with it."""
-        self._agreed.pop(carrier, None)
+    async def _remove(self, carrier: Carrier) -> None:
+        """Delete the FeatureFlag of an object that carries no flags any more."""
         flag = self._context.known.value.flags.get(carrier.flag)
         if flag is None or carrier_of(flag.about) != carrier or flag.about.deletion_timestamp:
-            return ""
+            return
         try:
             options = {"preconditions": {"uid": flag.about.uid}}
             await self._kube.delete(FEATURE_FLAG, carrier.flag.name, carrier.flag.namespace, options)
         except ApiError as error:
             if not (error.not_found or error.conflict):  # it is gone, or another one
                 raise
-        return ""
 
     def _say(self, carrier: Carrier, uid: str, problem: str) -> None:
         """Record an Event when there is another problem than last time."""
-        before = self._problems.pop(carrier, "")
-        if problem:
-            self._problems[carrier] = problem
+        before = self._problems.get(carrier)
+        self._problems[carrier] = problem
         if problem == before:
             return
         for listen in self._listeners:

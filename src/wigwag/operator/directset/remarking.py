@@ -71,12 +71,15 @@ class RemarkController:
             return None
         planner, wanted = self._planner(), None
         if _is_remarkable(workload):
-            problem = self._direct.problem_of(carrier) or _unmarked(workload) or planner.refusal(workload)
+            known = self._direct.problem_of(carrier)
+            problem = known or _unmarked(workload) or planner.refusal(workload)
+            if (workload.carried and known is None) or (not problem and self._is_pending(workload)):
+                return None  # what is missing comes, and is a change
             wanted = self._remarks(workload, problem)
-            if not problem and self._is_pending(workload):
-                return None  # the status of its flags comes, and is a change
         if wanted != workload.remarks:
             await self._write(workload, wanted)
+        if not workload.flags.names:
+            return None  # the controller of its sources has pods created again
         if planner.is_retried(workload):
             await retry_pods(self._context, workload)
         return Again(RETRY) if workload.refused_since else None

@@ -3,7 +3,7 @@
 | member | values |
 |---|---|
 | `scope` | `namespace`: all objects are in the pod's namespace; `cross-namespace`: some are not |
-| `mode` | `source`, `standing-order`, `direct-set`, joined by `+`: the last one wins; or `in-process` |
+| `mode` | `source`, `standing-order`, `direct-set`, joined by `+`: the last one wins; `in-process`; `none` |
 | `refresh` | `live`: changes of flags arrive at once; `file`: the kubelet takes up to a minute; `restart` |
 | `config` | of a workload: the digest of its flags as they are now; of a pod: the digest of what its agent was told |
 | `problem` | why flags are not as the annotations say |
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DIGITS = 16
 _BEGINNING = "scope="
+_LONGEST = 500
+"""Characters of a problem; the Event has all of it."""
 
 
 class Configured(NamedTuple):
@@ -45,10 +47,15 @@ def agent_remarks(about: Configured, config: str, problem: str = "") -> str:
     flags = list(named_flags(about.spec, about.namespace))
     scope = _scope(about.namespace, [*about.named, *(name for _, name in flags)])
     modes = {"source": about.named, "standing-order": about.flags.orders, "direct-set": about.flags.direct}
-    mode = "+".join(name for name, given in modes.items() if given)
+    mode = "+".join(name for name, given in modes.items() if given) or "none"
     refresh = "file" if any(provider == FILE for provider, _ in flags) else "live"
-    why = f", problem={problem}" if problem else ""
+    why = f", problem={_one_line(problem)}" if problem else ""
     return f"{scope}, mode={mode}, refresh={refresh}, config={config}{why}"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
 
 
 def is_remark(text: str) -> bool:
