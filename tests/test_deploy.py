@@ -355,11 +355,13 @@ def test_values_decide_which_objects_there_are() -> None:
     assert found["Certificate", "open-feature-operator-serving-cert"]["spec"]["dnsNames"] == [
         *service_names(WebhookEndpoint("").service, "flags")[:2]
     ]
-    (webhook,) = found["MutatingWebhookConfiguration", mutating(WebhookEndpoint(""))["metadata"]["name"]]["webhooks"]
-    assert webhook["objectSelector"] == {"matchLabels": {"a": "b"}}
-    assert webhook["namespaceSelector"]["matchExpressions"][0]["values"] == [
-        "flags", "kube-node-lease", "kube-public", "kube-system"
-    ]  # fmt: skip
+    webhooks = found["MutatingWebhookConfiguration", mutating(WebhookEndpoint(""))["metadata"]["name"]]["webhooks"]
+    assert webhooks[0]["objectSelector"] == {"matchLabels": {"a": "b"}}
+    assert "objectSelector" not in webhooks[1], "which is about the labels of pods"
+    for webhook in webhooks:
+        assert webhook["namespaceSelector"]["matchExpressions"][0]["values"] == [
+            "flags", "kube-node-lease", "kube-public", "kube-system"
+        ]  # fmt: skip
     fenced = objects(template(VARIANTS["observed and fenced"]))
     assert fenced["PodMonitor", names.PROXY]["metadata"]["labels"]["release"] == "prometheus"
 
@@ -436,7 +438,8 @@ def test_the_examples_name_flags_and_sources_that_they_have() -> None:
             if kind == "Flagd":
                 assert ("FeatureFlagSource", each["spec"]["featureFlagSource"]) in found, path
             if kind == "Deployment":
-                annotations = each["spec"]["template"]["metadata"]["annotations"]
+                own = about.get("annotations", {})
+                annotations = {**own, **each["spec"]["template"]["metadata"].get("annotations", {})}
                 assert names.mode_of(annotations) in ("sidecar", "in-process"), path
 
 

@@ -37,7 +37,7 @@ from wigwag.kube.client import Kube
 from wigwag.kube.config.cluster import Cluster
 from wigwag.kube.hub import Hub
 from wigwag.observe import Registry
-from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH
+from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH, WORKLOAD_PATH
 from wigwag.operator.run import Operator
 from wigwag.operator.settings import OperatorSettings, read_settings
 from wigwag.options import declared, default_text, long_name
@@ -464,6 +464,7 @@ PORTS = (
         (),
         (
             Page("POST", POD_PATH, "injects agents: an AdmissionReview of a pod"),
+            Page("POST", WORKLOAD_PATH, "checks and marks workloads that carry flags: an AdmissionReview of one"),
             Page("POST", FLAG_PATH, "checks flags: an AdmissionReview of a FeatureFlag"),
         ),
     ),

@@ -13,7 +13,7 @@ import pytest
 
 from tests.agent.test_facts import mounted
 from tests.pipeline.fakes import FakeWatcher, run, settle
-from wigwag.agent.annotations import ANNOTATION, MOST, OPERATORS, ORDER, agent_sources, located, references
+from wigwag.agent.annotations import agent_sources, located
 from wigwag.agent.facts import POD, Facts, watch_facts
 from wigwag.agent.options import AgentOptions
 from wigwag.agent.ownpod import Pod, PodIdentity, decode_pod, described, identify, namespace_of, zone_of
@@ -26,6 +26,7 @@ from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import Document
 from wigwag.sources.kubernetes.names import SELF
+from wigwag.sources.kubernetes.references import ANNOTATION, MOST, OPERATORS, ORDER, references
 from wigwag.sources.source import Source, SourceSettings
 
 WHO = PodIdentity("team", "shop-1")

@@ -22,10 +22,8 @@ from tests.real.test_operator import RunningOperator
 from tests.test_deploy import SYSTEM, VARIANTS, helm, overlay
 from tools.manifests import CHART, DEPLOY, KUSTOMIZE
 from wigwag.operator.admission.registration import (
-    FLAG_PATH,
     MUTATING,
     MUTATING_NAME,
-    POD_PATH,
     VALIDATING,
     VALIDATING_NAME,
     bundle_patch,
@@ -185,13 +183,20 @@ def test_kubectl_replaces_the_original_and_changes_nothing_when_it_applies_again
 
 def registered(cluster: Cluster, url: str) -> None:
     """Have the API server call an operator outside of the cluster; the operator fills in the CA."""
-    for kind, name, path in ((MUTATING, MUTATING_NAME, POD_PATH), (VALIDATING, VALIDATING_NAME, FLAG_PATH)):
-        client = {"service": None, "url": f"{url}{path}"}
-        change = [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": client}]
+    for kind, name in ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME)):
         where = kind.path(name=name)
+        clients = [each["clientConfig"]["service"]["path"] for each in cluster.get(where)["webhooks"]]
+        change = [
+            {"op": "replace", "path": f"/webhooks/{at}/clientConfig", "value": {"url": f"{url}{path}"}}
+            for at, path in enumerate(clients)
+        ]
         cluster.rest.call("PATCH", where, change, kind="application/json-patch+json")
-        until(lambda where=where: "caBundle" in str(cluster.get(where)["webhooks"]), "the CA")  # type: ignore[misc]
+        until(lambda where=where: trusted(cluster, where), "the CA")  # type: ignore[misc]
     until(lambda: refuses_flags(cluster), "the API server calling the webhooks")
+
+
+def trusted(cluster: Cluster, where: str) -> bool:
+    return all("caBundle" in each["clientConfig"] for each in cluster.get(where)["webhooks"])
 
 
 def await_rights(cluster: Cluster) -> None:

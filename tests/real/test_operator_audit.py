@@ -34,7 +34,16 @@ from tests.real.test_operator import RunningOperator
 from tests.real.test_operator_controllers import conditions, sourced
 from tests.test_deploy import SYSTEM, overlay
 from wigwag.operator.admission.registration import VALIDATING
-from wigwag.operator.names import OPERATOR_ACCOUNT, PROXY_ACCOUNT, SYNC_BINDING, ObjectName
+from wigwag.operator.directset.generated import LABEL
+from wigwag.operator.names import (
+    ENABLED,
+    INLINE_FLAGS,
+    OPERATOR_ACCOUNT,
+    PROXY_ACCOUNT,
+    REMARKS,
+    SYNC_BINDING,
+    ObjectName,
+)
 from wigwag.operator.reconcile.access import access_objects
 from wigwag.operator.reconcile.usage import FlagUse
 from wigwag.operator.settings import read_settings
@@ -137,6 +146,21 @@ def source(name: str, provider: str, **spec: Any) -> dict[str, Any]:
     return {**about, "spec": {"sources": [{"source": "shop", "provider": provider}], **spec}}
 
 
+def carrying(api: str, kind: str, text: str) -> dict[str, Any]:
+    """Return an object with flags in its annotation; there is nobody who would make pods of it."""
+    made = sourced(kind if api == "apps/v1" else "DaemonSet", "carrier")
+    template = {"metadata": {"labels": {"app": "carrier"}}, "spec": made["spec"]["template"]["spec"]}
+    spec = {**made["spec"], "template": template}
+    if api == "batch/v1":
+        job = {"template": {"spec": {**template["spec"], "restartPolicy": "Never"}}}
+        spec = job if kind == "Job" else {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": job}}
+    metadata = {"name": "carrier", "annotations": {INLINE_FLAGS: text}}
+    if kind == "Pod":  # as the webhook leaves it, which does not see this one
+        metadata = {"name": "carrier", "labels": LABEL, "annotations": {INLINE_FLAGS: text, ENABLED: "false"}}
+        spec = template["spec"]
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
+
+
 class Day:
     """What happens to an operator: each of its duties at least once."""
 
@@ -151,6 +175,7 @@ class Day:
         self._apply(source("remote", "http", rolloutOnChange=True))
         self._apply({"apiVersion": OPENFEATURE, "kind": "InProcessConfiguration", "metadata": {"name": "local"}})
         self._workloads()
+        self._carriers()
         self._proxy()
         self._flagd()
 
@@ -189,6 +214,32 @@ class Day:
             self._cluster.delete(path)
         self._until("v1", "ConfigMap", "shop", exists=False)
         until(lambda: not self._of_agents("Role") and not self._of_agents("RoleBinding"), "no rights")
+
+    def _carriers(self) -> None:
+        """Flags in annotations: of all kinds, changed once, and taken away."""
+        workloads, jobs = ("Deployment", "StatefulSet", "DaemonSet"), ("Job", "CronJob")
+        self._apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+        for default in ("on", "off"):
+            for api, kinds in (("apps/v1", workloads), ("batch/v1", jobs), ("v1", ("Pod",))):
+                for kind in kinds:
+                    self._apply(carrying(api, kind, json.dumps(flags(default))))
+            for kind in (*workloads, *jobs, "Pod"):
+                self._carried(kind, default)
+        for kind in workloads:
+            self._remarked(self._team.path("apps/v1", kind, "carrier"))
+        self._cluster.patch(
+            self._team.path("apps/v1", "DaemonSet", "carrier"), {"metadata": {"annotations": {INLINE_FLAGS: None}}}
+        )
+        self._until(OPENFEATURE, "FeatureFlag", "carrier-daemonset", exists=False)
+
+    def _carried(self, kind: str, default: str) -> None:
+        name = f"carrier-{kind.lower()}"
+        self._until(OPENFEATURE, "FeatureFlag", name)
+        path = self._team.path(OPENFEATURE, "FeatureFlag", name)
+        until(lambda: self._cluster.get(path)["spec"]["flagSpec"] == flags(default), f"the flags of a {kind}")
+
+    def _remarked(self, path: str) -> None:
+        until(lambda: REMARKS in self._cluster.get(path)["metadata"]["annotations"], f"remarks on {path}")
 
     def _proxy(self) -> None:
         for api, kind, name in (

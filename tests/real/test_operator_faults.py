@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ import yaml
 
 from tests.real.access import Access
 from tests.real.admissions import AdmissionLoad, JsonConnection, Replicas, dry_run, review, to_cluster
+from tests.real.agents import flags
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.controlplane import DEFINITIONS, ControlPlane
 from tests.real.operators import OperatorProcess, trusted
@@ -27,6 +29,7 @@ from tests.real.test_operator_process import LEASE, cluster
 from wigwag.operator.admission.registration import POD_PATH, WebhookEndpoint, mutating, validating
 from wigwag.operator.certificates.authority import CertificatePolicy, split
 from wigwag.operator.certificates.rotation import advance
+from wigwag.operator.names import INLINE_FLAGS
 
 __all__ = ["cluster", "plane"]
 ELECTION = (
@@ -371,6 +374,9 @@ def test_a_namespace_that_goes_takes_its_objects_and_nothing_is_made_in_it(team:
         each.apply(in_team(each, source("direct", source="shop", provider="kubernetes")))
         each.apply(flagd("agent", featureFlagSource="direct"))
         each.apply(sourced("Deployment", "web", "files,direct"))
+        carrier = sourced("DaemonSet", "carrier")
+        carrier["metadata"]["annotations"] = {INLINE_FLAGS: json.dumps(flags())}
+        each.apply(carrier)
     made = {"v1": ("ConfigMap", "Service"), "apps/v1": ("Deployment",), RBAC: ("Role", "RoleBinding")}
 
     def children(each: Namespace) -> list[Any]:
@@ -378,17 +384,24 @@ def test_a_namespace_that_goes_takes_its_objects_and_nothing_is_made_in_it(team:
 
     with OperatorProcess() as operator:
         until(lambda: len(children(team)) == len(children(other)) == 5, "all that is made")
+        carried = other.path(OPENFEATURE, "FeatureFlag", "carrier-daemonset")
+        until(lambda: all(map(cluster.exists, (carried, carried.replace(other.name, team.name)))), "flags of both")
         said = len(operator.lines)
         team.remove()
         selector = {"labelSelector": "app.kubernetes.io/managed-by=open-feature-operator"}
         for api, kinds in made.items():
             for kind in kinds:
                 cluster.rest.call("DELETE", team.path(api, kind), query=selector)
+        cluster.delete(carried.replace(other.name, team.name))
+        operator.wait_for_log(lambda line: "since its namespace is being deleted" in line["msg"])
+        cluster.delete(carried)
+        until(lambda: cluster.exists(carried), "flags of others are made again")
         cluster.delete(other.path("v1", "ConfigMap", "shop"))
         until(lambda: len(children(other)) == 5, "others are looked after")
         for kind in ("Flagd", "FeatureFlagSource", "FeatureFlag"):
             cluster.rest.call("DELETE", team.path(OPENFEATURE, kind))
-        cluster.rest.call("DELETE", team.path("apps/v1", "Deployment"))
+        for kind in ("Deployment", "DaemonSet"):
+            cluster.rest.call("DELETE", team.path("apps/v1", kind))
         until(lambda: number(operator, "wigwag_controller_failing_keys") == 0, "nothing is left to be retried")
         assert children(team) == []
         failures = [line["msg"] for line in operator.lines[said:] if "it is retried" in line["msg"]]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -14,8 +16,17 @@ from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.conftest import loudly
 from tests.real.operated import SYSTEM, OperatedPlane, operator_deployment
 from tests.real.processes import until
+from tests.real.rest import RestError
 from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, sources_of
-from wigwag.operator.names import OPERATOR_DEPLOYMENT, PROXY, PROXY_BUDGET, PROXY_SERVICE, SOCKET_VOLUME
+from wigwag.operator.names import (
+    INLINE_FLAGS,
+    OPERATOR_DEPLOYMENT,
+    PROXY,
+    PROXY_BUDGET,
+    PROXY_SERVICE,
+    REMARKS,
+    SOCKET_VOLUME,
+)
 
 PORT = 9015
 PROXY_OBJECTS = (
@@ -120,11 +131,46 @@ def test_a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once(
     plane.start_operator()
     App(namespace, "web-changes").ready(without=[pods["changes"]])
     until(lambda: settled(namespace, "stays") and settled(namespace, "changes"), "both sources being settled")
-    generations = {
-        name: namespace.cluster.get(namespace.path("apps/v1", "Deployment", f"web-{name}"))["metadata"]["generation"]
+    revisions = {  # and not generations, which count annotations: refused pods are retried by one
+        name: namespace.cluster.get(namespace.path("apps/v1", "Deployment", f"web-{name}"))["metadata"]["annotations"]
         for name in pods
     }
-    assert generations == {"stays": 1, "changes": 2}
+    counted = {name: each["deployment.kubernetes.io/revision"] for name, each in revisions.items()}
+    assert counted == {"stays": "1", "changes": "2"}
+
+
+def test_while_nobody_answers_flags_of_workloads_wait_and_a_restart_changes_nothing(
+    namespace: Namespace, plane: OperatedPlane
+) -> None:
+    def carrying(variant: str) -> dict[str, Any]:
+        made = deployment("web")
+        return {**made, "metadata": {"name": "web", "annotations": {INLINE_FLAGS: json.dumps(flags(variant))}}}
+
+    cluster, path = namespace.cluster, namespace.path("apps/v1", "Deployment", "web")
+    flag = namespace.path(OPENFEATURE, "FeatureFlag", "web-deployment")
+    namespace.apply(carrying("on"))
+    pod = App(namespace, "web").ready()
+    digest = until(lambda: cluster.get(flag).get("status", {}).get("digest"), "a status of the flags")
+    until(lambda: f"config={digest}" in cluster.get(path)["metadata"]["annotations"].get(REMARKS, ""), "remarks")
+
+    plane.stop_operator()
+    before = cluster.get(flag)["metadata"]["resourceVersion"], cluster.get(path)["spec"]["template"]
+    with pytest.raises(RestError, match=r"failed calling webhook .*workloads\.openfeature\.dev"):
+        namespace.apply(carrying("off"))
+    namespace.apply(deployment("other"))
+    App(namespace, "other").ready()
+    cluster.patch(path, {"metadata": {"labels": {"team": "a"}}})
+    cluster.patch(f"{path}/scale", {"spec": {"replicas": 1}})
+    assert resolve(pod)["variant"] == "on"
+
+    plane.start_operator()
+    for name in ("direct-set", "remarks"):
+        line = f'wigwag_controller_reconciles_total{{controller="{name}"'.encode()
+        until(lambda line=line: line in plane.operator.fetch("metrics", "/metrics")[1], f"a look at {name}")  # type: ignore[misc]
+    after = cluster.get(flag)["metadata"]["resourceVersion"], cluster.get(path)["spec"]["template"]
+    assert after == before
+    namespace.apply(carrying("off"))
+    sees(pod, "off")
 
 
 def test_who_has_the_flags_is_known_after_a_restart_too(namespace: Namespace, plane: OperatedPlane) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import ssl
 import sys
@@ -18,6 +19,7 @@ from cryptography.x509 import DNSName
 from tests.agent.process import TIMEOUT
 from tests.documents import ROOT, contents
 from tests.real.access import Access
+from tests.real.agents import flags
 from tests.real.cluster import OPENFEATURE, Cluster
 from tests.real.controlplane import ControlPlane
 from tests.real.operators import OperatorProcess
@@ -26,6 +28,7 @@ from tests.real.test_admission import PODS, create, flag, plane, unique
 from tests.real.test_operator import SECRET, SOURCE, source
 from tests.wire.test_tls import Authority
 from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating
+from wigwag.operator.names import INLINE_FLAGS
 
 __all__ = ["plane"]
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/131bf64c.openfeature.dev"
@@ -81,12 +84,12 @@ def replica(deployment: Any) -> Any:
 
 
 def test_with_the_flags_and_variables_of_the_original_it_serves_and_ends_when_told(cluster: Cluster) -> None:
-    flags, found, deployment = guide()
+    flag_object, found, deployment = guide()
     with OperatorProcess(*ORIGINAL, environment=VARIABLES) as operator:
         operator.register(cluster)
         until(lambda: create(cluster, "probe", SOURCE, dryRun="All").status == 403, "the API server calls us")
         assert "orphan" in create(cluster, unique("app"), SOURCE).json["message"]
-        cluster.apply(flags)
+        cluster.apply(flag_object)
         cluster.apply(found)
         until(lambda: cluster.rest.ask("POST", PODS, replica(deployment), query=DRY_RUN).status == 201, "the source")
         made = cluster.rest.call("POST", PODS, replica(deployment)).json
@@ -102,6 +105,29 @@ def test_with_the_flags_and_variables_of_the_original_it_serves_and_ends_when_to
         assert b"controller_runtime_webhook_requests_total" in operator.fetch("metrics", "/metrics")[1]
         assert operator.stop(signal.SIGTERM) == 0
     assert not cluster.get(LEASE)["spec"].get("holderIdentity"), "released"
+
+
+def test_a_bare_pod_brings_its_flags_if_bare_pods_get_agents(cluster: Cluster) -> None:
+    name = unique("bare")
+    about = {"name": name, "annotations": {INLINE_FLAGS: json.dumps(flags("on"))}}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": about,
+        "spec": {"containers": [{"name": "app", "image": "app"}]},
+    }
+    kept = cluster.path(OPENFEATURE, "FeatureFlag", "default", f"{name}-pod")
+    with OperatorProcess("--allow-orphan-pods") as operator:
+        operator.register(cluster)
+        until(lambda: "initContainers" in cluster.rest.call("POST", PODS, pod, query=DRY_RUN).json["spec"], "a call")
+        made = cluster.rest.call("POST", PODS, pod).json
+        assert f"default/{name}-pod" in str(made["spec"]["initContainers"][0]["args"])
+        until(lambda: cluster.exists(kept), "its flags")
+        [owner] = cluster.get(kept)["metadata"]["ownerReferences"]
+        assert owner["uid"] == made["metadata"]["uid"]
+        change = {"metadata": {"annotations": {INLINE_FLAGS: json.dumps(flags("off"))}}}
+        cluster.patch(cluster.path_of({**pod, "metadata": {**about, "namespace": "default"}}), change)
+        until(lambda: cluster.get(kept)["spec"]["flagSpec"] == flags("off"), "the change")
 
 
 class BareOperator(OperatorProcess):

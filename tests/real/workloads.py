@@ -30,7 +30,7 @@ def daemon_set(name: str, sources: str, **given: Any) -> dict[str, Any]:
     return _workload("DaemonSet", name, {}, template(name, sources, **given))
 
 
-def job(name: str, sources: str) -> dict[str, Any]:
+def job(name: str, sources: str | None) -> dict[str, Any]:
     about = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}}
     return {**about, "spec": {"template": template(name, sources, restartPolicy="Never")}}
 

@@ -21,7 +21,7 @@ import asyncio
 import logging
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -32,6 +32,7 @@ from wigwag.sources import kinds
 from wigwag.sources.document import AnyDocument, Document, Merged
 from wigwag.sources.kinds import parse_sources
 from wigwag.sources.kubernetes.names import SELF
+from wigwag.sources.kubernetes.references import References, references
 from wigwag.sources.source import Source
 
 if TYPE_CHECKING:
@@ -41,35 +42,14 @@ if TYPE_CHECKING:
     from wigwag.kube.hub import Hub
     from wigwag.sources.disk.notify import Notifier
     from wigwag.sources.kind import Documents
+    from wigwag.sources.kubernetes.references import Names
     from wigwag.sources.merge import Merger
 
-    Names: TypeAlias = tuple[str, ...]
-    """Names of FeatureFlags, each with its namespace; later ones win."""
     PodAnnotations: TypeAlias = tuple[Mapping[str, str], str]
     """The annotations of a pod, and its namespace."""
 
-ANNOTATION = "openfeature.dev/featureflag"
-ORDER = "openfeature.agent/standing-orders-resource"
-ANNOTATIONS = (ANNOTATION, "openfeature.io/standingorder", ORDER)
-"""The first that a pod has counts; the others are those of the proposals."""
-OPERATORS = "openfeature.dev/featureflagsource"
-MOST = 50
-"""References; each is a watch."""
 _LARGEST = 1 << 20
-_SHOWN = 100
 log = logging.getLogger("wigwag.agent")
-
-
-class References(NamedTuple):
-    """What annotations name, and what is wrong with them."""
-
-    names: Names
-    problem: str = ""
-
-    def after(self, before: Names) -> Names:
-        """Return what to follow, after this: if something is malformed, also what was named before."""
-        kept = tuple(name for name in before if name not in self.names) if self.problem else ()
-        return kept + self.names
 
 
 def agent_sources(options: AgentOptions, remark: Callable[[str], object] = log.warning) -> tuple[Source, ...]:
@@ -84,50 +64,6 @@ def agent_sources(options: AgentOptions, remark: Callable[[str], object] = log.w
 def documents(source: Source, hub: Hub, notifier: Notifier | None = None) -> Documents:
     """Yield the documents of a source, whatever kind it is."""
     return located(source, hub) if source.provider == SELF else kinds.documents(source, hub, notifier)
-
-
-def references(annotations: Mapping[str, str], namespace: str) -> References:
-    """Return what annotations name; `UsageError` if that is nothing.
-
-    >>> references({"openfeature.dev/featureflag": "base, team-b/shop"}, "team-a").names
-    ('team-a/base', 'team-b/shop')
-    >>> references({ORDER: 'flags"', ORDER + "-namespace": "ops"}, "team-a").names
-    ('ops/flags',)
-    >>> references({ORDER: "a/b/c, flags"}, "ops").problem
-    "the annotation openfeature.agent/standing-orders-resource of this pod has 'a/b/c'; write NAME or NAMESPACE/NAME"
-    """
-    for annotation in ANNOTATIONS:
-        if annotation in annotations:
-            home = annotations.get(f"{annotation}-namespace", "").strip(' "') or namespace
-            return _references(annotation, annotations[annotation], home)
-    hint = f" ({OPERATORS} is for the operator)" if OPERATORS in annotations else ""
-    raise UsageError(f"this pod has no annotation {ANNOTATION}{hint}; write the name of a FeatureFlag into it")
-
-
-def _references(annotation: str, value: str, home: str) -> References:
-    names = (each.strip(' "') for each in value.split(","))
-    whole = dict.fromkeys(name if "/" in name else f"{home}/{name}" for name in names if name)
-    bad = [name for name in whole if not _is_name(name)]
-    good = tuple(name for name in whole if name not in bad)
-    where = f"the annotation {annotation} of this pod"
-    problem = ""
-    if bad:
-        said = ", ".join(repr(name[:_SHOWN]) for name in bad[:3]) + (", …" if len(bad) > 3 else "")
-        problem = f"{where} has {said}; write NAME or NAMESPACE/NAME"
-    if len(good) > MOST or not whole:
-        raise UsageError(f"{where} names {len(good)} FeatureFlags; name 1 to {MOST}")
-    if not good:
-        raise UsageError(problem)
-    return References(good, problem)
-
-
-def _is_name(name: str) -> bool:
-    from wigwag.sources.kubernetes.address import read_address
-
-    try:
-        return not read_address(name).labels and "?" not in name
-    except UsageError:
-        return False
 
 
 async def located(source: Source, hub: Hub, environment: Mapping[str, str] = os.environ) -> Documents:

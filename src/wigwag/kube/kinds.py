@@ -98,6 +98,8 @@ GRPC_ROUTE = Kind("gateway.networking.k8s.io", "v1", "grpcroutes", kind="GRPCRou
 POD_DISRUPTION_BUDGET = Kind("policy", "v1", "poddisruptionbudgets", kind="PodDisruptionBudget")
 STATEFUL_SET = Kind("apps", "v1", "statefulsets", kind="StatefulSet")
 DAEMON_SET = Kind("apps", "v1", "daemonsets", kind="DaemonSet")
+JOB = Kind("batch", "v1", "jobs", kind="Job")
+CRON_JOB = Kind("batch", "v1", "cronjobs", kind="CronJob")
 ROLE = Kind("rbac.authorization.k8s.io", "v1", "roles", kind="Role")
 ROLE_BINDING = Kind("rbac.authorization.k8s.io", "v1", "rolebindings", kind="RoleBinding")
 CLUSTER_ROLE_BINDING = Kind(

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ROOT = "spec.flagSpec.flags"
 
 
-def impact(before: bytes, after: bytes, limits: Limits) -> list[str]:
-    """Return what changes between two flag documents; nothing, if there was none before.
+def impact(before: bytes, after: bytes, limits: Limits, root: str = ROOT) -> list[str]:
+    """Return what changes between two flag documents, at `root`; nothing, if there was none before.
 
     >>> from wigwag.flags.model import Limits
 
@@ -40,23 +40,23 @@ def impact(before: bytes, after: bytes, limits: Limits) -> list[str]:
     if not before or before == after:
         return []
     try:
-        return list(_lines(load(before, limits=limits), load(after, limits=limits)))
+        return list(_lines(load(before, limits=limits), load(after, limits=limits), root))
     except WigwagError:  # what cannot be read has no impact to speak of, and is refused or reported elsewhere
         return []
 
 
-def _lines(old: FlagSet, new: FlagSet) -> Iterator[str]:
+def _lines(old: FlagSet, new: FlagSet, root: str) -> Iterator[str]:
     comparison = compare(old, new, sources=False)
     if comparison.removed:
         names = few([name.key for name in comparison.removed])
-        yield f"{ROOT}: removed: {names}; clients get the defaults in their code"
+        yield f"{root}: removed: {names}; clients get the defaults in their code"
     for change in comparison.changed:
         key = change.name.key
         moves = list(_moves(old, new, key))
         members = [_member(each) for each in change.members if each.name != "metadata"]
         said = [each for each in members if not (moves and each == "targeting changed")] + moves
         if said:
-            yield f"{child(ROOT, key)}: {'; '.join(said)}"
+            yield f"{child(root, key)}: {'; '.join(said)}"
 
 
 def _member(change: MemberChange) -> str:

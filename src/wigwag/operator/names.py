@@ -11,6 +11,8 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from wigwag.sources.kubernetes.references import ORDERS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -38,6 +40,14 @@ AGENT_IMAGE = "openfeature.dev/agent-image"
 """On the pod template of a workload that was rolled for another image of its agents: that image."""
 REVISION = "openfeature.dev/revision"
 """A label of namespaces, and of pods where the namespace has none: which of several operators they belong to."""
+INLINE_FLAGS = "openfeature.dev/flags"
+"""On a workload or a bare pod: its flags, as a JSON document (direct set)."""
+DIRECT_SET, STANDING_ORDERS = "openfeature.dev/direct-set", "openfeature.dev/standing-orders"
+"""On pod templates: the FeatureFlags that the annotations of the workload mean; written by the operator."""
+CARRIER = "openfeature.dev/carrier"
+"""On a generated FeatureFlag: whose annotation it holds, as `KIND/NAME`. As a label: on jobs and bare pods."""
+REMARKS = "openfeature.io/operator-remarks"
+"""On workloads and pods: what the operator makes of their annotations; nobody else writes it."""
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 MIRROR = "kubernetes.io/config.mirror"
 MANAGED_BY = "app.kubernetes.io/managed-by"
@@ -62,6 +72,8 @@ MOUNTS = "/etc/flagd"
 """Where `file` sources are mounted in the agent's container."""
 CREDENTIALS = f"{MOUNTS}/credentials"
 """Where Secrets are mounted in the agent's container, each in a directory of its name."""
+FLAG_ANNOTATIONS = (INLINE_FLAGS, *ORDERS, DIRECT_SET, STANDING_ORDERS)
+"""Of pods: each asks for an agent with these flags. `ORDERS` are standing orders."""
 Mode: TypeAlias = Literal["disabled", "sidecar", "in-process", "unnamed"]
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LONGEST_LABEL, _LONGEST_NAME = 63, 253
@@ -127,12 +139,17 @@ def source_names(annotations: Mapping[str, str], namespace: str) -> list[ObjectN
 def mode_of(annotations: Mapping[str, str]) -> Mode:
     """Return what a pod asks for. That an annotation is there counts, even if it is empty; a sidecar goes first.
 
+    Annotations that name flags need no other that enables them.
+
     >>> mode_of({ENABLED: "true", FEATURE_FLAG_SOURCE: "a"}), mode_of({ENABLED: "True"}), mode_of({ENABLED: "true"})
     ('sidecar', 'disabled', 'unnamed')
+    >>> mode_of({ORDERS[0]: "a"}), mode_of({ORDERS[0]: "a", ENABLED: "false"})
+    ('sidecar', 'disabled')
     """
-    if annotations.get(ENABLED) != "true":
+    names_flags = any(each in annotations for each in FLAG_ANNOTATIONS)
+    if annotations.get(ENABLED, "true" if names_flags else "") != "true":
         return "disabled"
-    if FEATURE_FLAG_SOURCE in annotations or CLUSTER_FEATURE_FLAG_SOURCE in annotations:
+    if FEATURE_FLAG_SOURCE in annotations or CLUSTER_FEATURE_FLAG_SOURCE in annotations or names_flags:
         return "sidecar"
     return "in-process" if IN_PROCESS_CONFIGURATION in annotations else "unnamed"
 
@@ -154,6 +171,16 @@ def config_map_name(flag: ObjectName, namespace: str) -> str:
     ('flags', 'flags-885f1716')
     """
     return flag.name if flag.namespace == namespace else _hashed(flag, _LONGEST_NAME, flag.name)
+
+
+def generated_name(kind: str, name: str) -> str:
+    """Return the name of the FeatureFlag with the flags that a workload or pod carries.
+
+    >>> generated_name("Deployment", "checkout"), len(generated_name("Pod", "x" * 253))
+    ('checkout-deployment', 253)
+    """
+    whole = f"{name}-{kind.lower()}"
+    return whole if len(whole) <= _LONGEST_NAME else _hashed(ObjectName(kind, name), _LONGEST_NAME, name)
 
 
 def access_name(account: ObjectName) -> str:

@@ -115,9 +115,9 @@ def is_refused(finding: Finding) -> bool:
     return finding.severity == "error" or finding.code in SCHEMA_CODES
 
 
-def lines(findings: Sequence[Finding]) -> tuple[str, ...]:
-    """Return findings as lines; the first of them, if there are very many."""
-    return first([_line(each) for each in findings])
+def lines(findings: Sequence[Finding], root: str = ROOT) -> tuple[str, ...]:
+    """Return findings as lines; the first of them, if there are very many. `root` is where the document is."""
+    return first([_line(each, root) for each in findings])
 
 
 def first(texts: Sequence[str]) -> tuple[str, ...]:
@@ -126,9 +126,9 @@ def first(texts: Sequence[str]) -> tuple[str, ...]:
     return (*texts[:MOST], *([f"and {more} more"] if more > 0 else ()))
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: Finding, root: str) -> str:
     message = finding.message
     if CATALOGUE[finding.code].effect is Effect.QUARANTINE:
         message = message.partition("; ")[0]  # behind it: what becomes of a flag that is in force somewhere
     hint = f"; {finding.hint}" if finding.hint else ""
-    return f"{ROOT}{finding.path.removeprefix('$')}: {message}{hint}"
+    return f"{root}{finding.path.removeprefix('$')}: {message}{hint}"

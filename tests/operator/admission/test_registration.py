@@ -12,6 +12,8 @@ from wigwag.operator.admission.registration import (
     INJECTED,
     MUTATING_NAME,
     POD_PATH,
+    WORKLOAD_PATH,
+    WORKLOAD_WEBHOOK,
     WebhookEndpoint,
     bundle_patch,
     mutating,
@@ -45,7 +47,7 @@ def applied(document: dict[str, Any], patch: list[dict[str, Any]]) -> dict[str, 
 def test_the_pod_webhook_fails_closed_for_pods_that_ask_for_it_only() -> None:
     configuration = mutating(ENDPOINT)
     assert configuration["metadata"]["name"] == MUTATING_NAME
-    (webhook,) = configuration["webhooks"]
+    webhook, _ = configuration["webhooks"]
     assert webhook["name"] == POD_WEBHOOK
     assert webhook["clientConfig"]["service"]["path"] == POD_PATH
     assert webhook["rules"][0]["operations"] == ["CREATE"]
@@ -61,6 +63,19 @@ def test_the_pod_webhook_fails_closed_for_pods_that_ask_for_it_only() -> None:
     assert mutating(ENDPOINT, fail=False)["webhooks"][0]["failurePolicy"] == "Ignore"
 
 
+def test_the_workload_webhook_is_called_for_what_carries_flags_and_fails_as_the_pod_webhook_does() -> None:
+    pods, webhook = mutating(ENDPOINT)["webhooks"]
+    assert (webhook["name"], webhook["clientConfig"]["service"]["path"]) == (WORKLOAD_WEBHOOK, WORKLOAD_PATH)
+    resources = [each["resources"] for each in webhook["rules"]]
+    assert resources == [["deployments", "statefulsets", "daemonsets"], ["jobs", "cronjobs"]]
+    assert [each["operations"] for each in webhook["rules"]] == [["CREATE", "UPDATE"]] * 2
+    conditions = {each["name"] for each in webhook["matchConditions"]}
+    assert conditions == {"carries-flags", "flags-changed", "not-deleted"}
+    for member in ("failurePolicy", "namespaceSelector", "sideEffects", "timeoutSeconds"):
+        assert webhook[member] == pods[member]
+    assert mutating(ENDPOINT, fail=False)["webhooks"][1]["failurePolicy"] == "Ignore"
+
+
 def test_the_flag_webhook_is_called_for_created_and_changed_flags() -> None:
     (webhook,) = validating(ENDPOINT)["webhooks"]
     assert (webhook["name"], webhook["clientConfig"]["service"]["path"]) == (FLAG_WEBHOOK, FLAG_PATH)
@@ -69,7 +84,7 @@ def test_the_flag_webhook_is_called_for_created_and_changed_flags() -> None:
 
 
 def test_a_server_outside_of_the_cluster_is_reached_by_its_url() -> None:
-    (webhook,) = mutating(WebhookEndpoint("PEM", url="https://127.0.0.1:9443"))["webhooks"]
+    webhook, _ = mutating(WebhookEndpoint("PEM", url="https://127.0.0.1:9443"))["webhooks"]
     assert webhook["clientConfig"] == {"url": f"https://127.0.0.1:9443{POD_PATH}", "caBundle": encoded("PEM")}
 
 
@@ -78,7 +93,7 @@ def test_another_bundle_is_patched_in_our_webhooks_only() -> None:
     observed["webhooks"].insert(0, {"name": "other.example.com", "clientConfig": {"caBundle": "theirs"}})
     assert bundle_patch(observed, "PEM") == []
     patched = applied(observed, bundle_patch(observed, "NEW"))
-    assert [each["clientConfig"]["caBundle"] for each in patched["webhooks"]] == ["theirs", encoded("NEW")]
+    assert [each["clientConfig"]["caBundle"] for each in patched["webhooks"]] == ["theirs", *[encoded("NEW")] * 2]
     assert bundle_patch(patched, "NEW") == []
 
 

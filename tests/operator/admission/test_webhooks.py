@@ -8,7 +8,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from tests.operator.known import NOW, Laid, pod, settings, source_object
-from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH
+from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH, WORKLOAD_PATH
 from wigwag.operator.admission.review import AdmissionRequest, ReviewedKind
 from wigwag.operator.admission.webhooks import reviews
 from wigwag.operator.injection.known import KnownObjects
@@ -46,4 +46,4 @@ def test_flags_are_checked_at_once_unless_that_is_turned_off() -> None:
     kind = ReviewedKind("core.openfeature.dev", "v1beta1", "FeatureFlag")
     assert functions[FLAG_PATH](created(kind, good)).allowed
     without = reviews(lambda: None, settings({"FLAGS_VALIDATION_ENABLED": "false"}), lambda: NOW)
-    assert list(without) == [POD_PATH]
+    assert list(without) == [POD_PATH, WORKLOAD_PATH]

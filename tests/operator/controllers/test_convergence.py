@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,12 +27,21 @@ from wigwag.kube.kinds import (
     Kind,
 )
 from wigwag.kube.watch.decode import Key
-from wigwag.operator.names import ALLOW_FROM, ENABLED, OPERATOR_DEPLOYMENT
+from wigwag.operator.names import (
+    ALLOW_FROM,
+    DIRECT_SET,
+    ENABLED,
+    INLINE_FLAGS,
+    OPERATOR_DEPLOYMENT,
+    REMARKS,
+    STANDING_ORDERS,
+    generated_name,
+)
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import FEATURE_FLAG_SOURCE as NAMES_SOURCE
 
 HOME = "open-feature-operator-system"
-MADE = (CONFIG_MAP, ROLE, ROLE_BINDING, DEPLOYMENT, SERVICE, INGRESS)
+MADE = (CONFIG_MAP, FEATURE_FLAG, ROLE, ROLE_BINDING, DEPLOYMENT, SERVICE, INGRESS)
 OWN = (FEATURE_FLAG, FEATURE_FLAG_SOURCE, FLAGD)
 NAMESPACES = st.sampled_from(["team-a", "team-b"])
 
@@ -57,6 +67,14 @@ def workload(kind: Kind, namespace: str, name: str, sources: str) -> tuple[Kind,
     return kind, manifest(name, {"template": {"metadata": {"annotations": annotations}, "spec": {}}}, namespace)
 
 
+def carrier(kind: Kind, namespace: str, name: str, default: str, orders: str) -> tuple[Kind, Object]:
+    """Return a workload with flags of its own, and others that it follows, as the webhook leaves it."""
+    text = json.dumps(flag(namespace, "", default, "")[1]["spec"]["flagSpec"])
+    marks = {DIRECT_SET: generated_name(kind.kind, name), **({STANDING_ORDERS: orders} if orders else {})}
+    template = {"metadata": {"annotations": marks}, "spec": {}}
+    return kind, manifest(name, {"template": template}, namespace, annotations={INLINE_FLAGS: text})
+
+
 def flagd(namespace: str, replicas: int, ingress: bool) -> tuple[Kind, Object]:
     spec = {"replicas": replicas, "serviceType": "ClusterIP", "featureFlagSource": "remote"}
     return FLAGD, manifest("agent", {**spec, "ingress": {"enabled": ingress, "hosts": []}}, namespace)
@@ -65,11 +83,14 @@ def flagd(namespace: str, replicas: int, ingress: bool) -> tuple[Kind, Object]:
 NAMES = st.sampled_from(["shop", "other", "team-a/shop", "team-b/shop"])
 ENTRIES = st.lists(st.tuples(NAMES, st.sampled_from(["kubernetes", "file", "flagd-proxy"])), min_size=1, max_size=3)
 GRANTS = st.sampled_from(["", "*"])
+FLAG_NAMES = st.sampled_from(["shop", "other", "web-deployment"])
 OBJECTS = st.one_of(
-    st.builds(flag, NAMESPACES, st.sampled_from(["shop", "other"]), st.sampled_from(["on", "off"]), GRANTS),
+    st.builds(flag, NAMESPACES, FLAG_NAMES, st.sampled_from(["on", "off"]), GRANTS),
     st.builds(source, NAMESPACES, st.sampled_from(["flags", "more"]), ENTRIES),
     st.builds(workload, st.sampled_from([DEPLOYMENT, STATEFUL_SET]), NAMESPACES, st.sampled_from(["web", "api"]),
               st.sampled_from(["flags", "more", "flags,more", "team-a/flags"])),
+    st.builds(carrier, st.sampled_from([DEPLOYMENT, STATEFUL_SET]), NAMESPACES, st.sampled_from(["web", "api"]),
+              st.sampled_from(["on", "off"]), st.sampled_from(["", "team-a/shop"])),
     st.builds(flagd, NAMESPACES, st.integers(1, 3), st.booleans()),
 )  # fmt: skip
 ALWAYS = [
@@ -149,7 +170,12 @@ class Story:
             for key, body in server.objects[kind].items()
             for found in [body["status"].get("conditions", [])]
         }
-        return made, said
+        remarks = {
+            f"{kind.kind} {key}": body["metadata"].get("annotations", {}).get(REMARKS)
+            for kind in (DEPLOYMENT, STATEFUL_SET)
+            for key, body in server.objects[kind].items()
+        }
+        return made, said, remarks
 
 
 def without_identity(body: Object) -> Object:
@@ -166,7 +192,9 @@ def is_orphan(flags: dict[Key, Object], key: Key, body: Object) -> bool:
 
 
 REFUSALS = st.tuples(
-    st.sampled_from(["apply Role", "apply ConfigMap", "apply Deployment", "status", "delete", "get"]),
+    st.sampled_from(
+        ["apply Role", "apply ConfigMap", "apply Deployment", "status", "delete", "get", "create", "patch"]
+    ),
     st.sampled_from([refusal(500), refusal(403), refusal(429)]),
 )
 EVENTS = st.one_of(

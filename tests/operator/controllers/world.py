@@ -158,6 +158,13 @@ class FakeServer:
             raise refusal(403, "Forbidden")
         return self.put(kind, _merged(self.objects[kind].get(key, {}), body))
 
+    async def create(self, kind: Kind, body: Mapping[str, Any]) -> Object:
+        key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
+        self._note("create", kind, *key)
+        if key in self.objects[kind]:
+            raise refusal(409, "AlreadyExists")
+        return self.put(kind, dict(body))
+
     async def replace(self, kind: Kind, body: Mapping[str, Any]) -> Object:
         key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
         self._note("replace", kind, *key)
@@ -202,7 +209,7 @@ def _merged(one: Any, other: Any) -> Any:
     if not isinstance(one, dict) or not isinstance(other, Mapping):
         return other
     merged = {name: value if name in ATOMIC else _merged(one.get(name), value) for name, value in other.items()}
-    return {**one, **merged}
+    return {name: value for name, value in {**one, **merged}.items() if value is not None}
 
 
 def _json_patched(target: Object, patch: Any) -> Object:

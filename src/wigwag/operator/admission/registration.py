@@ -4,6 +4,9 @@ The pod webhook has `failurePolicy: Fail`, and is safe with it, because no other
 CEL let only pods through that ask for injection, on CREATE only. System namespaces and our own are left out, so that a
 cluster, and this operator, can always start. Mirror pods are left out, because the kubelet has started them already.
 
+The webhook for workloads is called only for those that carry flags, and only if these or the marks in the pod template
+have changed or do not fit: a Deployment can be scaled, and its controller can write its status, while we are down.
+
 The FeatureFlag webhook is called only if the spec has changed: finalizers, labels and deletions pass while we are down.
 
 The hard case is a configuration that somebody else applies (Helm, GitOps, the original's manifests). Then only its
@@ -18,9 +21,20 @@ from binascii import Error as Base64Error
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from wigwag.kube.kinds import FEATURE_FLAG, Kind
-from wigwag.operator.names import ENABLED, MIRROR, POD_WEBHOOK, REVISION
+from wigwag.kube.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, FEATURE_FLAG, JOB, STATEFUL_SET, Kind
+from wigwag.operator.directset.workload import MARKS
+from wigwag.operator.names import (
+    DIRECT_SET,
+    ENABLED,
+    FLAG_ANNOTATIONS,
+    INLINE_FLAGS,
+    MIRROR,
+    POD_WEBHOOK,
+    REVISION,
+    STANDING_ORDERS,
+)
 from wigwag.operator.revisions import DEFAULT, Ownership
+from wigwag.sources.kubernetes.references import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,18 +49,38 @@ MUTATING_NAME = "open-feature-operator-mutating-webhook-configuration"
 VALIDATING_NAME = "open-feature-operator-validating-webhook-configuration"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 """The label that every namespace has."""
-FLAG_WEBHOOK = "vfeatureflag.kb.io"
+FLAG_WEBHOOK, WORKLOAD_WEBHOOK = "vfeatureflag.kb.io", "workloads.openfeature.dev"
 UNLABELLED = "unlabelled."
 """How the names of webhooks begin that are for namespaces without a revision."""
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
+OUR_WEBHOOKS = (POD_WEBHOOK, FLAG_WEBHOOK, WORKLOAD_WEBHOOK)
+WORKLOAD_PATH = "/mutate-workload"
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
 INJECTED = "cert-manager.io/inject-ca-from"
 """The annotation of a configuration whose `caBundle` cert-manager writes."""
 TIMEOUT_SECONDS = 5
 _ANNOTATED = "has(object.metadata.annotations) && '{0}' in object.metadata.annotations"
+_OWN, _OLD = "object.metadata.?annotations", "oldObject.metadata.?annotations"
+_POD = "(has({0}.spec.jobTemplate) ? {0}.spec.jobTemplate.spec.template : {0}.spec.template).?metadata.?annotations"
+_TEMPLATE, _OLD_TEMPLATE = _POD.format("object"), _POD.format("oldObject")
 POD_CONDITIONS = {
-    "openfeature-enabled": f"{_ANNOTATED.format(ENABLED)} && object.metadata.annotations['{ENABLED}'] == 'true'",
+    "openfeature-enabled": f"{_ANNOTATED.format(ENABLED)} ? object.metadata.annotations['{ENABLED}'] == 'true'"
+    f" : {list(FLAG_ANNOTATIONS)}.exists(name, {_OWN}[?name].hasValue())",
     "not-a-mirror-pod": f"!({_ANNOTATED.format(MIRROR)})",
+}
+_CARRIED = [INLINE_FLAGS, *ORDERS, *(f"{each}-namespace" for each in ORDERS)]
+_CHANGED = (
+    "oldObject == null",
+    f"{_CARRIED}.exists(name, {_OWN}[?name].orValue('') != {_OLD}[?name].orValue(''))",
+    f"{_TEMPLATE}.orValue({{}}) != {_OLD_TEMPLATE}.orValue({{}})",
+    f"{_OWN}[?'{INLINE_FLAGS}'].hasValue() != {_TEMPLATE}[?'{DIRECT_SET}'].hasValue()",
+    f"{list(ORDERS)}.exists(name, {_OWN}[?name].hasValue()) != {_TEMPLATE}[?'{STANDING_ORDERS}'].hasValue()",
+)
+WORKLOAD_CONDITIONS = {
+    "carries-flags": f"{_CARRIED}.exists(name, {_OWN}[?name].hasValue())"
+    f" || {[INLINE_FLAGS, *MARKS]}.exists(name, {_TEMPLATE}[?name].hasValue())",
+    "flags-changed": " || ".join(_CHANGED),
+    "not-deleted": "!has(object.metadata.deletionTimestamp)",
 }
 FLAG_CONDITIONS = {
     "spec-changed": "oldObject == null || has(object.spec) != has(oldObject.spec)"
@@ -92,16 +126,27 @@ def configuration_names(namespaces: Sequence[str], own: str, revision: str = "")
 
 
 def mutating(endpoint: WebhookEndpoint, name: str = "", *, fail: bool = True, revision: str = "") -> dict[str, Any]:
-    """Return the configuration of the pod webhook. Without `fail`, pods start uninjected while we are down."""
+    """Return the configuration of the webhooks for pods and workloads.
+
+    Without `fail`, pods start uninjected while we are down, and flags that workloads carry are not checked.
+    """
     usual, _ = configuration_names(endpoint.namespaces, endpoint.namespace, revision)
-    webhook = _webhook(endpoint.client(POD_PATH), POD_WEBHOOK, Kind("", "v1", "pods"), ("CREATE",), POD_CONDITIONS)
-    webhook |= {
+    pods = _webhook(endpoint.client(POD_PATH), POD_WEBHOOK, Kind("", "v1", "pods"), ("CREATE",), POD_CONDITIONS)
+    workloads = _webhook(
+        endpoint.client(WORKLOAD_PATH), WORKLOAD_WEBHOOK, DEPLOYMENT, ("CREATE", "UPDATE"), WORKLOAD_CONDITIONS
+    )
+    workloads["rules"] = [
+        {**workloads["rules"][0], "apiGroups": [group], "resources": [each.plural for each in kinds]}
+        for group, kinds in (("apps", (DEPLOYMENT, STATEFUL_SET, DAEMON_SET)), ("batch", (JOB, CRON_JOB)))
+    ]
+    more = {
         "failurePolicy": "Fail" if fail else "Ignore",
         "namespaceSelector": _selector(endpoint, {*SYSTEM_NAMESPACES, endpoint.namespace}),
         "reinvocationPolicy": "Never",  # a second call costs 1 ms; only containers that others add later would gain
     }
-    own = pod_label_condition(revision)
-    return _configuration(MUTATING, name or usual, _revised(webhook, revision, own))
+    of_pods = _revised(pods | more, revision, pod_label_condition(revision))
+    of_workloads = _revised(workloads | more, revision, "true" if revision == DEFAULT else "")
+    return _configuration(MUTATING, name or usual, [*of_pods, *of_workloads])
 
 
 def validating(endpoint: WebhookEndpoint, name: str = "", *, fail: bool = True, revision: str = "") -> dict[str, Any]:
@@ -181,8 +226,7 @@ def published(observed: Iterable[Mapping[str, Any]]) -> str:
 def _ours(configuration: Mapping[str, Any]) -> list[tuple[int, Mapping[str, Any]]]:
     """Return our webhooks and where they are; a configuration may have webhooks of others, too."""
     webhooks = enumerate(configuration.get("webhooks") or ())
-    ours = POD_WEBHOOK, FLAG_WEBHOOK
-    return [(at, each) for at, each in webhooks if each.get("name", "").removeprefix(UNLABELLED) in ours]
+    return [(at, each) for at, each in webhooks if each.get("name", "").removeprefix(UNLABELLED) in OUR_WEBHOOKS]
 
 
 def _decoded(webhook: Mapping[str, Any]) -> str:

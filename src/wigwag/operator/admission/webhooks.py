@@ -1,4 +1,4 @@
-"""The two webhooks: what an AdmissionRequest is to the pure functions that decide, and their verdict as a response."""
+"""The webhooks: what an AdmissionRequest is to the pure functions that decide, and their verdict as a response."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH
+from wigwag.operator.admission.registration import FLAG_PATH, POD_PATH, WORKLOAD_PATH
 from wigwag.operator.admission.review import AdmissionRequest, AdmissionResponse, allowed, denied
+from wigwag.operator.directset.workload import WorkloadRequest, review_workload
 from wigwag.operator.injection.decide import PodRequest, admit_pod
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.validation import validate_feature_flag
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from wigwag.operator.settings import OperatorSettings
 
 _STARTING = "the operator has not read all objects yet; the pod's controller tries again"
+_NOT_READ = "the operator has not read all objects yet; try again"
 
 _NOT_SERVED = "this operator does not serve the namespace {}, so the pod gets no agent from it; see its --namespaces"
 
@@ -54,7 +56,15 @@ def reviews(
         before = bytes(request.old_object) if request.operation == "UPDATE" else b""
         return response(validate_feature_flag(bytes(request.object), before))
 
-    functions: dict[str, Review] = {POD_PATH: mutate}
+    def mark(request: AdmissionRequest) -> AdmissionResponse:
+        objects = known()
+        if objects is None:
+            return denied(503, _NOT_READ)
+        before = msgspec.json.decode(request.old_object)
+        workload = WorkloadRequest(request.kind.kind, request.namespace, msgspec.json.decode(request.object), before)
+        return response(review_workload(workload, objects, settings))
+
+    functions: dict[str, Review] = {POD_PATH: mutate, WORKLOAD_PATH: mark}
     if settings.flags.validation_enabled:
         functions[FLAG_PATH] = validate
     return functions

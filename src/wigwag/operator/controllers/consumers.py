@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.kinds import POD
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from wigwag.operator.controllers.context import ControlContext
     from wigwag.operator.controllers.namespaces import Namespaces
 
+T = TypeVar("T")
 Consumer: TypeAlias = "tuple[Kind, Key]"
 Read: TypeAlias = "tuple[Workload, ...]"
 """The workload, or nothing if it does not use flags."""
@@ -79,6 +80,10 @@ class FlagUses:
     def __iter__(self) -> Iterator[FlagUse]:
         return iter(list(self._counts))
 
+    def of(self, consumer: object) -> frozenset[FlagUse]:
+        """Return what a consumer uses."""
+        return self._of.get(consumer, frozenset())
+
     def of_account(self, account: ObjectName) -> set[FlagUse]:
         """Return what pods of a service account use."""
         return set(self._by.get(account, ()))
@@ -88,8 +93,8 @@ class FlagUses:
         return set(self._to.get(flag, ()))
 
 
-def _discard(entries: dict[ObjectName, set[FlagUse]], key: ObjectName, use: FlagUse) -> None:
-    entries[key].discard(use)
+def _discard(entries: dict[ObjectName, set[T]], key: ObjectName, member: T) -> None:
+    entries[key].discard(member)
     if not entries[key]:
         del entries[key]
 
@@ -108,6 +113,7 @@ class Consumers:
             informer.on_change(partial(self._workloads_changed, kind))
         changes.sources.feed(self._source_changed, own_key)
         changes.namespace_labels.feed(self._source_changed, changes.sources_by_label)
+        self._followers: dict[ObjectName, set[Consumer]] = {}
 
     def on_use(self, listen: Callable[[FlagUse], object]) -> None:
         """Have a function called with each use that begins or ends."""
@@ -128,6 +134,25 @@ class Consumers:
         for informer in self._workloads.values():
             informer.feed(add, _named)
 
+    def feed_workloads(self, add: Callable[[Consumer], object]) -> None:
+        """Have `add` called with each workload that has changed."""
+        for kind, informer in self._workloads.items():
+            informer.feed(add, partial(_consumer, kind))
+
+    def workload(self, consumer: Consumer) -> Workload | None:
+        """Return a workload that uses flags, or carries some."""
+        kind, key = consumer
+        return next(iter(self._workloads[kind].get(key) or ()), None)
+
+    def is_present(self, consumer: Consumer) -> bool:
+        """Tell whether there is such a workload, whatever it uses."""
+        kind, key = consumer
+        return self._workloads[kind].get(key) is not None
+
+    def following(self, flag: ObjectName) -> set[Consumer]:
+        """Return the workloads whose agents use a FeatureFlag."""
+        return set(self._followers.get(flag, ()))
+
     def naming(self, name: Key) -> list[Workload]:
         """Return the workloads that name an object."""
         return [
@@ -136,10 +161,6 @@ class Consumers:
             for key in index[name]
             for workload in self._workloads[kind].get(key) or ()
         ]
-
-    def workload(self, kind: Kind, key: Key) -> Workload | None:
-        """Return a workload that uses flags, if there is one of this name."""
-        return next(iter(self._workloads[kind].get(key) or ()), None)
 
     def namespaces(self, name: Key) -> set[str]:
         """Return the namespaces of workloads that name an object."""
@@ -176,12 +197,21 @@ class Consumers:
         """Find out what a workload uses now."""
         known, settings = self._context.known.value, self._context.settings
         uses = (workload_uses(each, known, settings) for each in self._workloads[kind].get(key) or ())
-        self._replace((kind, key), frozenset().union(*uses))
+        used, consumer = frozenset[FlagUse]().union(*uses), (kind, key)
+        for use in self.uses.of(consumer) - used:
+            _discard(self._followers, use.flag, consumer)
+        for use in used:
+            self._followers.setdefault(use.flag, set()).add(consumer)
+        self._replace(consumer, used)
 
     def _replace(self, consumer: Consumer, uses: frozenset[FlagUse]) -> None:
         for use in self.uses.replace(consumer, uses):
             for listen in self._listeners:
                 listen(use)
+
+
+def _consumer(kind: Kind, key: Key, read: Read) -> Iterable[Consumer]:
+    return [(kind, key)] if read else []
 
 
 def _named(_: Key, read: Read) -> Iterable[Key]:

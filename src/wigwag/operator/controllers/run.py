@@ -19,6 +19,8 @@ from wigwag.operator.controllers.namespaces import Namespaces
 from wigwag.operator.controllers.propagation import PropagationController
 from wigwag.operator.controllers.proxy import ProxyController
 from wigwag.operator.controllers.sources import SourceController
+from wigwag.operator.directset.controller import DirectSetController
+from wigwag.operator.directset.remarking import RemarkController
 from wigwag.operator.upgrades.controller import UpgradeController
 from wigwag.operator.upgrades.watchdog import Watchdog
 from wigwag.operator.upgrades.watching import ObservedPods
@@ -34,9 +36,10 @@ async def run_controllers(context: ControlContext) -> None:
     changes = KnownChanges(context.known, context.settings, namespaces)
     consumers, managed = Consumers(context, changes), ManagedObjects(context)
     pods = ObservedPods(context, namespaces)
+    direct = DirectSetController(context, changes, consumers)
     parts = (
         FlagdController(context, changes, managed),
-        ProxyController(context, changes, managed),
+        ProxyController(context, changes, managed, consumers),
         FlagController(context, changes, consumers),
         SourceController(context, changes, consumers),
         InProcessController(context, changes, consumers),
@@ -45,6 +48,8 @@ async def run_controllers(context: ControlContext) -> None:
         UpgradeController(context, consumers, pods),
         Watchdog(context, consumers, pods),
         pods,
+        direct,
+        RemarkController(context, changes, consumers, direct),
         managed,
         consumers,
         changes,  # last: all listeners are registered

@@ -14,11 +14,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.kube.control.controller import Again, Controller
-from wigwag.kube.errors import ApiError
 from wigwag.operator.controllers.context import UNREADABLE
+from wigwag.operator.controllers.retries import retry_pods
 from wigwag.operator.controllers.rolling import PacedWrite, roll_out, write_paced
 from wigwag.operator.injection.permission import may_use, source_kind
-from wigwag.operator.names import PODS_RETRIED, ObjectName
+from wigwag.operator.names import ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.sources import SourceStatuses
 from wigwag.pipeline.clock import sleep_until
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
-    from wigwag.operator.reconcile.workloads import Workload
 
 TURN = 1.0
 """Seconds of rollouts in one turn."""
@@ -70,7 +69,7 @@ class SourceController:
         planner = RolloutPlanner(known=known, settings=settings, now=now, rate=rate)
         plan = planner.plan(name, workloads)
         for workload in planner.retries(name, workloads):
-            await self._retry(workload)
+            await retry_pods(context, workload)
         started, turn = self._queue.clock.now(), [each for each in plan.due if each.after < TURN]
         why = f"{source_kind(name).kind} {name} has changed"
         errors = await write_paced(
@@ -84,15 +83,3 @@ class SourceController:
         if errors:
             raise errors[0]
         return Again(TURN) if plan.due else None
-
-    async def _retry(self, workload: Workload) -> None:
-        """Have the pods of a Deployment created now, and not after the back-off of its controllers."""
-        namespace, name = workload.name
-        metadata = {"uid": workload.uid, "annotations": {PODS_RETRIED: workload.refused_since}}
-        try:
-            await self._context.hub.kube.patch(workload.kind, name, {"metadata": metadata}, namespace)
-        except ApiError as error:
-            if error.not_found or error.conflict:  # it is gone, or another one
-                return
-            raise
-        log.info("%s: its pods were refused, and are created now: what they need is there", workload)

@@ -3,8 +3,8 @@
 | condition | answer |
 |---|---|
 | not a pod | 400 |
-| no annotation, an update, a mirror pod | allowed, unchanged |
-| no owner; neither annotation that names something; too many names | 403 |
+| no annotation, an update, a mirror pod; an agent in it that reads its annotations | allowed, unchanged |
+| no owner; neither annotation that names something; too many names; flags in it that are wrong | 403 |
 | an object that is named does not exist in the pod's namespace | 404 |
 | an object of another namespace without a grant; a ConfigMap of the user's; the proxy is not ready | 403 |
 | a FeatureFlag does not exist, an unknown provider, an object that does not fit its schema | 500 |
@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from wigwag.operator.injection.agent import AgentParts, agent_container, native_sidecar, socket_directory
+from wigwag.operator.directset.barepod import check_pod_flags, has_own_agent
+from wigwag.operator.directset.remarks import Configured, agent_remarks, config_of, in_process_remarks
+from wigwag.operator.injection.agent import AgentParts, agent_container, arguments, native_sidecar, socket_directory
 from wigwag.operator.injection.environment import agent_variables, in_process_variables, workload_variables
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_in_process, effective_source
@@ -30,17 +32,22 @@ from wigwag.operator.injection.pod import (
     AdmittedPod,
     with_annotation,
     with_init_container,
+    with_label,
     with_mount,
     with_variables,
     with_volumes,
 )
+from wigwag.operator.injection.podflags import pod_flags, with_flags
 from wigwag.operator.injection.sources import GROUP, SourceResolver, credential_volumes
 from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, INTERNAL, NOT_FOUND, Allowed, Denied
 from wigwag.operator.names import (
     ALLOW_KUBERNETES_SYNC,
+    CARRIER,
     FEATURE_FLAG_SOURCE,
     IN_PROCESS_CONFIGURATION,
+    INLINE_FLAGS,
     MIRROR,
+    REMARKS,
     SOCKET_VOLUME,
     ObjectName,
     config_map_name,
@@ -55,6 +62,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from wigwag.operator.injection.known import KnownObjects
+    from wigwag.operator.injection.podflags import PodFlags
     from wigwag.operator.injection.sources import Needs
     from wigwag.operator.injection.verdict import Verdict
     from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
@@ -93,6 +101,8 @@ def admit_pod(request: PodRequest, known: KnownObjects, settings: OperatorSettin
         return Allowed("only new pods are changed, and not those that mirror static ones")
     if not pod.metadata.owner_references and not settings.options.allow_orphan_pods:
         return Denied(FORBIDDEN, "static or orphaned pods cannot be mutated")
+    if has_own_agent(annotations, pod.spec):
+        return Allowed("the pod has an agent that reads its annotations")
     injection = _Injection(request, pod, request.namespace or pod.metadata.namespace, known, settings)
     if mode == "sidecar":
         return injection.sidecar(source_names(annotations, injection.namespace))
@@ -123,14 +133,41 @@ class _Injection:
         objects = self._named("FeatureFlagSource", names, get, unreadable, refuses)
         if isinstance(objects, Denied):
             return objects
-        spec = effective_source(self.settings.sidecar, [each.spec for each in objects])
+        flags = pod_flags(self._annotations, self.namespace, self.pod.metadata.name)
+        carried = self._carried(flags)
+        if isinstance(carried, Denied):
+            return carried
+        spec = with_flags(
+            effective_source(self.settings.sidecar, [each.spec for each in objects]), flags, self.namespace
+        )
         resolver = SourceResolver(
-            namespace=self.namespace, known=self.known, settings=self.settings, now=self.request.now
+            namespace=self.namespace,
+            known=self.known,
+            settings=self.settings,
+            now=self.request.now,
+            awaited=flags.awaited,
         )
         needs = resolver.resolve(spec)
         if isinstance(needs, Denied):
             return needs
-        return self._allowed(self._with_agent(spec, needs), self._warnings(spec, needs))
+        pod = self._with_agent(spec, needs)
+        if flags.names or REMARKS in self._annotations:
+            about = Configured(self.namespace, names, flags, spec)
+            config = config_of(arguments(spec, [each.source for each in needs]))
+            pod = with_annotation(pod, REMARKS, agent_remarks(about, config))
+        return self._allowed(pod, (*carried.warnings, *self._warnings(spec, needs)))
+
+    @property
+    def _annotations(self) -> dict[str, str]:
+        return self.pod.metadata.annotations or {}
+
+    def _carried(self, flags: PodFlags) -> Verdict:
+        """Decide about the flags that annotations name, or hold."""
+        if flags.problem:
+            return Denied(FORBIDDEN, flags.problem)
+        if INLINE_FLAGS not in self._annotations:
+            return Allowed()
+        return check_pod_flags(self.pod, self.namespace, self.known, self.settings)
 
     def in_process(self, names: str) -> Verdict:
         """Tell the pod's containers where their flags are."""
@@ -145,7 +182,10 @@ class _Injection:
         if isinstance(objects, Denied):
             return objects
         spec = effective_in_process(self.settings.in_process, [each.spec for each in objects])
-        return self._allowed(with_variables(self.request.object, in_process_variables(spec)), ())
+        pod = with_variables(self.request.object, in_process_variables(spec))
+        if REMARKS in self._annotations:
+            pod = with_annotation(pod, REMARKS, in_process_remarks(self.namespace, parse_names(names, self.namespace)))
+        return self._allowed(pod, ())
 
     def _named(
         self,
@@ -189,6 +229,8 @@ class _Injection:
         if directory := socket_directory(spec):
             pod = with_volumes(pod, [{"name": SOCKET_VOLUME, "emptyDir": {}}])
             pod = with_mount(pod, directory, SOCKET_VOLUME)
+        if INLINE_FLAGS in self._annotations:
+            pod = with_label(pod, CARRIER, "true")
         reads_api = any(each.reads_api for each in needs)
         return with_annotation(pod, ALLOW_KUBERNETES_SYNC, "true") if reads_api else pod
 

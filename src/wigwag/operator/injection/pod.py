@@ -20,6 +20,7 @@ Json: TypeAlias = Any
 class PodMeta(Struct, frozen=True, kw_only=True, rename="camel"):
     """The metadata of a pod."""
 
+    name: str = ""
     namespace: str = ""
     annotations: dict[str, str] | None = None
     owner_references: list[dict[str, Any]] | None = None
@@ -44,8 +45,17 @@ class AdmittedPod(Struct, frozen=True, kw_only=True):
 
 def with_annotation(pod: Json, name: str, value: str) -> Json:
     """Return the pod with an annotation."""
+    return _with_metadata(pod, "annotations", name, value)
+
+
+def with_label(pod: Json, name: str, value: str) -> Json:
+    """Return the pod with a label."""
+    return _with_metadata(pod, "labels", name, value)
+
+
+def _with_metadata(pod: Json, member: str, name: str, value: str) -> Json:
     metadata = pod["metadata"]
-    return {**pod, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), name: value}}}
+    return {**pod, "metadata": {**metadata, member: {**(metadata.get(member) or {}), name: value}}}
 
 
 def with_init_container(pod: Json, container: Mapping[str, Json]) -> Json:

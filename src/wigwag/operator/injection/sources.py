@@ -122,6 +122,8 @@ class SourceResolver:
     known: KnownObjects = field(repr=False)
     settings: OperatorSettings
     now: float = 0.0
+    awaited: tuple[ObjectName, ...] = ()
+    """FeatureFlags that need not exist yet."""
     image: str = ""
     """The agent's, if it is not that of sidecars."""
 
@@ -170,7 +172,7 @@ class SourceResolver:
         unserved = not_served("FeatureFlag", name, self.settings)
         if refused := unserved or refusal("FeatureFlag", name, about, self.namespace, policy):
             return refused
-        if exists and about is None:
+        if exists and about is None and name not in self.awaited:
             reason = f'featureflags.{GROUP} "{name.name}" not found'
             return Denied(INTERNAL, f"could not retrieve featureflag {name}: {reason}; create it, or correct `source`")
         return name

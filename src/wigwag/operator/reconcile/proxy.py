@@ -58,10 +58,17 @@ class ProxyPlan(NamedTuple):
 
 
 def plan_proxy(
-    specs: Iterable[FeatureFlagSourceSpec], operator: ObjectMeta | None, settings: OperatorSettings
+    specs: Iterable[FeatureFlagSourceSpec],
+    operator: ObjectMeta | None,
+    settings: OperatorSettings,
+    *,
+    used: bool = False,
 ) -> ProxyPlan:
-    """Return what should exist for these sources; `operator` is the operator's Deployment."""
-    if not any(needs_proxy(spec, settings) for spec in specs):
+    """Return what should exist for these sources; `operator` is the operator's Deployment.
+
+    `used` tells that there are workloads which need the proxy, whatever the sources say.
+    """
+    if not used and not any(needs_proxy(spec, settings) for spec in specs):
         return ProxyPlan()
     if operator is None:
         place = f"Deployment {settings.pod.namespace}/{OPERATOR_DEPLOYMENT}"

@@ -35,12 +35,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from wigwag.flags.model import canonical
 from wigwag.kube.control.events import timestamp
 from wigwag.operator.injection.decide import MOST_NAMES
-from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.sources import SourceResolver
 from wigwag.operator.injection.verdict import Denied
 from wigwag.operator.names import AGENT_IMAGE, RESTARTED_AT, SOURCE_DIGESTS
 from wigwag.operator.reconcile.remotes import remote_change, remotes_part, with_remotes
-from wigwag.operator.reconcile.usage import usable_sources
+from wigwag.operator.reconcile.usage import agent_spec, usable_sources
 from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
 
 if TYPE_CHECKING:
@@ -119,8 +118,16 @@ class RolloutPlanner:
 
     def retries(self, name: ObjectName, workloads: Iterable[Workload]) -> list[Workload]:
         """Return the workloads whose pods were refused, and would not be now; each once for each time of refusal."""
-        refused = (each for each in workloads if name in each.named and each.refused_since not in ("", each.retried))
-        return [each for each in refused if not self._refusal(each, usable_sources(each, self.known, self.settings))]
+        return [each for each in workloads if name in each.named and self.is_retried(each)]
+
+    def is_retried(self, workload: Workload) -> bool:
+        """Tell whether the pods of a workload were refused, and would not be now."""
+        refused = workload.refused_since not in ("", workload.retried)
+        return refused and not self.refusal(workload)
+
+    def refusal(self, workload: Workload) -> str:
+        """Return why new pods of a workload would be refused; empty if they would not."""
+        return self._refusal(workload, usable_sources(workload, self.known, self.settings))
 
     def for_agent(self, workload: Workload, image: str, after: float) -> Rollout | HeldRollout:
         """Return the rollout of a workload that gives its pods agents with this image, once."""
@@ -156,10 +163,16 @@ class RolloutPlanner:
             return f"it names more than {MOST_NAMES} sources"
         if missing := [str(each) for each in workload.named if each not in sources]:
             return f"it names sources that do not exist, or that it may not use: {', '.join(missing)}"
-        spec = effective_source(self.settings.sidecar, [each.spec for each in sources.values()])
-        namespace = workload.name.namespace
-        resolver = SourceResolver(namespace=namespace, known=self.known, settings=self.settings, now=self.now)
-        needs = resolver.resolve(spec)
+        if workload.flags.problem:
+            return workload.flags.problem
+        resolver = SourceResolver(
+            namespace=workload.name.namespace,
+            known=self.known,
+            settings=self.settings,
+            now=self.now,
+            awaited=workload.flags.awaited,
+        )
+        needs = resolver.resolve(agent_spec(workload, sources, self.settings))
         return needs.message if isinstance(needs, Denied) else ""
 
 

@@ -24,17 +24,18 @@ from msgspec import Struct, field
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.permission import may_use, not_served
+from wigwag.operator.injection.podflags import named_flags, with_flags
 from wigwag.operator.injection.sources import AgentSource
 from wigwag.operator.names import AGENT, ALLOW_KUBERNETES_SYNC, ObjectName, parse_name
 from wigwag.operator.reconcile.workloads import DEFAULT_ACCOUNT
 from wigwag.operator.resources.featureflagsource import FILE, KUBERNETES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from wigwag.operator.injection.known import KnownObjects
     from wigwag.operator.reconcile.workloads import Workload
-    from wigwag.operator.resources.featureflagsource import FeatureFlagSource
+    from wigwag.operator.resources.featureflagsource import FeatureFlagSource, FeatureFlagSourceSpec
     from wigwag.operator.settings import OperatorSettings
 
 _OVER = ("Succeeded", "Failed")
@@ -45,7 +46,7 @@ class FlagUse(NamedTuple):
 
     account: ObjectName
     provider: str
-    """`kubernetes` or `file`."""
+    """`kubernetes`, `file` or `flagd-proxy`."""
     flag: ObjectName
 
 
@@ -165,15 +166,18 @@ def flag_of(source: AgentSource, namespace: str) -> ObjectName | None:
 
 def workload_uses(workload: Workload, known: KnownObjects, settings: OperatorSettings) -> frozenset[FlagUse]:
     """Return what the agent of a new pod of a workload would be told to use."""
-    sources = usable_sources(workload, known, settings)
-    spec = effective_source(settings.sidecar, [each.spec for each in sources.values()])
-    used = ((entry.provider or spec.default_sync_provider, entry.source) for entry in spec.sources)
-    namespace = workload.name.namespace
+    spec = agent_spec(workload, usable_sources(workload, known, settings), settings)
     return frozenset(
-        FlagUse(workload.account, provider, parse_name(name, namespace))
-        for provider, name in used
-        if provider in (KUBERNETES, FILE)
+        FlagUse(workload.account, provider, name) for provider, name in named_flags(spec, workload.name.namespace)
     )
+
+
+def agent_spec(
+    workload: Workload, sources: Mapping[ObjectName, FeatureFlagSource], settings: OperatorSettings
+) -> FeatureFlagSourceSpec:
+    """Return the configuration of the agents in new pods of a workload, which may use these sources."""
+    spec = effective_source(settings.sidecar, [each.spec for each in sources.values()])
+    return spec if workload.deleting else with_flags(spec, workload.flags, workload.name.namespace)
 
 
 def usable_sources(

@@ -1,7 +1,8 @@
 """Workloads: Deployments, StatefulSets and DaemonSets whose pods get an agent or the environment of a provider.
 
 Only what counts here is kept of an object, so that thousands of them take little memory. A workload counts by the
-annotations of its pod template, as a pod does; its own annotations say nothing.
+annotations of its pod template, as a pod does. Its own say which flags it carries, which are not kept here: a digest
+tells when they change.
 """
 
 from __future__ import annotations
@@ -12,18 +13,24 @@ import msgspec
 from msgspec import Struct, field
 
 from wigwag.kube.kinds import DAEMON_SET, DEPLOYMENT, STATEFUL_SET
+from wigwag.operator.directset.document import text_digest
+from wigwag.operator.directset.remarks import is_remark
 from wigwag.operator.injection.decide import MOST_NAMES
+from wigwag.operator.injection.podflags import PodFlags, pod_flags
 from wigwag.operator.names import (
     AGENT_IMAGE,
     IN_PROCESS_CONFIGURATION,
+    INLINE_FLAGS,
     POD_WEBHOOK,
     PODS_RETRIED,
+    REMARKS,
     SOURCE_DIGESTS,
     ObjectName,
     mode_of,
     parse_names,
     source_names,
 )
+from wigwag.sources.kubernetes.references import ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +65,12 @@ class Workload(NamedTuple):
     """The image of agents that the operator last rolled it for; None if it never did."""
     not_rolled: str = ""
     """Why a changed pod template would not replace its pods; empty: it would."""
+    flags: PodFlags = PodFlags()
+    """What the annotations of its pods name beside sources."""
+    carried: str = ""
+    """The digest of the flags in its own annotation; empty if there is none."""
+    remarks: str | None = None
+    """What is written in the annotation for remarks."""
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.name}"
@@ -128,13 +141,14 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
         return None
     template, about = workload.spec.template, workload.metadata
     annotations = template.metadata.annotations or {}
-    mode = mode_of(annotations)
-    if mode not in ("sidecar", "in-process"):
+    mode, own = mode_of(annotations), about.annotations or {}
+    carries = bool(own.keys() & {INLINE_FLAGS, *ORDERS}) or is_remark(own.get(REMARKS, ""))
+    if mode not in ("sidecar", "in-process") and not carries:
         return None
-    if mode == "sidecar":
-        named = source_names(annotations, about.namespace)
-    else:
+    if mode == "in-process":
         named = parse_names(annotations[IN_PROCESS_CONFIGURATION], about.namespace)
+    else:
+        named = source_names(annotations, about.namespace)
     return Workload(
         kind=kind,
         name=ObjectName(about.namespace, about.name),
@@ -145,9 +159,12 @@ def read_workload(kind: Kind, raw: bytes) -> Workload | None:
         rolled_for=annotations.get(SOURCE_DIGESTS),
         deleting=about.deletion_timestamp is not None,
         refused_since=_refused_since(workload.status.conditions or ()),
-        retried=(about.annotations or {}).get(PODS_RETRIED, ""),
+        retried=own.get(PODS_RETRIED, ""),
         agent_image=annotations.get(AGENT_IMAGE),
         not_rolled=workload.spec.not_rolled,
+        flags=pod_flags(annotations, about.namespace) if mode == "sidecar" else PodFlags(),
+        carried=text_digest(own.get(INLINE_FLAGS, "")),
+        remarks=own.get(REMARKS),
     )
 
 

@@ -100,7 +100,7 @@ class UpgradeController:
 
     def _workload(self, name: WorkloadName) -> Workload | None:
         kind = _KINDS.get(name.kind)
-        return None if kind is None else self._consumers.workload(kind, name.name)
+        return None if kind is None else self._consumers.workload((kind, name.name))
 
     async def _upgrade(self, upgrade: PodUpgrade) -> None:
         """Give the agent of a pod another image; only its container is restarted."""

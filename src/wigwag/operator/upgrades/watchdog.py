@@ -163,7 +163,7 @@ class Watchdog:
         """Record an Event about the workload of a pod; about the pod, if it is of no kind that is known."""
         kind, name, uid = POD, pod.name, pod.uid
         if owner := _KINDS.get(pod.workload.kind):
-            workload = self._consumers.workload(owner, pod.workload.name)
+            workload = self._consumers.workload((owner, pod.workload.name))
             if workload is not None:
                 kind, name, uid = owner, workload.name, workload.uid
         about = ObjectMeta(namespace=name.namespace, name=name.name, uid=uid)
