@@ -28,6 +28,7 @@ from wigwag.operator.certificates.keeper import CertificateKeeper
 from wigwag.operator.certificates.secret import service_names
 from wigwag.operator.controllers.context import ControlContext
 from wigwag.operator.controllers.run import run_controllers
+from wigwag.operator.injection.proxytrust import check_images
 from wigwag.operator.names import LEASE, OPERATOR
 from wigwag.operator.observed import Observed, assemble, watch, watches
 from wigwag.operator.ports import metrics_handler, operator_ports, probes_handler, webhook_files
@@ -61,6 +62,7 @@ class Operator:
     """The operator, assembled from its settings."""
 
     def __init__(self, settings: OperatorSettings, hub: Hub | None = None) -> None:
+        check_images(settings)
         self._settings, self._hub = settings, hub or Hub(open_watch=open_watch_promptly)
         namespace, options = settings.pod.namespace, settings.options
         wanted = [Wanted(spec) for spec in watches(namespace)]

@@ -146,6 +146,13 @@ class FakeServer:
             raise refusal(404, "NotFound")
         return self.put(kind, _merged(self.objects[kind].get(key, {}), body))
 
+    async def create(self, kind: Kind, body: Mapping[str, Any]) -> Object:
+        key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
+        self._note("create", kind, *key)
+        if key in self.objects[kind]:
+            raise refusal(409, "AlreadyExists")
+        return self.put(kind, dict(body))
+
     async def replace(self, kind: Kind, body: Mapping[str, Any]) -> Object:
         key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
         self._note("replace", kind, *key)

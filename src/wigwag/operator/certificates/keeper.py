@@ -2,9 +2,8 @@
 
     Secret, configurations ─▶ advance ─▶ write the Secret ─▶ patch caBundle ─▶ serve
 
-Every replica does all of it, at each change and every `PERIOD`. The Secret is written with the version that was read,
-so of two replicas that take a step at once, one gets a conflict, reads again, and finds the step taken. A replica that
-cannot reach the API server goes on serving what it has.
+Every replica does all of it, at each change and every `PERIOD`; `store` sees to it that they do not take a step twice.
+A replica that cannot reach the API server goes on serving what it has.
 
 The hard case is the start: there may be no Secret, or no API server to ask. The port is open all the same, with a
 `MemoryCertificate` that is empty, and handshakes fail until the first certificate is here.
@@ -14,18 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64decode, b64encode
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.kube.client import Object
 from wigwag.kube.control.informer import only_objects, reopened
-from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import SECRET, Kind
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.admission.registration import (
@@ -36,14 +29,13 @@ from wigwag.operator.admission.registration import (
     bundle_patch,
     published,
 )
-from wigwag.operator.certificates.secret import bundle, is_foreign, served
+from wigwag.operator.certificates.secret import bundle, served
+from wigwag.operator.certificates.store import CertificateSecret, decode_version
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until, wait_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from msgspec import Raw
 
     from wigwag.kube.client import Kube
     from wigwag.kube.hub import Hub
@@ -52,26 +44,8 @@ if TYPE_CHECKING:
 
 PERIOD = 60.0
 """Seconds between two looks without a change."""
-STEPS = 10
-"""A rotation has fewer steps; more of them in a row would be a defect."""
 CONFIGURATIONS: tuple[tuple[Kind, str], ...] = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
 log = logging.getLogger("wigwag.operator")
-
-
-class _VersionedMeta(Struct, rename="camel"):
-    resource_version: str
-
-
-class _Versioned(Struct):
-    metadata: _VersionedMeta
-
-
-_decode = msgspec.json.Decoder(_Versioned).decode
-
-
-def _version(raw: Raw) -> str:
-    """Decode nothing but the version: each change is another value, and no secret stays in memory."""
-    return _decode(raw).metadata.resource_version
 
 
 class CertificateKeeper:
@@ -81,7 +55,8 @@ class CertificateKeeper:
         self, hub: Hub, namespace: str, secret: str, names: Sequence[str], certificate: MemoryCertificate
     ) -> None:
         """`secret` names the Secret; `names` are what the certificate is for; `certificate` is that of the listener."""
-        self._hub, self._namespace, self._secret, self._names = hub, namespace, secret, tuple(names)
+        self._hub, self._namespace, self._secret = hub, namespace, secret
+        self._store = CertificateSecret(hub.kube, namespace, secret, tuple(names))
         self._changed = asyncio.Event()
         self._served: KeyPair | None = None
         self._error, self._certificate = "", certificate
@@ -118,7 +93,7 @@ class CertificateKeeper:
     async def _follow(self, spec: KubeWatch) -> None:
         """Look when an object changes. A watch that fails costs nothing but the time until the next look."""
         deps = self._hub.kube.deps
-        async for _ in only_objects(reopened(partial(self._hub.watch, spec, _version), deps.clock, deps.random)):
+        async for _ in only_objects(reopened(partial(self._hub.watch, spec, decode_version), deps.clock, deps.random)):
             self._changed.set()
 
     def _report(self, error: str) -> None:
@@ -128,7 +103,7 @@ class CertificateKeeper:
         self._error = error
 
     async def _look(self) -> None:
-        data = await self._advanced()
+        data = await self._store.advanced(self._published)
         for kind, observed in await self._configurations():
             patch = bundle_patch(observed, bundle(data)) if bundle(data) else []
             if patch:
@@ -137,27 +112,8 @@ class CertificateKeeper:
                 log.info("certificates: %s %s trusts the current CA", kind.kind, name)
         self._serve(data)
 
-    async def _advanced(self) -> SecretData:
-        """Take the steps that are due; return the Secret after them."""
-        for _ in range(STEPS):
-            live = await self._read()
-            data = decoded(live)
-            if is_foreign(data):
-                return data
-            from wigwag.operator.certificates.rotation import RotationStep, advance  # brings `cryptography`
-
-            observed = [configuration for _, configuration in await self._configurations()]
-            step, after = advance(data, self._names, published(observed), datetime.now(UTC))
-            if step is RotationStep.KEEP:
-                return data
-            try:
-                await self._write(live, after)
-            except ApiError as error:
-                if not (error.conflict or error.already_exists):  # another replica was faster
-                    raise
-            else:
-                log.info("certificates: %s", step.value)
-        return decoded(await self._read())
+    async def _published(self) -> str:
+        return published([configuration for _, configuration in await self._configurations()])
 
     def _serve(self, data: SecretData) -> None:
         pair = served(data)
@@ -174,26 +130,3 @@ class CertificateKeeper:
         """Return the webhook configurations that there are."""
         present = [(kind, await self._kube.find(kind, name)) for kind, name in CONFIGURATIONS]
         return [(kind, configuration) for kind, configuration in present if configuration is not None]
-
-    async def _read(self) -> Object | None:
-        return await self._kube.find(SECRET, self._secret, self._namespace)
-
-    async def _write(self, live: Object | None, data: SecretData) -> None:
-        encoded = {name: b64encode(value.encode()).decode() for name, value in data.items()}
-        if live is not None:
-            await self._kube.replace(SECRET, {**live, "data": encoded})
-            return
-        metadata = {"name": self._secret, "namespace": self._namespace}
-        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded}
-        await self._kube.create(SECRET, {**body, "type": "kubernetes.io/tls"})
-
-
-def decoded(secret: Object | None) -> SecretData:
-    """Return the data of a Secret as text; what is no text is left out, and made anew."""
-    texts: dict[str, str] = {}
-    for name, value in ((secret or {}).get("data") or {}).items():
-        try:
-            texts[name] = b64decode(value).decode()
-        except ValueError:
-            continue
-    return texts

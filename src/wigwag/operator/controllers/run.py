@@ -16,6 +16,7 @@ from wigwag.operator.controllers.flags import FlagController
 from wigwag.operator.controllers.inprocess import InProcessController
 from wigwag.operator.controllers.managed import ManagedObjects
 from wigwag.operator.controllers.proxy import ProxyController
+from wigwag.operator.controllers.proxytrust import ProxyTrustController
 from wigwag.operator.controllers.sources import SourceController
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ async def run_controllers(context: ControlContext) -> None:
     parts = (
         FlagdController(context, changes, managed),
         ProxyController(context, changes, managed),
+        ProxyTrustController(context, consumers),
         FlagController(context, changes, consumers),
         SourceController(context, changes, consumers),
         InProcessController(context, changes, consumers),

@@ -33,6 +33,7 @@ from wigwag.operator.injection.pod import (
     with_variables,
     with_volumes,
 )
+from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, VOLUME, agent_volume
 from wigwag.operator.injection.sources import GROUP, SourceResolver
 from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, INTERNAL, NOT_FOUND, Allowed, Denied
 from wigwag.operator.names import (
@@ -161,13 +162,16 @@ class _Injection:
 
     def _with_agent(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> Json:
         flags = list(dict.fromkeys(each.mount for each in needs if each.mount))
-        volumes = {flag: self._volume(flag) for flag in flags}
+        volumes = {flag.directory: self._volume(flag) for flag in flags}
+        if any(each.proxy_access for each in needs):
+            unique = unique_volume_name(ObjectName(self.namespace, VOLUME))
+            volumes[AGENT_DIRECTORY] = self._named_volume(VOLUME, unique, agent_volume(self.settings))
         sidecar = self.settings.sidecar
         parts = AgentParts(
             image=f"{sidecar.image}:{sidecar.tag}",
             sources=[each.source for each in needs],
             resources=self.settings.options.sidecar_resources,
-            mounts={flag.directory: volume["name"] for flag, volume in volumes.items()},
+            mounts={directory: volume["name"] for directory, volume in volumes.items()},
             secrets=[each.variable for each in needs if each.variable],
         )
         pod = with_volumes(self.request.object, volumes.values())
@@ -183,10 +187,12 @@ class _Injection:
     def _volume(self, flag: ObjectName) -> dict[str, Json]:
         """Return the volume with the flags of a `file` source, under a name that no other volume of the pod has."""
         content = {"configMap": {"name": config_map_name(flag, self.namespace)}}
-        name = volume_name(flag, self.namespace)
+        return self._named_volume(volume_name(flag, self.namespace), unique_volume_name(flag), content)
+
+    def _named_volume(self, name: str, unique: str, content: dict[str, Json]) -> dict[str, Json]:
         present = next((each for each in self.pod.spec.volumes or [] if each.get("name") == name), None)
         if present is not None and not covers(present, content):
-            name = unique_volume_name(flag)
+            name = unique
         return {"name": name, **content}
 
     def _warnings(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> tuple[str, ...]:

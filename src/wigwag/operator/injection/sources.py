@@ -15,8 +15,16 @@ from msgspec import field as member
 from msgspec.structs import replace
 
 from wigwag.operator.injection.known import refusal
+from wigwag.operator.injection.proxytrust import (
+    AGENT_DIRECTORY,
+    AUTHORITY,
+    CA_FILE,
+    TOKEN_FILE,
+    is_authenticated,
+    proxy_host,
+)
 from wigwag.operator.injection.verdict import FORBIDDEN, INTERNAL, Denied
-from wigwag.operator.names import PROXY_SERVICE, ObjectName, config_map_name, parse_name
+from wigwag.operator.names import ObjectName, config_map_name, parse_name
 from wigwag.operator.resources.featureflagsource import BLOBS, FILE, FLAGD_PROXY, GRPC, HTTP, KUBERNETES
 from wigwag.operator.resources.kubernetes import EnvVar
 
@@ -44,6 +52,7 @@ class AgentSource(Struct, frozen=True, kw_only=True, rename="camel", omit_defaul
     provider_id: str = member(default="", name="providerID")
     selector: str = ""
     interval: int = 0
+    token_file: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +66,8 @@ class Needs:
     """Whether the agent reads the FeatureFlag from the API server."""
     variable: EnvVar | None = None
     """The agent's own, from a Secret."""
+    proxy_access: bool = False
+    """Whether the agent needs a token for the proxy, and its CA."""
     warning: str = ""
 
 
@@ -165,9 +176,14 @@ def _flagd_proxy(resolver: SourceResolver, entry: SourceEntry, _position: int) -
     if refused := resolver.proxy_refusal():
         return refused
     settings = resolver.settings
-    host = f"{PROXY_SERVICE}.{settings.pod.namespace}.svc.{settings.flagd.cluster_domain}"
-    uri = f"{host}:{settings.proxy.port}"
-    return Needs(source=AgentSource(uri=uri, provider=GRPC, selector=f"{GROUP}/{name}"))
+    source = AgentSource(uri=f"{proxy_host(settings)}:{settings.proxy.port}", provider=GRPC, selector=f"{GROUP}/{name}")
+    if not is_authenticated(settings):
+        return Needs(source=source)
+    if resolver.known.is_foreign_authority(ObjectName(resolver.namespace, AUTHORITY)):
+        reason = f"flagd-proxy needs the ConfigMap {resolver.namespace}/{AUTHORITY}, but it is not the operator's"
+        return Denied(FORBIDDEN, f"{reason}; it stays as it is: rename it")
+    ca, token = f"{AGENT_DIRECTORY}/{CA_FILE}", f"{AGENT_DIRECTORY}/{TOKEN_FILE}"
+    return Needs(source=replace(source, tls=True, cert_path=ca, token_file=token), proxy_access=True)
 
 
 def _unrecognized(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:

@@ -23,10 +23,11 @@ from msgspec import Struct, field
 
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_source
-from wigwag.operator.injection.sources import AgentSource
+from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, is_authenticated
+from wigwag.operator.injection.sources import GROUP, AgentSource
 from wigwag.operator.names import AGENT, ALLOW_KUBERNETES_SYNC, ObjectName, parse_name
 from wigwag.operator.reconcile.workloads import DEFAULT_ACCOUNT
-from wigwag.operator.resources.featureflagsource import FILE, KUBERNETES
+from wigwag.operator.resources.featureflagsource import FILE, FLAGD_PROXY, GRPC, KUBERNETES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -44,7 +45,7 @@ class FlagUse(NamedTuple):
 
     account: ObjectName
     provider: str
-    """`kubernetes` or `file`."""
+    """`kubernetes`, `file`, or `flagd-proxy` where the proxy wants a token."""
     flag: ObjectName
 
 
@@ -97,11 +98,11 @@ def pod_uses(raw: bytes) -> frozenset[FlagUse]:
     account = ObjectName(namespace, pod.spec.service_account_name or DEFAULT_ACCOUNT)
     reads_api = (pod.metadata.annotations or {}).get(ALLOW_KUBERNETES_SYNC) == "true"
     uses = (
-        FlagUse(account, source.provider, flag)
+        use
         for container in [*(pod.spec.init_containers or ()), *(pod.spec.containers or ())]
         if container.name == AGENT
         for source in _sources(container.args or [])
-        if (flag := _flag(source, namespace)) and (reads_api or source.provider != KUBERNETES)
+        if (use := _use(source, account)) and (reads_api or use.provider != KUBERNETES)
     )
     return _shared(frozenset(uses))
 
@@ -113,12 +114,19 @@ def _sources(arguments: list[str]) -> list[AgentSource]:
         return []
 
 
-def _flag(source: AgentSource, namespace: str) -> ObjectName | None:
-    """Return the FeatureFlag of a source. No name of an object has an underscore, so a file name tells which."""
+def _use(source: AgentSource, account: ObjectName) -> FlagUse | None:
+    """Return which FeatureFlag a source of an agent means; None if it means none."""
     if source.provider == KUBERNETES:
-        return parse_name(source.uri, namespace)
-    if source.provider != FILE:
-        return None
+        return FlagUse(account, KUBERNETES, parse_name(source.uri, account.namespace))
+    if source.provider == GRPC and source.token_file.startswith(f"{AGENT_DIRECTORY}/"):
+        return FlagUse(account, FLAGD_PROXY, parse_name(source.selector.removeprefix(f"{GROUP}/"), account.namespace))
+    if source.provider == FILE and (flag := _mounted(source)):
+        return FlagUse(account, FILE, flag)
+    return None
+
+
+def _mounted(source: AgentSource) -> ObjectName | None:
+    """Return the FeatureFlag of a file. No name of an object has an underscore, so the path tells which."""
     directory = source.uri.rpartition("/")[0].rpartition("/")[2]
     flag = ObjectName(*directory.partition("_")[::2])
     return flag if source.uri == f"{flag.directory}/{flag.file}" else None
@@ -133,7 +141,7 @@ def workload_uses(workload: Workload, known: KnownObjects, settings: OperatorSet
     return frozenset(
         FlagUse(workload.account, provider, parse_name(name, namespace))
         for provider, name in used
-        if provider in (KUBERNETES, FILE)
+        if provider in (KUBERNETES, FILE) or (provider == FLAGD_PROXY and is_authenticated(settings))
     )
 
 

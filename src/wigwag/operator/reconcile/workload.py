@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from wigwag.operator.injection.agent import AgentParts, agent_container
 from wigwag.operator.injection.merge import effective_source
+from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, VOLUME, agent_volume
 from wigwag.operator.names import ALLOW_KUBERNETES_SYNC, config_map_name, volume_name
 from wigwag.operator.reconcile.objects import APP, container_port, pull_secrets, service_port
 from wigwag.operator.resources.kubernetes import ResourceRequirements
@@ -79,17 +80,20 @@ def deployment_spec(
     """Return the spec of the Deployment; `source` is from `standalone_source`."""
     namespace = flagd.metadata.namespace
     flags = list(dict.fromkeys(each.mount for each in needs if each.mount))
+    contents = {
+        flag.directory: (volume_name(flag, namespace), {"configMap": {"name": config_map_name(flag, namespace)}})
+        for flag in flags
+    }
+    if any(each.proxy_access for each in needs):
+        contents[AGENT_DIRECTORY] = VOLUME, agent_volume(settings)
     parts = AgentParts(
         image=f"{settings.flagd.image}:{settings.flagd.tag}",
         sources=[each.source for each in needs],
         resources=settings.options.sidecar_resources,
-        mounts={flag.directory: volume_name(flag, namespace) for flag in flags},
+        mounts={directory: name for directory, (name, _) in contents.items()},
         secrets=[each.variable for each in needs if each.variable],
     )
-    volumes = [
-        {"name": volume_name(flag, namespace), "configMap": {"name": config_map_name(flag, namespace)}}
-        for flag in flags
-    ]
+    volumes = [{"name": name, **content} for name, content in contents.values()]
     pod = {
         "containers": [_container(source, parts, listen_ports(source, settings.flagd))],
         "enableServiceLinks": False,  # a Service named `flagd` would set FLAGD_PORT
