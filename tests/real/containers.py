@@ -5,7 +5,7 @@ The command is the pod's own, with three changes, because there is no mount name
 | in the pod | here |
 |---|---|
 | a path below a mount of the container | the directory that stands for the volume |
-| `SERVICE.NAMESPACE.svc.cluster.local` | the loopback address of the Service (`services`) |
+| `SERVICE.NAMESPACE.svc.cluster.local` | the loopback address of the Service (`services`), with TLS beside its name |
 | all addresses of the pod | `--bind` with the pod's loopback address |
 
 A token that is mounted for the API server is handed over as a kubeconfig, because agents look for it in a fixed place.
@@ -32,6 +32,7 @@ PROBE_TIMEOUT = 2.0
 RESTART_PAUSE = 0.2
 _NOT_INHERITED = ("FLAGD_", "KUBE", "PYTHONDONTWRITEBYTECODE")
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc\.[a-z0-9.-]*[a-z0-9]")
+_TLS = re.compile(rf'"uri":"({_SERVICE.pattern})(:\d+)"')
 _VARIABLE = re.compile(r"\$\((\w+)\)")
 
 
@@ -52,6 +53,8 @@ class Surroundings:
         """Return text of the container as it has to be here."""
         for path, folder in sorted(self.mounts.items(), reverse=True):
             text = re.sub(rf"{re.escape(path)}(?=/|$)", str(folder), text)
+        if '"tls":true' in text:
+            return _TLS.sub(lambda at: f'"uri":"envoy://{self.service(at[3], at[2])}{at[4]}/{at[1]}"', text)
         return _SERVICE.sub(lambda found: self.service(found[2], found[1]), text)
 
 

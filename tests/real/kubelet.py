@@ -5,7 +5,7 @@ beside it is only marked as running. Every pod has a loopback address of its own
 that their objects say. Rights are real: an agent asks the API server with a token of the pod's own service account.
 
     watch of pods ──▶ one PodWorker per pod ──▶ processes, mounts, status
-    watch of ConfigMaps ──▶ the mounts of those pods, in the kubelet's own write order
+    watch of ConfigMaps and Secrets ──▶ the mounts of those pods, in the kubelet's own write order
 
 There is one node and no scheduler: the kubelet binds what is not bound. With `runs=False` no process is started, and
 all pods are ready at once.
@@ -29,7 +29,7 @@ from wigwag.kube.client import Kube, KubeDeps
 from wigwag.kube.config.cluster import find_cluster
 from wigwag.kube.errors import ApiError
 from wigwag.kube.hub import Hub
-from wigwag.kube.kinds import CONFIG_MAP, LEASE, NODE, POD, SERVICE, Kind
+from wigwag.kube.kinds import CONFIG_MAP, LEASE, NODE, POD, SECRET, SERVICE, Kind
 from wigwag.kube.watch.decode import plain
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.wire.client.errors import FetchError
@@ -48,6 +48,7 @@ class Kubelet:
         folder.mkdir(parents=True, exist_ok=True)
         self._address = loopback_address()
         self.config_maps: Objects = {}
+        self.secrets: Objects = {}
         self._pods: Objects = {}
         self._known_services: Objects = {}
         self._workers: dict[str, PodWorker] = {}
@@ -71,12 +72,17 @@ class Kubelet:
         """Return the directory that stands for a volume of a pod."""
         return self._folder_of(pod["metadata"]["uid"]) / name
 
+    def replace_token(self, pod: Mapping[str, Any], token: str) -> None:
+        """Have a pod find another token where it has one for somebody else than the API server."""
+        self._loop.call_soon_threadsafe(self._workers[pod["metadata"]["uid"]].replace_token, token)
+
     def _folder_of(self, uid: str) -> Path:
         """Return the directory of a pod. It is short, because the path of a Unix socket has 107 characters at most."""
         return self._folder / uid[:8]
 
     async def _main(self) -> None:
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
         config = self.access.kubeconfig(self._folder / "kubeconfig")
         self.kube = Kube(find_cluster({}, str(config)), KubeDeps(environment={}))
@@ -87,6 +93,7 @@ class Kubelet:
             follow = (
                 self._follow(hub, POD, lambda objects: self._see_pods(objects, group)),
                 self._follow(hub, CONFIG_MAP, self._see_config_maps),
+                self._follow(hub, SECRET, self._see_secrets),
                 self._follow(hub, SERVICE, self._see_services),
             )
             beside = [group.create_task(each) for each in (hub.run(), self._beat(), self.services.run(), *follow)]
@@ -121,9 +128,15 @@ class Kubelet:
 
     def _see_config_maps(self, objects: Objects) -> None:
         self.config_maps = objects
+        self._remount()
+
+    def _see_secrets(self, objects: Objects) -> None:
+        self.secrets = objects
+        self._remount()
+
+    def _remount(self) -> None:
         for worker in self._workers.values():
-            for config_map in objects.values():
-                worker.see_config_map(config_map)
+            worker.remount()
 
     def _see_services(self, objects: Objects) -> None:
         self._known_services = objects
