@@ -81,7 +81,9 @@ class Proxy:
         self.targets = Targets(
             options, deps.documents or partial(documents, hub=self._hub, notifier=Notifier()), deps.policy
         )
-        self.report = ProxyReport(self.targets, deps.policy.clock.now, everybody=options.debug_endpoints)
+        self.report = ProxyReport(
+            self.targets, deps.policy.clock.now, everybody=options.debug_endpoints, named=options.auth == "none"
+        )
         self.registry = Registry(vitals())
         self.report.register(self.registry)
         review = deps.authorize(options, self._hub)

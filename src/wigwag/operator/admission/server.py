@@ -46,10 +46,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wigwag.operator.admission")
 PORT = 9443
-LIMITS = WireLimits(body_bytes=8 * 1024 * 1024, connections=1000, streams=128, body_seconds=5.0)
-"""A review holds an object of up to 3 MiB twice, old and new. An API server keeps a few connections open."""
+LIMITS = WireLimits(
+    body_bytes=8 * 1024 * 1024, connections=1000, connections_per_address=500, streams=128, body_seconds=5.0
+)
+"""A review holds an object of up to 3 MiB twice, old and new. An API server keeps a few connections open, and nobody
+else can take all of them from one address."""
 LARGE = 64 * 1024
-MOST_WAITING = 16
+MOST_WAITING, MOST_WAITING_EACH = 16, 8
+"""Large objects, in all and of one namespace: nobody can take the place of all others."""
 SECONDS = 4.5
 """Less than the `timeoutSeconds` of the webhooks, so that the API server gets our answer and not its own timeout."""
 _JSON = ((b"content-type", b"application/json"),)
@@ -65,6 +69,7 @@ class AdmissionService:
         self._seconds = seconds
         self._reviews = {path.encode(): (path, review) for path, review in reviews.items()}
         self._worker, self._waiting = BackgroundWorker("wigwag-admission"), 0
+        self._waiting_of: dict[str, int] = {}
         self._limited = LogLimiter(log)
         self._requests = Counter("controller_runtime_webhook_requests", "Admission reviews.", _LABELS)
         self._latency = Histogram("controller_runtime_webhook_latency", "Time of reviews.", _BUCKETS, _LABELS, "s")
@@ -94,10 +99,12 @@ class AdmissionService:
 
     async def _large(self, path: str, review: Review, asked: AdmissionRequest, start: float) -> Reply:
         """Review in the thread, if not too many wait for it already."""
-        if self._waiting >= MOST_WAITING:
+        of_namespace = self._waiting_of.get(asked.namespace, 0)
+        if self._waiting >= MOST_WAITING or of_namespace >= MOST_WAITING_EACH:
             busy = _refused(asked.uid, 429, "too many large objects are under review; try again", "busy")
             return self._answer(path, busy, start)
         self._waiting += 1
+        self._waiting_of[asked.namespace] = of_namespace + 1
         try:
             async with asyncio.timeout(self._seconds):
                 result = await self._worker.send(lambda: reviewed(review, asked))
@@ -105,6 +112,9 @@ class AdmissionService:
             result = _refused(asked.uid, 504, f"the review took longer than {self._seconds:g} s; try again", "timeout")
         finally:
             self._waiting -= 1
+            self._waiting_of[asked.namespace] -= 1
+            if not self._waiting_of[asked.namespace]:
+                del self._waiting_of[asked.namespace]
         return self._answer(path, result, start)
 
     def _answer(self, path: str, result: Reviewed, start: float, status: int = 200) -> Reply:

@@ -32,6 +32,8 @@ from wigwag.operator.resources.featureflagsource import FLAGD_PROXY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from msgspec import Raw
+
     from wigwag.kube.client import Object
     from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
@@ -73,7 +75,7 @@ class ProxyTrustController:
         """Work until cancelled. Without authentication, only what is left of it is removed."""
         async with asyncio.TaskGroup() as group:
             held = KubeWatch(CONFIG_MAP, labels=label_selector(AUTHORITY_LABELS))
-            group.create_task(self._held.follow(self._context.watch(held, plain)))
+            group.create_task(self._held.follow(self._context.watch(held, _decode)))
             await self._held.synced()
             await self._consumers.synced()
             if self._is_on:
@@ -156,6 +158,16 @@ class ProxyTrustController:
         self._refusals.pop(name, None)
         if refusal:
             self._refusals[name] = refusal
+
+
+def _decode(raw: Raw) -> Object:
+    """Decode a ConfigMap of ours. Of others with our labels only what tells them apart is kept: they may be large."""
+    config_map: Object = plain(raw)
+    about = config_map["metadata"]
+    if about["name"] == AUTHORITY:
+        return config_map
+    kept = ("namespace", "name", "uid", "labels", "deletionTimestamp")
+    return {"metadata": {name: about[name] for name in kept if name in about}}
 
 
 def _config_map(key: Key, _: Any) -> Iterable[ObjectName]:
