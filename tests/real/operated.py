@@ -46,9 +46,10 @@ class OperatedPlane:
         fake_nodes: int = 0,
         *,
         proxy_auth: bool = False,
+        options: Sequence[str] = (),
         **variables: str,
     ) -> None:
-        self.folder, self._variables, self._proxy_auth = folder, variables, proxy_auth
+        self.folder, self._variables, self._proxy_auth, self._options = folder, variables, proxy_auth, options
         self.plane = ControlPlane(folder / "plane", programs.kubernetes(), server)
         self.cluster = self.plane.cluster
         self.kubelet = Kubelet(self.cluster.access, folder / "kubelet")
@@ -82,7 +83,7 @@ class OperatedPlane:
         access = Namespace(self.cluster, SYSTEM).account(OPERATOR_ACCOUNT)
         config = access.kubeconfig(self.folder / "operator.kubeconfig")
         environment = {"KUBECONFIG": str(config), "POD_NAMESPACE": SYSTEM, **self._variables}
-        options = ["--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}"]
+        options = [*self._options, "--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}"]
         options += ["--proxy-auth=kubernetes"] if self._proxy_auth else []
         self.operator = OperatorProcess(*options, environment=environment)
         self.operator.__enter__()

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from wigwag.errors import UsageError
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
 from wigwag.kube.control.lease import LeaderElector, LeaseTiming
@@ -69,14 +70,19 @@ class Operator:
         self.pipeline: Pipeline[KubeWatch, Mapping[tuple[str, str], object], Observed] = Pipeline(
             wanted, partial(watch, self._hub), assemble
         )
-        self._service = AdmissionService(reviews(self._known, settings, time.time))
+        secret = self._path_secret if options.private_webhooks else None
+        self._service = AdmissionService(reviews(self._known, settings, time.time), secret=secret)
         self.registry = Registry(vitals())
         self.registry.add(*self._service.instruments)
         service = WebhookEndpoint("").service
         names = (*service_names(service, namespace, settings.flagd.cluster_domain), "localhost")
         self._certificate = MemoryCertificate(http2=options.enable_http2)
-        self._keeper = CertificateKeeper(self._hub, namespace, options.webhook_secret, names, self._certificate)
+        self._keeper = CertificateKeeper(
+            self._hub, namespace, options.webhook_secret, names, self._certificate, private=options.private_webhooks
+        )
         self._files = webhook_files(options)
+        if self._files is not None and options.private_webhooks:
+            raise UsageError("--private-webhooks: the operator has to make the certificate itself; mount no other one")
         identity = f"{socket.gethostname()}_{uuid4()}"
         elector = LeaderElector(self._hub.kube, namespace, LEASE, identity, lease_timing(options))
         self._elector = elector if options.leader_elect else None
@@ -129,6 +135,9 @@ class Operator:
             "the webhooks have no certificate": self._files is not None or self._keeper.ready,
         }
         return [text for text, there in present.items() if not there]
+
+    def _path_secret(self) -> str:
+        return self._keeper.path_secret
 
     def _known(self) -> Observed | None:
         return self.pipeline.published.value if self.pipeline.published.serial else None

@@ -216,6 +216,11 @@ class OperatorOptions:
         "account (`kubernetes`)",
         choices=("none", "kubernetes"),
     )
+    private_webhooks: bool = option(
+        False,
+        "serve the webhooks at paths that only the API server learns, so that pods cannot call them; "
+        "the operator writes the paths into the webhook configurations",
+    )
     rollout_rate: int = option(
         100,
         "workloads that are rolled in a second when a source with rolloutOnChange changes",

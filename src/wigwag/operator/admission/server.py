@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from hmac import compare_digest
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -64,9 +65,15 @@ _LABELS = "webhook", "code", "outcome"
 class AdmissionService:
     """Answers AdmissionReviews. Its metrics have the names of controller-runtime."""
 
-    def __init__(self, reviews: Mapping[str, Review], seconds: float = SECONDS) -> None:
-        """`reviews` has the function for each path; `seconds` is the longest that a large object waits."""
-        self._seconds = seconds
+    def __init__(
+        self, reviews: Mapping[str, Review], seconds: float = SECONDS, secret: Callable[[], str] | None = None
+    ) -> None:
+        """`reviews` has the function for each path; `seconds` is the longest that a large object waits.
+
+        With `secret`, a path has to end in it, and nothing is served while it is empty. Without, any end will do: a
+        replica that wants none may serve beside others that do.
+        """
+        self._seconds, self._secret = seconds, secret
         self._reviews = {path.encode(): (path, review) for path, review in reviews.items()}
         self._worker, self._waiting = BackgroundWorker("wigwag-admission"), 0
         self._waiting_of: dict[str, int] = {}
@@ -82,7 +89,7 @@ class AdmissionService:
 
     def handle(self, request: Request) -> Reply | Awaitable[Reply]:
         """Answer a request of the API server."""
-        path, review = self._reviews.get(request.path, ("", None))
+        path, review = self._reviews.get(self._known_path(request.path), ("", None))
         if review is None:
             return error_reply(404)
         if request.method != b"POST":
@@ -96,6 +103,14 @@ class AdmissionService:
         if len(request.body) > LARGE:
             return self._large(path, review, asked, start)
         return self._answer(path, reviewed(review, asked), start)
+
+    def _known_path(self, path: bytes) -> bytes:
+        """Return the path without its secret; empty if that is wrong."""
+        base, _, end = (path, b"", b"") if path in self._reviews else path.rpartition(b"/")
+        if self._secret is None:
+            return base
+        secret = self._secret().encode()
+        return base if secret and compare_digest(end, secret) else b""
 
     async def _large(self, path: str, review: Review, asked: AdmissionRequest, start: float) -> Reply:
         """Review in the thread, if not too many wait for it already."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from functools import partial
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError, WigwagError
@@ -29,7 +30,7 @@ from wigwag.operator.admission.registration import (
     bundle_patch,
     published,
 )
-from wigwag.operator.certificates.secret import bundle, served
+from wigwag.operator.certificates.secret import PATH_SECRET, bundle, is_foreign, served
 from wigwag.operator.certificates.store import CertificateSecret, decode_version
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until, wait_event
@@ -52,9 +53,20 @@ class CertificateKeeper:
     """The certificates of one operator."""
 
     def __init__(
-        self, hub: Hub, namespace: str, secret: str, names: Sequence[str], certificate: MemoryCertificate
+        self,
+        hub: Hub,
+        namespace: str,
+        secret: str,
+        names: Sequence[str],
+        certificate: MemoryCertificate,
+        *,
+        private: bool = False,
     ) -> None:
-        """`secret` names the Secret; `names` are what the certificate is for; `certificate` is that of the listener."""
+        """`secret` names the Secret; `names` are what the certificate is for; `certificate` is that of the listener.
+
+        With `private`, the paths of the webhooks get a last part that nobody can guess.
+        """
+        self._is_private, self.path_secret = private, ""
         self._hub, self._namespace, self._secret = hub, namespace, secret
         self._store = CertificateSecret(hub.kube, namespace, secret, tuple(names))
         self._changed = asyncio.Event()
@@ -104,12 +116,14 @@ class CertificateKeeper:
 
     async def _look(self) -> None:
         data = await self._store.advanced(self._published)
+        if self._is_private and not is_foreign(data):
+            self.path_secret = await self._store.ensured(PATH_SECRET, token_hex)
         for kind, observed in await self._configurations():
-            patch = bundle_patch(observed, bundle(data)) if bundle(data) else []
+            patch = bundle_patch(observed, bundle(data), self.path_secret) if bundle(data) else []
             if patch:
                 name = observed["metadata"]["name"]
                 await self._hub.kube.patch(kind, name, patch, how="json")
-                log.info("certificates: %s %s trusts the current CA", kind.kind, name)
+                log.info("certificates: %s %s trusts the current CA, and has the current paths", kind.kind, name)
         self._serve(data)
 
     async def _published(self) -> str:

@@ -88,6 +88,19 @@ class CertificateSecret:
                 log.info("%s: %s", self.about, step.value)
         return await self.read()
 
+    async def ensured(self, name: str, make: Callable[[], str]) -> str:
+        """Return the value of a key that is made once, by whichever replica is first."""
+        for _ in range(STEPS):
+            live = await self._live()
+            if value := decoded(live).get(name):
+                return value
+            try:
+                await self._write(live, {**decoded(live), name: make()})
+            except ApiError as error:
+                if not (error.conflict or error.already_exists):
+                    raise
+        return (await self.read()).get(name, "")
+
     async def _live(self) -> Object | None:
         return await self.kube.find(SECRET, self.name, self.namespace)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec import field as member
 from msgspec.structs import replace
 
+from wigwag.kube.kinds import is_object_name
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.proxytrust import (
     AGENT_DIRECTORY,
@@ -98,7 +99,7 @@ class SourceResolver:
         policy = self.settings.options.cross_namespace
         if refused := refusal("FeatureFlag", name, about, self.namespace, policy):
             return refused
-        if exists and about is None:
+        if about is None and (exists or not is_object_name(name.name)):
             reason = f'featureflags.{GROUP} "{name.name}" not found'
             return Denied(INTERNAL, f"could not retrieve featureflag {name}: {reason}; create it, or correct `source`")
         return name
