@@ -50,7 +50,7 @@ VARIANTS: dict[str, dict[str, Json]] = {
         "labels": {"team": "flags"},
         "annotations": {"example.com/note": "yes"},
     },
-    "proxy with tokens": {"policy": {"proxyAuth": "kubernetes"}},
+    "tenants": {"policy": {"proxyAuth": "kubernetes", "privateWebhooks": True}},
     "one replica, the original's images": {
         "controllerManager": {
             "replicas": 1,
@@ -250,10 +250,13 @@ def test_the_cluster_role_binding_of_the_original_is_a_choice(tmp_path: Path) ->
 
 
 def test_authentication_at_the_proxy_brings_its_own_rights_and_no_others_have_them(tmp_path: Path) -> None:
-    role, found = "open-feature-operator-proxy-auth-role", objects(kustomize(overlay(tmp_path, "proxy-auth")))
-    rendered = objects(template(VARIANTS["proxy with tokens"]))
+    role, found = (
+        "open-feature-operator-proxy-auth-role",
+        objects(kustomize(overlay(tmp_path, "proxy-auth", "private-webhooks"))),
+    )
+    rendered = objects(template(VARIANTS["tenants"]))
     for either in (found, rendered):
-        assert options_of(either).proxy_auth == "kubernetes"
+        assert (options_of(either).proxy_auth, options_of(either).private_webhooks) == ("kubernetes", True)
         reviewer, binding = either["ClusterRole", role], either["ClusterRoleBinding", f"{role}binding"]
         assert [rule["resources"] for rule in reviewer["rules"]] == [["tokenreviews"]]
         assert [each["name"] for each in binding["subjects"]] == [names.PROXY_ACCOUNT]

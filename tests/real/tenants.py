@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
+from tests.real.operated import SYSTEM
 from tests.real.processes import until
 from tests.real.rest import Answer, RestError
 from tests.real.workloads import App, deployment, in_process, resolve, source, template
@@ -51,6 +52,7 @@ class Alice:
             alice.set(name, MARK)
         entries = [{"source": name, "provider": provider} for name, provider in WAYS.items()]
         alice.namespace.apply(source("hers", *entries, envVars=[{"name": "NOTE", "value": MARK}]))
+        App(Namespace(cluster, SYSTEM), "flagd-proxy").ready()  # before, her pods would be refused, and tried again
         alice.namespace.apply(in_process("local", envVars=[{"name": "NOTE", "value": MARK}]))
         alice.namespace.apply(deployment("web", "hers"))
         alice.serves(MARK)

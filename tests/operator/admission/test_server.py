@@ -127,6 +127,26 @@ def test_a_large_object_does_not_hold_up_the_others_and_too_many_are_refused() -
     asyncio.run(main())
 
 
+@pytest.mark.parametrize(
+    ("secret", "path", "status"),
+    [
+        (None, PODS, 200),
+        (None, f"{PODS}/of-others", 200),
+        ("abc", f"{PODS}/abc", 200),
+        ("abc", PODS, 404),
+        ("abc", f"{PODS}/", 404),
+        ("abc", f"{PODS}/ab", 404),
+        ("abc", f"{PODS}/abc/", 404),
+        ("abc", "/abc", 404),
+        ("", PODS, 404),
+        ("", f"{PODS}/", 404),
+    ],
+)
+def test_a_private_webhook_answers_at_its_secret_path_only(secret: str | None, path: str, status: int) -> None:
+    get = None if secret is None else lambda: secret
+    assert ask(AdmissionService({PODS: lambda _: allowed()}, secret=get), post(path)).status == status
+
+
 def test_a_review_of_a_large_object_that_takes_too_long_is_answered_in_time() -> None:
     release = threading.Event()
 

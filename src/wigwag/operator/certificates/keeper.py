@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 PERIOD = 60.0
 """Seconds between two looks without a change."""
 CONFIGURATIONS: tuple[tuple[Kind, str], ...] = ((MUTATING, MUTATING_NAME), (VALIDATING, VALIDATING_NAME))
+_REMEDY = "delete it, so that the operator makes its own, or leave the option out"
 log = logging.getLogger("wigwag.operator")
 
 
@@ -116,7 +117,9 @@ class CertificateKeeper:
 
     async def _look(self) -> None:
         data = await self._store.advanced(self._published)
-        if self._is_private and not is_foreign(data):
+        if self._is_private and is_foreign(data):
+            raise UsageError(f"--private-webhooks: Secret {self._secret} is somebody else's; {_REMEDY}")
+        if self._is_private:
             self.path_secret = await self._store.ensured(PATH_SECRET, token_hex)
         for kind, observed in await self._configurations():
             patch = bundle_patch(observed, bundle(data), self.path_secret) if bundle(data) else []
