@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -27,10 +28,11 @@ from tests.real.conftest import loudly
 from tests.real.operated import SYSTEM, OperatedPlane
 from tests.real.processes import until
 from tests.real.rest import Rest
-from tests.real.subscribers import GROUP, HOST, PATIENCE, ProxyClient, Told, token_of
+from tests.real.subscribers import GROUP, PATIENCE, ProxyClient, Told, token_of
 from tests.real.tenants import MARK, RBAC, WAYS, Alice, Mallory, flag_document
 from tests.real.test_proxy_auth import ending_in
 from tests.real.workloads import deployment, flagd, in_process, source
+from tools.manifests import ROOT
 from wigwag.operator.admission.registration import FLAG_PATH, MUTATING, POD_PATH, VALIDATING
 from wigwag.operator.configmaps import LABELS as FLAG_LABELS
 from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, AUTHORITY, AUTHORITY_LABELS
@@ -529,5 +531,10 @@ def _violation(scene: Scene) -> str:
     return message if answer.status == 403 and "violates PodSecurity" in message else ""
 
 
-def test_the_audience_of_tokens_is_the_proxy_of_this_operator() -> None:
-    assert f"flagd-proxy-svc.{SYSTEM}.svc" == HOST
+def test_the_page_about_tenants_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "explanation" / "tenants-threats.md").read_text()
+    names = set(re.findall(r"`(test_\w+)`", page))
+    ours = {name for name, value in globals().items() if name.startswith("test_") and callable(value)}
+    assert names <= ours
+    assert ours - names == {"test_the_page_about_tenants_names_tests_that_exist"}
+    assert all((ROOT / path).exists() for path in re.findall(r"`(tests/[\w/.]+)`", page))

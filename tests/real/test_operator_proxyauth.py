@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 import grpc
 import pytest
+import yaml
 from grpc import StatusCode
 from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2, sync_pb2_grpc
 
@@ -24,7 +25,8 @@ from tests.real.operated import SYSTEM, OperatedPlane
 from tests.real.processes import until
 from tests.real.subscribers import GROUP, ProxyClient, token_of
 from tests.real.test_proxy_auth import ending_in
-from tests.real.workloads import App, agent_of, deployment, flagd, resolve, sees, source, sources_of
+from tests.real.workloads import App, agent_of, deployment, resolve, sees, source, sources_of
+from tools.manifests import DEPLOY, ROOT
 from wigwag.operator.certificates.authority import CertificatePolicy, is_signed_by, new_authority, sign, split
 from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, AUTHORITY, CERTIFICATE, VOLUME
 
@@ -81,24 +83,26 @@ def write_secret(cluster: Cluster, **values: str) -> None:
     cluster.patch(cluster.path("v1", "Secret", SYSTEM, CERTIFICATE), {"data": encoded})
 
 
-def test_agents_connect_by_tls_with_a_token_and_applications_get_neither(namespace: Namespace) -> None:
-    pod = injected(namespace).ready()
+def test_the_example_of_the_guide_works_and_applications_get_no_token(namespace: Namespace) -> None:
+    example = (DEPLOY / "examples" / "proxy-auth.yaml").read_text()
+    assert example in (ROOT / "docs" / "guides" / "proxy.md").read_text()
+    for manifest in yaml.safe_load_all(example):
+        namespace.apply(manifest)
+    pod = App(namespace, "web").ready()
     agent = agent_of(pod)
     (entry,) = sources_of(agent)
     assert (entry["tls"], entry["tokenFile"]) == (True, f"{AGENT_DIRECTORY}/token")
-    assert resolve(pod)["variant"] == "on"
-    namespace.feature_flag("flags", flags("off"))
-    sees(pod, "off")
-    mounted = {each["name"]: [m["name"] for m in each.get("volumeMounts") or []] for each in pod["spec"]["containers"]}
+    assert resolve(pod, "new-checkout")["variant"] == "on"
     assert VOLUME in [each["name"] for each in agent["volumeMounts"]]
-    assert all(VOLUME not in names for names in mounted.values())
+    application, in_process = pod["spec"]["containers"], App(namespace, "api").ready()["spec"]["containers"]
+    assert VOLUME not in str([*application, *in_process])
 
-    namespace.apply(flagd("relay", "source"))
-    relay = App(namespace, "relay").ready()
+    relay = App(namespace, "relay").ready()  # of in-process providers
+    assert {"name": "FLAGD_HOST", "value": "relay"} in in_process[0]["env"]
     with grpc.insecure_channel(f"{relay['status']['podIP']}:8015") as channel:
         stub = sync_pb2_grpc.FlagSyncServiceStub(channel)
         found = stub.FetchAllFlags(sync_pb2.FetchAllFlagsRequest(), timeout=60)
-    assert '"x"' in found.flag_configuration, "in-process providers ask a Flagd of their namespace"
+    assert "new-checkout" in found.flag_configuration
 
 
 def test_a_token_that_has_ended_is_replaced_without_a_restart(namespace: Namespace, plane: OperatedPlane) -> None:
