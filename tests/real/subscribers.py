@@ -81,3 +81,7 @@ class ProxyClient:
             except grpc.RpcError as error:
                 return Told("", error.code(), error.details() or "")
         return Told(found.flag_configuration)
+
+    def gets(self, selector: str, token: str) -> str:
+        """Wait until there are flags of a selector, and return them: the proxy has to read them first."""
+        return str(until(lambda: self.ask(selector, token).document, f"the flags of {selector}"))

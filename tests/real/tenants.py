@@ -18,7 +18,7 @@ from tests.real.operated import SYSTEM
 from tests.real.processes import until
 from tests.real.rest import Answer, RestError
 from tests.real.workloads import App, deployment, in_process, resolve, source, template
-from wigwag.operator.names import ObjectName, access_name
+from wigwag.operator.names import PODS_RETRIED, ObjectName, access_name
 
 RBAC = "rbac.authorization.k8s.io/v1"
 MARK = "only-alice-may-read-this"
@@ -77,6 +77,7 @@ class Alice:
         for api, kind in GUARDED:
             for each in self.namespace.cluster.get(self.namespace.path(api, kind))["items"]:
                 about = {name: each["metadata"].get(name) for name in _ABOUT}
+                (about["annotations"] or {}).pop(PODS_RETRIED, None)  # of her own pods, perhaps a moment ago
                 content = {name: each[name] for name in _CONTENT if name in each}
                 found[f"{kind} {each['metadata']['name']}"] = {**about, **content}
         return found

@@ -23,7 +23,7 @@ from openfeature.schemas.protobuf.flagd.sync.v1 import sync_pb2
 from tests.agent.process import fetch
 from tests.operator.admission.reviews import review
 from tests.real import programs
-from tests.real.cluster import OPENFEATURE, Manifest
+from tests.real.cluster import OPENFEATURE, Manifest, Namespace
 from tests.real.conftest import loudly
 from tests.real.operated import SYSTEM, OperatedPlane
 from tests.real.processes import until
@@ -31,7 +31,7 @@ from tests.real.rest import Rest
 from tests.real.subscribers import GROUP, PATIENCE, ProxyClient, Told, token_of
 from tests.real.tenants import MARK, RBAC, WAYS, Alice, Mallory, flag_document
 from tests.real.test_proxy_auth import ending_in
-from tests.real.workloads import deployment, flagd, in_process, source
+from tests.real.workloads import App, deployment, flagd, in_process, source
 from tools.manifests import ROOT
 from wigwag.operator.admission.registration import FLAG_PATH, MUTATING, POD_PATH, VALIDATING
 from wigwag.operator.configmaps import LABELS as FLAG_LABELS
@@ -431,9 +431,11 @@ def test_the_proxy_reads_one_selector_and_serves_no_plaintext(scene: Scene, prox
     own, hers = (f"{GROUP}/{name}" for name in (f"{scene.mallory.name}/own", f"{scene.alice.name}/proxied"))
     token = of_mallory(scene)
     metadata = (("authorization", f"Bearer {token}"), ("flagd-selector", hers))
+    assert "mallory's" in proxy.gets(own, token)
     with proxy.stub() as stub:
-        found = stub.FetchAllFlags(sync_pb2.FetchAllFlagsRequest(selector=own), metadata=metadata, timeout=PATIENCE)
-        assert "mallory's" in found.flag_configuration
+        stream = stub.SyncFlags(sync_pb2.SyncFlagsRequest(selector=own), metadata=metadata, timeout=PATIENCE)
+        assert "mallory's" in next(stream).flag_configuration
+        stream.cancel()
         with pytest.raises(grpc.RpcError) as caught:
             stub.FetchAllFlags(sync_pb2.FetchAllFlagsRequest(), metadata=metadata, timeout=PATIENCE)
     assert caught.value.code() is StatusCode.PERMISSION_DENIED
@@ -447,7 +449,7 @@ def test_a_grant_opens_one_flag_to_one_namespace_and_no_more(scene: Scene, proxy
     for suffix, allowed in (("a", scene.mallory.name), ("b", f"{scene.mallory.name}x, x{scene.mallory.name}")):
         metadata = {"name": f"{name}-{suffix}", "annotations": {ALLOW_FROM: allowed}}
         scene.alice.namespace.apply({**about, "metadata": metadata, "spec": {"flagSpec": flag_document("x", "shared")}})
-    assert "shared" in proxy.ask(f"{GROUP}/{scene.alice.name}/{name}-a", token).document
+    assert "shared" in proxy.gets(f"{GROUP}/{scene.alice.name}/{name}-a", token)
     assert proxy.ask(f"{GROUP}/{scene.alice.name}/{name}-b", token).code is StatusCode.PERMISSION_DENIED
     scene.mallory.namespace.apply(
         source("granted", {"source": f"{scene.alice.name}/{name}-a", "provider": "kubernetes"})
@@ -470,11 +472,9 @@ def test_the_ports_of_the_operator_tell_nothing_of_tenants(port: str, path: str,
 
 
 def test_the_management_port_of_the_proxy_names_no_targets(scene: Scene, proxy: ProxyClient) -> None:
-    assert proxy.ask(f"{GROUP}/{scene.alice.name}/proxied", token_of(scene.alice.namespace)).code is StatusCode.OK
-    with proxy.stub():
-        address = scene.plane.cluster.get(scene.plane.cluster.path("v1", "Pod", SYSTEM))["items"]
-    pods = [each for each in address if each["metadata"]["labels"].get("app") == "flagd-proxy"]
-    _, body = fetch(f"{pods[0]['status']['podIP']}:8016", "/metrics")
+    assert proxy.gets(f"{GROUP}/{scene.alice.name}/proxied", token_of(scene.alice.namespace))
+    pod = App(Namespace(scene.plane.cluster, SYSTEM), "flagd-proxy").ready()
+    _, body = fetch(f"{pod['status']['podIP']}:8016", "/metrics")
     assert b"wigwag_proxy_targets" in body
     assert scene.alice.name.encode() not in body
 
