@@ -77,8 +77,11 @@ class Review:
         self._rights: dict[tuple[bytes, ObjectsAddress], tuple[float, bool]] = {}
         self._asking: dict[object, asyncio.Future[Any]] = {}
 
-    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> None:
-        """Return if a token may have a source, or raise `RpcError`. Without `cached`, the answer is asked for anew."""
+    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> str:
+        """Return the namespace of a token that may have a source, or raise `RpcError`.
+
+        Without `cached`, the answer is asked for anew.
+        """
         if source.provider not in _OBJECTS:
             raise RpcError(Code.PERMISSION_DENIED, ONLY_FLAGS)
         if token is None or len(token) > LONGEST_TOKEN:
@@ -93,6 +96,8 @@ class Review:
             raise RpcError(Code.UNAUTHENTICATED, STRANGER)
         if not await self._kept(self._rights, (digest, place), lambda: self._may(user, place)):
             raise RpcError(Code.PERMISSION_DENIED, NOT_ALLOWED)
+        namespace: str = user.namespace
+        return namespace
 
     @property
     def cached(self) -> int:

@@ -16,6 +16,7 @@ from wigwag.proxy.permissions import Permissions
 from wigwag.proxy.relay import Relay
 from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.selectors import Selectors
+from wigwag.proxy.shares import Shares
 from wigwag.proxy.targets import Targets
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
@@ -105,7 +106,9 @@ class Proxy:
 
     def _reviewed(self, review: Reviewer, policy: WatchPolicy) -> Permissions:
         revoked = partial(self.targets.refusals.add, ("revoked",))
-        return Permissions(review, self._options.auth_review, revoked, policy.clock, policy.random)
+        options = self._options
+        shares = None if options.auth_policy == "rbac" else Shares(options.max_subscribers, options.max_targets)
+        return Permissions(review, options.auth_review, revoked, policy.clock, policy.random, shares)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain."""
