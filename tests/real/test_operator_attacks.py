@@ -121,7 +121,7 @@ class PodAttack:
     """The source of Mallory's that leads there, instead of the annotation."""
 
     def run(self, scene: Scene, name: str) -> tuple[int, str]:
-        """Return status and message for an object of Alice's; her names are left out of the message."""
+        """Return status and messages for an object of Alice's, whose name is left out of them."""
         names = {"{a}": scene.alice.name, "{A}": scene.alice.name.upper(), "{m}": scene.mallory.name, "{n}": name}
 
         def filled(text: str) -> str:
@@ -129,29 +129,30 @@ class PodAttack:
                 text = text.replace(mark, value)
             return text
 
+        status = ""
         if self.entry is not None:
             given = {key: filled(value) for key, value in self.entry.items()}
-            scene.mallory.namespace.apply(source("thief", given))
-            path = scene.mallory.namespace.path(OPENFEATURE, "FeatureFlagSource", "thief")
-            self._observed(scene, path)
-        answer = scene.mallory.pod(named(filled(self.name), self.annotation))
-        return answer.status, answer.json.get("message", "").replace(name, "NAME")
+            status = self._observed(scene, source(f"thief-{uuid4().hex[:8]}", given))
+        asked = status.partition(" ")[0] if status else filled(self.name)
+        answer = scene.mallory.pod(named(asked, self.annotation))
+        return answer.status, (answer.json.get("message", "") + status).replace(name, "NAME").replace(asked, "SOURCE")
 
-    def _observed(self, scene: Scene, path: str) -> None:
-        """Wait until the operator has said what it makes of the source, which it then has read."""
-        live = scene.mallory.namespace.cluster.get(path)
+    def _observed(self, scene: Scene, manifest: dict[str, Any]) -> str:
+        """Make a source; return its name and what the operator says about it, when it has read it."""
+        name, mallory = manifest["metadata"]["name"], scene.mallory.namespace
+        path = mallory.cluster.path_of(mallory.apply(manifest))
 
-        def said() -> bool:
-            conditions = scene.mallory.namespace.cluster.get(path).get("status", {}).get("conditions") or []
-            return any(each["observedGeneration"] == live["metadata"]["generation"] for each in conditions)
+        def said() -> str:
+            conditions = mallory.cluster.get(path).get("status", {}).get("conditions") or []
+            return " ".join(each.get("message", "") for each in conditions if each["type"] == "Resolved")
 
-        until(said, "the status of the source")
+        return f"{name} {until(said, 'the status of the source')}"
 
 
 POD_ATTACKS = [
     *(PodAttack(f"a FeatureFlagSource {how}", FEATURE_FLAG_SOURCE, name) for how, name in NAMES.items()),
     *(PodAttack(f"an InProcessConfiguration {how}", IN_PROCESS_CONFIGURATION, name) for how, name in NAMES.items()),
-    *(PodAttack(f"a source {how}", FEATURE_FLAG_SOURCE, "thief", entry) for how, entry in SOURCES.items()),
+    *(PodAttack(f"a source {how}", FEATURE_FLAG_SOURCE, "", entry) for how, entry in SOURCES.items()),
 ]
 
 
