@@ -34,6 +34,7 @@ from tools.manifests import (
 from wigwag.operator import names
 from wigwag.operator.admission.registration import WebhookEndpoint, mutating, validating
 from wigwag.operator.certificates.secret import DIRECTORY, service_names
+from wigwag.operator.injection.proxytrust import CERTIFICATE
 from wigwag.operator.reconcile.proxy import plan_proxy
 from wigwag.operator.resources.featureflagsource import PROVIDERS, FeatureFlagSourceSpec
 from wigwag.operator.resources.kubernetes import ObjectMeta
@@ -46,7 +47,7 @@ Objects: TypeAlias = "dict[tuple[str, str], Json]"
 SYSTEM = "open-feature-operator-system"
 MANAGER = ("Deployment", names.OPERATOR_DEPLOYMENT)
 COMPONENTS = sorted(path.name for path in (KUSTOMIZE / "components").iterdir())
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Json]] = {
     "defaults": {},
     "cert-manager": {
         "certManager": {"enabled": True},
@@ -58,6 +59,7 @@ VARIANTS = {
         "labels": {"team": "flags"},
         "annotations": {"example.com/note": "yes"},
     },
+    "tenants": {"policy": {"proxyAuth": "kubernetes", "privateWebhooks": True}},
     "one replica, the original's images": {
         "controllerManager": {
             "replicas": 1,
@@ -254,6 +256,23 @@ def test_the_cluster_role_binding_of_the_original_is_a_choice(tmp_path: Path) ->
     assert found[added]["rules"][0]["resourceNames"] == [names.SYNC_BINDING]
     for either in (found, objects(template(VARIANTS["one replica, the original's images"]))):
         assert "subjects" not in either["ClusterRoleBinding", names.SYNC_BINDING], "the operator writes them"
+
+
+def test_authentication_at_the_proxy_brings_its_own_rights_and_no_others_have_them(tmp_path: Path) -> None:
+    role, found = (
+        "open-feature-operator-proxy-auth-role",
+        objects(kustomize(overlay(tmp_path, "proxy-auth", "private-webhooks"))),
+    )
+    rendered = objects(template(VARIANTS["tenants"]))
+    for either in (found, rendered):
+        assert (options_of(either).proxy_auth, options_of(either).private_webhooks) == ("kubernetes", True)
+        reviewer, binding = either["ClusterRole", role], either["ClusterRoleBinding", f"{role}binding"]
+        assert [rule["resources"] for rule in reviewer["rules"]] == [["tokenreviews"]]
+        assert [each["name"] for each in binding["subjects"]] == [names.PROXY_ACCOUNT]
+        assert either["Role", role]["rules"][1]["resourceNames"] == [CERTIFICATE]
+    assert options_of(default()).proxy_auth == "none"
+    assert "tokenreviews" not in str(default())
+    assert comparable(rendered).keys() == comparable(found).keys() - {("Namespace", SYSTEM)}
 
 
 def test_another_namespace_is_one_line_of_a_kustomization(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ CHART_FILES = {
     "webhooks": ["webhooks/service.yaml", "webhooks/mutating.yaml", "webhooks/validating.yaml"],
     "cert-manager": ["components/cert-manager/certificate.yaml"],
     "cluster-role-binding": ["components/cluster-role-binding/rbac.yaml"],
+    "proxy-auth": ["components/proxy-auth/rbac.yaml"],
     "monitoring": ["components/monitoring/monitors.yaml"],
     "network-policies": ["components/network-policies/policies.yaml"],
     "sidecar-upgrades": ["components/sidecar-upgrades/rbac.yaml"],

@@ -92,6 +92,20 @@ def test_keys_are_taken_in_order_and_once() -> None:
     assert [queue.take(0.0) for _ in range(4)] == ["a", "b", "c", None]
 
 
+def test_groups_take_turns_and_each_keeps_its_order() -> None:
+    queue = KeyQueue[tuple[str, int]](group=lambda key: key[0])
+    for number in range(3):
+        queue.add(("mallory", number))
+    queue.add(("alice", 0))
+    queue.add(("mallory", 3))
+    assert len(queue) == 5
+    taken = [queue.take(0.0) for _ in range(3)]
+    assert taken == [("mallory", 0), ("alice", 0), ("mallory", 1)]
+    queue.add(("alice", 1))
+    queue.finish(("alice", 0))
+    assert [queue.take(0.0) for _ in range(4)] == [("mallory", 2), ("alice", 1), ("mallory", 3), None]
+
+
 def test_of_several_times_the_earliest_counts() -> None:
     queue = KeyQueue[str]()
     for when in (5.0, 3.0, 4.0):

@@ -73,6 +73,9 @@ class Laid:
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         return str(name) in self.foreign
 
+    def is_foreign_authority(self, name: ObjectName) -> bool:
+        return str(name) in self.foreign
+
     def proxy(self) -> ProxyState | None:
         return self.state
 

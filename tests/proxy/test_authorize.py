@@ -10,10 +10,13 @@ import pytest
 
 from tests.pipeline.fakes import FakeClock, run, settle
 from wigwag.kube.client import Kube
+from wigwag.kube.grants import ALLOW_FROM
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import Kind
 from wigwag.proxy.authorize import ALLOWED_SECONDS, AT_ONCE, REFUSED_SECONDS, Review, authorizer
 from wigwag.proxy.options import ProxyOptions
+from wigwag.proxy.rights import NamespaceRights, TokenUser
+from wigwag.sources.kubernetes.address import read_address
 from wigwag.sources.source import Source
 from wigwag.wire.rpc import Code, RpcError
 
@@ -89,6 +92,61 @@ def test_what_is_asked_for_is_what_would_be_read(source: Source, wanted: tuple[s
         assert await refused(Review(server, FakeClock()), "good", source) is Code.PERMISSION_DENIED
         asked = server.asked[1][1]["resourceAttributes"]
         assert tuple(asked[name] for name in ("verb", "resource", "namespace", "name")) == wanted
+
+    run(main)
+
+
+class Annotated:
+    """An API server with a FeatureFlag of another namespace."""
+
+    def __init__(self, allow_from: str | None) -> None:
+        self.allow_from, self.asked = allow_from, list[str]()
+
+    async def find_metadata(self, kind: Kind, name: str, namespace: str = "") -> dict[str, Any] | None:
+        self.asked.append(f"{kind.plural}/{namespace}/{name}")
+        return None if self.allow_from is None else {"annotations": {ALLOW_FROM: self.allow_from}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "allow_from", "source", "allowed"),
+    [
+        ("grant", None, FLAG, True),
+        ("deny", None, FLAG, True),
+        ("grant", "team-x, team-a", OTHER, True),
+        ("grant", "*", OTHER, True),
+        ("grant", "team-ab", OTHER, False),
+        ("grant", "", OTHER, False),
+        ("grant", None, OTHER, False),
+        ("deny", "*", OTHER, False),
+        ("allow", None, OTHER, True),
+        ("grant", None, Source("team-a?labels=app%3Dshop", "kubernetes"), True),
+        ("grant", "*", Source("team-b?labels=app%3Dshop", "kubernetes"), False),
+    ],
+)
+def test_by_namespace_an_account_reads_its_own_and_what_others_grant(
+    policy: str, allow_from: str | None, source: Source, allowed: bool
+) -> None:
+    async def main() -> None:
+        server, objects = Server(), Annotated(allow_from)
+        review = Review(server, FakeClock(), rights=NamespaceRights(objects, policy))
+        if allowed:
+            await review("good", source)
+        else:
+            assert await refused(review, "good", source) is Code.PERMISSION_DENIED
+        assert [kind for kind, _ in server.asked] == ["tokenreviews"], "no right to review access is needed"
+        assert objects.asked == ["featureflags/team-b/search"] * (policy == "grant" and source is OTHER)
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    "username", ["team-a", "jane", "system:serviceaccount:team-a", "system:node:team-a:x", "a:b:c:d"]
+)
+def test_by_namespace_only_service_accounts_have_one(username: str) -> None:
+    async def main() -> None:
+        rights, place = NamespaceRights(Annotated("*"), "grant"), read_address("team-a/checkout")
+        assert not await rights(TokenUser(username), place)
+        assert not await rights(TokenUser(username), place._replace(namespace=""))
 
     run(main)
 

@@ -12,6 +12,7 @@ import pytest
 from tests.pipeline.fakes import FakeClock, run, settle
 from wigwag.pipeline.broadcast import Broadcast
 from wigwag.proxy.permissions import Permissions
+from wigwag.proxy.shares import Shares
 from wigwag.sources.source import Source
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.server.broadcast import BroadcastStream, Message
@@ -26,20 +27,21 @@ DOWN = RpcError(Code.UNAVAILABLE, "cannot ask")
 class Desk:
     """Permissions under test, the answers of reviews, and one broadcast for all streams."""
 
-    def __init__(self, random: Callable[[], float] = lambda: 1.0) -> None:
+    def __init__(self, random: Callable[[], float] = lambda: 1.0, shares: Shares | None = None) -> None:
         self.clock, self.broadcast = FakeClock(), Broadcast[Message]()
         self.answers: dict[str, RpcError] = {}
         self.reviews: list[tuple[str, float]] = []
         self.revoked = self.left = 0
-        self.permissions = Permissions(self.review, PERIOD, self.count, self.clock, random)
+        self.permissions = Permissions(self.review, PERIOD, self.count, self.clock, random, shares)
         self.broadcast.publish(Message(lambda: b"first"))
 
-    async def review(self, token: str | None, source: Source, *, cached: bool = True) -> None:
+    async def review(self, token: str | None, source: Source, *, cached: bool = True) -> str:
         assert token is not None
         if not cached:
             self.reviews.append((token, self.clock.now() - 1000.0))
         if token in self.answers:
             raise self.answers[token]
+        return token.partition("-")[0]
 
     def count(self) -> None:
         self.revoked += 1
@@ -188,5 +190,24 @@ def test_the_end_of_a_broadcast_reaches_streams_through_their_permission() -> No
             desk.broadcast.end(DOWN)
             assert await code_of(stream) is Code.UNAVAILABLE
             assert len(desk.permissions) == 0
+
+    run(main)
+
+
+def test_one_namespace_has_half_of_the_streams_and_targets_and_leaves_the_rest_to_others() -> None:
+    async def main() -> None:
+        desk = Desk(shares=Shares(streams=6, targets=2))
+        async with reviewing(desk):
+            held = [await desk.stream(f"mallory-{number}") for number in range(3)]
+            for source in (FLAG, OTHER):
+                with pytest.raises(RpcError, match="half of the streams"):
+                    await desk.permissions("mallory-4", source)
+            await desk.stream("alice-1", OTHER)
+            await held.pop().aclose()
+            with pytest.raises(RpcError, match="half of the targets"):
+                await desk.permissions("mallory-4", OTHER)
+            await desk.stream("mallory-4")
+            for stream in held:
+                await stream.aclose()
 
     run(main)

@@ -274,6 +274,20 @@ def test_targets_that_differ_by_their_secrets_are_one_in_the_metrics() -> None:
     run(main)
 
 
+def test_a_report_without_names_tells_targets_together() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            await house.join(A)
+            await house.watcher.push(A, document("one"))
+            registry = Registry()
+            ProxyReport(house.targets, house.clock.now, named=False).register(registry)
+            found = registry.render()
+            assert 'wigwag_proxy_targets{state="live"} 1' in found
+            assert "target=" not in found
+
+    run(main)
+
+
 def test_the_report_tells_states_ages_restarts_and_subscribers() -> None:
     async def main() -> None:
         async with opened() as house:

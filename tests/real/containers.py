@@ -5,7 +5,7 @@ The command is the pod's own, with three changes, because there is no mount name
 | in the pod | here |
 |---|---|
 | a path below a mount of the container | the directory that stands for the volume |
-| `SERVICE.NAMESPACE.svc.cluster.local` | the loopback address of the Service (`services`) |
+| `SERVICE.NAMESPACE.svc.cluster.local` | the loopback address of the Service (`services`), with TLS beside its name |
 | all addresses of the pod | `--bind` with the pod's loopback address |
 
 What an image does is said by its tag: `missing` cannot be pulled, `crashing` exits at once, `stuck` runs and is never
@@ -40,6 +40,7 @@ CRASH_LOOP = 2
 """Exits in a row after which a container is in a crash loop."""
 _NOT_INHERITED = ("FLAGD_", "KUBE", "PYTHONDONTWRITEBYTECODE")
 _SERVICE = re.compile(r"([a-z0-9-]+)\.([a-z0-9-]+)\.svc\.[a-z0-9.-]*[a-z0-9]")
+_TLS = re.compile(rf'"uri":"({_SERVICE.pattern})(:\d+)"')
 _VARIABLE = re.compile(r"\$\((\w+)\)")
 
 
@@ -60,6 +61,8 @@ class Surroundings:
         """Return text of the container as it has to be here."""
         for path, folder in sorted(self.mounts.items(), reverse=True):
             text = re.sub(rf"{re.escape(path)}(?=[/\"]|$)", str(folder), text)
+        if '"tls":true' in text:
+            return _TLS.sub(lambda at: f'"uri":"envoy://{self.service(at[3], at[2])}{at[4]}/{at[1]}"', text)
         return _SERVICE.sub(lambda found: self.service(found[2], found[1]), text)
 
 

@@ -72,12 +72,17 @@ class Kubelet:
         """Return the directory that stands for a volume of a pod."""
         return self._folder_of(pod["metadata"]["uid"]) / name
 
+    def replace_token(self, pod: Mapping[str, Any], token: str) -> None:
+        """Have a pod find another token where it has one for somebody else than the API server."""
+        self._loop.call_soon_threadsafe(self._workers[pod["metadata"]["uid"]].replace_token, token)
+
     def _folder_of(self, uid: str) -> Path:
         """Return the directory of a pod. It is short, because the path of a Unix socket has 107 characters at most."""
         return self._folder / uid[:8]
 
     async def _main(self) -> None:
-        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
         config = self.access.kubeconfig(self._folder / "kubeconfig")
         self.kube = Kube(find_cluster({}, str(config)), KubeDeps(environment={}))
@@ -123,14 +128,15 @@ class Kubelet:
 
     def _see_config_maps(self, objects: Objects) -> None:
         self.config_maps = objects
-        for worker in self._workers.values():
-            for config_map in objects.values():
-                worker.see_config_map(config_map)
+        self._remount()
 
     def _see_secrets(self, objects: Objects) -> None:
         self.secrets = objects
+        self._remount()
+
+    def _remount(self) -> None:
         for worker in self._workers.values():
-            worker.see_secrets()
+            worker.remount()
 
     def _see_services(self, objects: Objects) -> None:
         self._known_services = objects

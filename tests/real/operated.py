@@ -35,11 +35,21 @@ SYSTEM = "open-feature-operator-system"
 class OperatedPlane:
     """All of it, until the block ends. `server` are flags of the API server, `variables` the operator's.
 
+    With `proxy_auth`, the component of that name is installed, too.
     With `fake_nodes`, there are so many in place of the kubelet: for thousands of pods in which nothing runs.
     """
 
-    def __init__(self, folder: Path, server: Sequence[str] = (), fake_nodes: int = 0, **variables: str) -> None:
-        self.folder, self._variables = folder, variables
+    def __init__(
+        self,
+        folder: Path,
+        server: Sequence[str] = (),
+        fake_nodes: int = 0,
+        *,
+        proxy_auth: bool = False,
+        options: Sequence[str] = (),
+        **variables: str,
+    ) -> None:
+        self.folder, self._variables, self._proxy_auth, self._options = folder, variables, proxy_auth, options
         self.plane = ControlPlane(folder / "plane", programs.kubernetes(), server)
         self.cluster = self.plane.cluster
         self.kubelet = Kubelet(self.cluster.access, folder / "kubelet")
@@ -50,6 +60,8 @@ class OperatedPlane:
         with ExitStack() as stack:
             stack.enter_context(self.plane)
             install(self.cluster)
+            if self._proxy_auth:
+                self.cluster.apply_files([KUSTOMIZE / "components" / "proxy-auth" / "rbac.yaml"])
             stack.enter_context(self._nodes)
             self._stack = stack.pop_all()
         try:
@@ -75,7 +87,8 @@ class OperatedPlane:
         access = Namespace(self.cluster, SYSTEM).account(OPERATOR_ACCOUNT)
         config = access.kubeconfig(self.folder / "operator.kubeconfig")
         environment = {"KUBECONFIG": str(config), "POD_NAMESPACE": SYSTEM, **self._variables}
-        options = ("--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}", *more)
+        options = [*self._options, "--leader-elect", f"--webhook-bind-address=127.0.0.1:{self._port}", *more]
+        options += ["--proxy-auth=kubernetes"] if self._proxy_auth else []
         self.operator = OperatorProcess(*options, environment=environment)
         self.operator.__enter__()
 

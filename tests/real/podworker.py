@@ -11,9 +11,9 @@ import asyncio
 import base64
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,15 @@ def timestamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
+@dataclass(frozen=True)
+class MountedVolume:
+    """A volume that is written again when an object changes that it is made of."""
+
+    files: Volume
+    parts: Sequence[Mapping[str, Any]]
+    tokens: dict[str, str]
+
+
 class PodWorker:
     """Runs a pod until `leaving` is set, and then lets go of it."""
 
@@ -48,10 +57,9 @@ class PodWorker:
         self.say(f"{self.namespace}/{self.name}")
         self._progress = PodProgress()
         self._written: PodProgress | None = None
-        self._volumes: dict[str, Volume] = {}
+        self._volumes: list[MountedVolume] = []
         self._running: list[RunningContainer] = []
         self._changed = asyncio.Event()
-        self._secrets: dict[str, Volume] = {}
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -75,17 +83,20 @@ class PodWorker:
             container.change(specs[container.name])
         self._changed.set()
 
-    def see_config_map(self, config_map: Mapping[str, Any]) -> None:
-        """Write a ConfigMap again where the pod mounts it."""
-        if config_map["metadata"]["namespace"] == self.namespace:
-            volume = self._volumes.get(config_map["metadata"]["name"])
-            if volume:
-                volume.write(_content(config_map))
+    def replace_token(self, token: str) -> None:
+        """Write another token, as the kubelet does before one ends, into the volumes that have one."""
+        for volume in self._volumes:
+            volume.tokens.update(dict.fromkeys(volume.tokens, token))
+        self.remount()
 
-    def see_secrets(self) -> None:
-        """Write the Secrets again that the pod mounts; one that is gone leaves an empty directory."""
-        for name, volume in self._secrets.items():
-            volume.write(_secret_content(self._kubelet.secrets.get((self.namespace, name), {})))
+    def remount(self) -> None:
+        """Write volumes again, where an object that they are made of has changed.
+
+        One that is gone changes nothing, unless it is optional: then its files go.
+        """
+        for volume in self._volumes:
+            if (content := self._content(volume)) is not None:
+                volume.files.write(content)
 
     async def _live(self) -> None:
         if not self.pod["spec"].get("nodeName"):
@@ -152,52 +163,67 @@ class PodWorker:
         await self._kubelet.kube.create(POD, binding, self.namespace, self.name, "binding")
 
     async def _mount(self) -> dict[str, Path]:
-        """Make the directory of every volume; wait for ConfigMaps that are not there yet."""
+        """Make the directory of every volume; wait for ConfigMaps and Secrets that are not there yet."""
         mounts = {}
         for volume in self.pod["spec"].get("volumes") or []:
             path = self._folder / volume["name"]
             path.mkdir(parents=True, exist_ok=True)
-            if "configMap" in volume:
-                await self._mount_config_map(path, volume["configMap"]["name"])
-            elif "secret" in volume:
-                await self._mount_secret(path, **volume["secret"])
-            elif any("serviceAccountToken" in each for each in volume.get("projected", {}).get("sources", ())):
-                await self._mount_token(path)
+            parts = volume["projected"]["sources"] if "projected" in volume else [volume]
+            tokens = [each["serviceAccountToken"] for each in parts if "serviceAccountToken" in each]
+            if any("audience" not in each for each in tokens):
+                token = await self._token(tokens[0])
+                self._kubelet.access.with_token(token).kubeconfig(path / "kubeconfig", self.namespace)
+            elif tokens or any(kind in each for each in parts for kind in ("configMap", "secret")):
+                issued = {each["path"]: await self._token(each) for each in tokens}
+                await self._fill(MountedVolume(Volume(path), parts, issued))
             mounts[volume["name"]] = path
         return mounts
 
-    async def _mount_config_map(self, path: Path, name: str) -> None:
-        key = self.namespace, name
-        while key not in self._kubelet.config_maps:
-            self._progress = PodProgress(trouble=f'configmap "{name}" not found')
+    async def _fill(self, volume: MountedVolume) -> None:
+        while (content := self._content(volume)) is None:
+            self._progress = PodProgress(trouble=f"not found: {json.dumps(volume.parts)}")
             await self._report()
             await asyncio.sleep(PAUSE)
         self._progress = PodProgress()
-        self._volumes[name] = Volume(path, _content(self._kubelet.config_maps[key]))
+        volume.files.write(content)
+        self._volumes.append(volume)
 
-    async def _mount_secret(self, path: Path, *, secretName: str, optional: bool = False, **_: Any) -> None:  # noqa: N803
-        """Mount a Secret; wait for one that is not there, unless it is optional."""
-        while not optional and (self.namespace, secretName) not in self._kubelet.secrets:
-            self._progress = PodProgress(trouble=f'secret "{secretName}" not found')
-            await self._report()
-            await asyncio.sleep(PAUSE)
-        self._progress = PodProgress()
-        self._secrets[secretName] = Volume(path)
-        self.see_secrets()
+    def _content(self, volume: MountedVolume) -> dict[str, bytes | str] | None:
+        """Return the files of a volume; None if an object is not there."""
+        content: dict[str, bytes | str] = dict(volume.tokens)
+        for part in volume.parts:
+            if "configMap" in part:
+                reference = part["configMap"]
+                found = self._kubelet.config_maps.get((self.namespace, reference["name"]))
+                files = _files(found or {})
+            elif "secret" in part:
+                reference = part["secret"]
+                found = self._kubelet.secrets.get((self.namespace, reference["secretName"]))
+                files = _decoded((found or {}).get("data"))
+            else:
+                continue
+            if found is None and not reference.get("optional"):
+                return None
+            content |= _chosen(files, reference.get("items"))
+        return content
 
-    async def _mount_token(self, path: Path) -> None:
-        """Ask for a token of the pod's account that ends with the pod, and write a kubeconfig with it."""
+    async def _token(self, projection: Mapping[str, Any]) -> str:
+        """Ask for a token of the pod's account that ends with the pod."""
         about = self.pod["metadata"]
         bound = {"apiVersion": "v1", "kind": "Pod", "name": self.name, "uid": about["uid"]}
+        audiences = {"audiences": [projection["audience"]]} if "audience" in projection else {}
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
-            "spec": {"expirationSeconds": 3600, "boundObjectRef": bound},
+            "spec": {
+                "expirationSeconds": projection.get("expirationSeconds", 3600),
+                "boundObjectRef": bound,
+                **audiences,
+            },
         }
         account = self.pod["spec"].get("serviceAccountName") or "default"
         made = await self._kubelet.kube.create(SERVICE_ACCOUNT, request, self.namespace, account, "token")
-        access = self._kubelet.access.with_token(made["status"]["token"])
-        access.kubeconfig(path / "kubeconfig", self.namespace)
+        return str(made["status"]["token"])
 
     async def _surroundings(self, spec: Mapping[str, Any], volumes: Mapping[str, Path]) -> Surroundings:
         mounts = {each["mountPath"]: volumes[each["name"]] for each in spec.get("volumeMounts") or []}
@@ -223,10 +249,16 @@ class PodWorker:
         return str(variable.get("value", ""))
 
 
-def _secret_content(secret: Mapping[str, Any]) -> dict[str, bytes]:
-    return {key: base64.b64decode(data) for key, data in (secret.get("data") or {}).items()}
+def _files(source: Mapping[str, Any]) -> dict[str, bytes | str]:
+    """Return the files of a ConfigMap."""
+    return {**(source.get("data") or {}), **_decoded(source.get("binaryData"))}
 
 
-def _content(config_map: Mapping[str, Any]) -> dict[str, bytes | str]:
-    binary = {key: base64.b64decode(data) for key, data in (config_map.get("binaryData") or {}).items()}
-    return {**(config_map.get("data") or {}), **binary}
+def _decoded(data: Mapping[str, str] | None) -> dict[str, bytes | str]:
+    return {key: base64.b64decode(text) for key, text in (data or {}).items()}
+
+
+def _chosen(files: Mapping[str, bytes | str], items: list[Mapping[str, str]] | None) -> dict[str, bytes | str]:
+    return (
+        dict(files) if items is None else {each["path"]: files[each["key"]] for each in items if each["key"] in files}
+    )

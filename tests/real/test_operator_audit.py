@@ -32,9 +32,11 @@ from tests.real.test_admission import flag
 from tests.real.test_deploy import await_rights, registered
 from tests.real.test_operator import RunningOperator
 from tests.real.test_operator_controllers import conditions, sourced
+from tests.real.test_proxy_auth import document, streaming
 from tests.test_deploy import SYSTEM, overlay
 from wigwag.operator.admission.registration import VALIDATING
 from wigwag.operator.directset.generated import LABEL
+from wigwag.operator.injection.proxytrust import CERTIFICATE
 from wigwag.operator.names import (
     ENABLED,
     INLINE_FLAGS,
@@ -49,6 +51,8 @@ from wigwag.operator.reconcile.usage import FlagUse
 from wigwag.operator.settings import read_settings
 
 RBAC = "rbac.authorization.k8s.io/v1"
+ADDING = ("cluster-role-binding", "proxy-auth")
+"""The components that add rights."""
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -125,13 +129,13 @@ def refused(requests: list[dict[str, Any]]) -> set[str]:
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Iterator[AuditedPlane]:
-    """With the component that adds rights; cert-manager takes some away."""
+    """With the components that add rights; cert-manager takes some away."""
     with loudly("KUBERNETES"):
         made = AuditedPlane(tmp_path / "audit")
     with made.plane:
         install_routes(made.cluster)
         config = made.cluster.access.kubeconfig(tmp_path / "admin.kubeconfig")
-        command = ["apply", "--server-side", f"--kubeconfig={config}", "-k", overlay(tmp_path, "cluster-role-binding")]
+        command = ["apply", "--server-side", f"--kubeconfig={config}", "-k", overlay(tmp_path, *ADDING)]
         subprocess.run([str(programs.kubernetes().kubectl), *map(str, command)], check=True, capture_output=True)
         yield made
 
@@ -193,9 +197,11 @@ class Day:
 
     def _certificates(self) -> None:
         """A certificate that was lost is made again."""
-        secret = self._cluster.path("v1", "Secret", SYSTEM, "webhook-server-cert")
-        self._cluster.patch(secret, {"data": {"tls.crt": ""}})
-        until(lambda: self._cluster.get(secret)["data"]["tls.crt"], "another certificate")
+        for name in ("webhook-server-cert", CERTIFICATE):
+            secret = self._cluster.path("v1", "Secret", SYSTEM, name)
+            until(lambda secret=secret: self._cluster.exists(secret), f"the Secret {name}")  # type: ignore[misc]
+            self._cluster.patch(secret, {"data": {"tls.crt": ""}})
+            until(lambda secret=secret: self._cluster.get(secret)["data"]["tls.crt"], "another")  # type: ignore[misc]
 
     def _workloads(self) -> None:
         workloads = {"Deployment": "api,remote", "StatefulSet": "mounted,remote", "DaemonSet": "remote"}
@@ -286,7 +292,7 @@ def operator_works(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]
     cluster = installed.cluster
     await_rights(cluster)
     kubeconfig(Namespace(cluster, SYSTEM).account(OPERATOR_ACCOUNT))
-    with RunningOperator(SYSTEM, leader_elect=True).running() as running:
+    with RunningOperator(SYSTEM, leader_elect=True, proxy_auth="kubernetes").running() as running:
         registered(cluster, running.url)
         shared_source_is_looked_at(cluster)
         Day(cluster, cluster.add_namespace("team")).run()
@@ -324,6 +330,9 @@ def flags_are_read(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]
     kubeconfig(system.account(PROXY_ACCOUNT))
     with ProxyProcess() as proxy, subscribed(proxy, selector) as subscriber:
         subscriber.next()
+    token = team.account("default").token
+    with ProxyProcess("--auth=kubernetes", "--auth-policy=grant") as proxy, streaming(proxy, team) as stream:
+        assert document(stream(token)) == flags()
     kubeconfig(team.account("default"))
     with AgentProcess("--uri", selector) as agent:
         agent.stop()
@@ -332,5 +341,6 @@ def flags_are_read(installed: AuditedPlane, kubeconfig: Callable[[Access], Path]
         asked = installed.requests(name, namespace)
         assert refused(asked) == set()
         assert {right for right in used(asked) if not right.name} >= {each for each in reading if each.verb != "get"}
-    assert installed.rights(PROXY_ACCOUNT, SYSTEM) == reading
+    reviewing = {*reading, Right("authentication.k8s.io", "tokenreviews", "create")}
+    assert installed.rights(PROXY_ACCOUNT, SYSTEM) == reviewing
     assert {right._replace(name="") for rule in objects.role["rules"] for right in allowed(rule)} == reading

@@ -29,6 +29,7 @@ from tests.real.agents import Client, flags
 from tests.real.authority import Authority
 from tests.real.cluster import Cluster, Namespace
 from tests.real.controlplane import ControlPlane
+from tests.real.subscribers import token_of
 from tests.real.test_proxy import GROUP, PATIENCE, delegate
 from tests.test_documents import ROOT, blocks
 
@@ -155,20 +156,12 @@ def test_a_token_that_expires_ends_its_streams_and_an_agent_goes_on_with_the_nex
 
 def manifests(namespace: Namespace, team: Namespace) -> list[Any]:
     """Return the manifests of the page, for namespaces of the test; cluster-wide objects are named after them."""
-    text = "---\n".join(blocks((ROOT / "docs/guides/proxy.md").read_text(), "yaml"))
+    text = "---\n".join(blocks((ROOT / "docs/guides/proxy.md").read_text().partition("## In a cluster")[2], "yaml"))
     text = re.sub(r"namespace: flags\b", f"namespace: {namespace.name}", text)
     text = re.sub(r"namespace: shop\b", f"namespace: {team.name}", text)
     text = re.sub(r"flags-proxy-review(er)", f"{namespace.name}-review\\1", text)
     text = re.sub(r"flags-proxy-reader", f"{namespace.name}-reader", text)
     return list(yaml.safe_load_all(text.replace(f"{GROUP}/shop/", f"{GROUP}/{team.name}/")))
-
-
-def issued(namespace: Namespace, account: str, audience: str = "") -> str:
-    """Return a token of a service account, as the kubelet asks for it."""
-    spec = {"expirationSeconds": 3600, "audiences": [audience] if audience else []}
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    path = f"{namespace.path('v1', 'ServiceAccount', account)}/token"
-    return str(namespace.cluster.rest.call("POST", path, request).json["status"]["token"])
 
 
 def container(made: list[Any], name: str) -> tuple[Any, Any]:
@@ -197,11 +190,11 @@ def test_the_manifests_of_the_page_are_accepted_and_give_proxy_and_agent_all_the
         allowed = each["securityContext"]
         assert (allowed["readOnlyRootFilesystem"], allowed["allowPrivilegeEscalation"]) == (True, False)
     places = {"/etc/tls/tls.crt": str(pair.certificate), "/etc/tls/tls.key": str(pair.key), "/var/empty": str(tmp_path)}
-    kubeconfig(cluster.access.with_token(issued(namespace, "flags-proxy")))
+    kubeconfig(cluster.access.with_token(token_of(namespace, "flags-proxy", "")))
     (volume,) = (each["projected"] for each in pod["volumes"] if "projected" in each)
     asked = volume["sources"][0]["serviceAccountToken"]
     token = tmp_path / asked["path"]
-    token.write_text(issued(team, "checkout", asked["audience"]))
+    token.write_text(token_of(team, "checkout", asked["audience"]))
     with ProxyProcess(*[_replaced(each, places) for each in proxied["args"][2:]]) as proxy:
         places = {
             "flags-proxy.flags.svc:8015": proxy.address("sync").replace("127.0.0.1", "localhost"),
@@ -211,7 +204,7 @@ def test_the_manifests_of_the_page_are_accepted_and_give_proxy_and_agent_all_the
         with AgentProcess(*[_replaced(each, places) for each in sidecar["args"][1:]]) as agent, Client(agent) as client:
             assert client.value("new-checkout") is True
             assert client.source()["state"] == "live"
-            replace(token, issued(team, "checkout"))
+            replace(token, token_of(team, "checkout", ""))
         with AgentProcess(*[_replaced(each, places) for each in sidecar["args"][1:]], ready=False) as agent:
             Client(agent).is_told("UNAUTHENTICATED")
     for kind in ("clusterroles", "clusterrolebindings"):

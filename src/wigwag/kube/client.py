@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Object: TypeAlias = dict[str, Any]
 JSON = "application/json"
+PARTIAL = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1," + JSON
+"""Accepts an object, or with `List` a list, without anything but metadata."""
 LARGEST = 64 << 20
 """The largest response that is accepted, in bytes."""
 STREAM = ResponseLimits(head=40.0, idle=None, total=None, body_bytes=None)
@@ -169,6 +171,16 @@ class Kube:
         """Return an object; None if there is none, or no such kind."""
         try:
             return await self.get(kind, name, namespace)
+        except ApiError as error:
+            if error.not_found:
+                return None
+            raise
+
+    async def find_metadata(self, kind: Kind, name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        """Return the metadata of an object, which may be large; None if there is none."""
+        request = ApiRequest(kind.path(namespace, name), accept=PARTIAL.format(""))
+        try:
+            return _metadata(self._object(await self._retried(request)))
         except ApiError as error:
             if error.not_found:
                 return None

@@ -61,6 +61,15 @@ class Kind:
         return f"{'/apis' if self.group else '/api'}/{self.api}{scope}/{self.plural}{own}{part}"
 
 
+def is_object_name(name: str) -> bool:
+    """Tell whether an object can have a name.
+
+    >>> is_object_name("shop.flags"), is_object_name("../flags"), is_object_name("")
+    (True, False, False)
+    """
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(name: str) -> str:
     """Return a name that is safe in a path; `UsageError` if it is not.
 
@@ -69,7 +78,7 @@ def check_name(name: str) -> str:
     ...
     wigwag.errors.UsageError: '../secrets' is not the name of an object; use letters, digits, dots and dashes
     """
-    if not _NAME.fullmatch(name):
+    if not is_object_name(name):
         raise UsageError(f"{name!r} is not the name of an object; use letters, digits, dots and dashes")
     return name
 

@@ -11,6 +11,8 @@ import re
 from hashlib import sha256
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from wigwag.kube.grants import ALLOW_FROM as ALLOW_FROM  # noqa: PLC0414 - one of the names of the operator, too
+from wigwag.kube.grants import is_granted as is_granted  # noqa: PLC0414
 from wigwag.sources.kubernetes.references import ORDERS
 
 if TYPE_CHECKING:
@@ -26,8 +28,6 @@ FEATURE_FLAG = "openfeature.dev/featureflag"
 """On generated ConfigMaps: the flag that they hold."""
 SERVICE_ACCOUNT = "openfeature.dev/service-account"
 """On generated Roles and RoleBindings: whose they are."""
-ALLOW_FROM = "openfeature.dev/allow-from"
-"""On an object: the namespaces whose pods may refer to it, separated by commas; `*` for all."""
 SOURCE_DIGESTS = "openfeature.dev/source-digests"
 """On the pod template of a workload that was rolled: the digest of each source, as `NAMESPACE/NAME=DIGEST,…`."""
 PODS_RETRIED = "openfeature.dev/pods-retried"
@@ -152,16 +152,6 @@ def mode_of(annotations: Mapping[str, str]) -> Mode:
     if FEATURE_FLAG_SOURCE in annotations or CLUSTER_FEATURE_FLAG_SOURCE in annotations or names_flags:
         return "sidecar"
     return "in-process" if IN_PROCESS_CONFIGURATION in annotations else "unnamed"
-
-
-def is_granted(annotations: Mapping[str, str], namespace: str) -> bool:
-    """Tell whether an object allows pods of another namespace to refer to it.
-
-    >>> is_granted({ALLOW_FROM: "team-a, team-b"}, "team-b"), is_granted({ALLOW_FROM: "*"}, "x"), is_granted({}, "x")
-    (True, True, False)
-    """
-    allowed = {each.strip() for each in annotations.get(ALLOW_FROM, "").split(",")}
-    return namespace in allowed or "*" in allowed
 
 
 def config_map_name(flag: ObjectName, namespace: str) -> str:

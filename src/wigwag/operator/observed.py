@@ -31,6 +31,7 @@ from wigwag.kube.watch.listwatch import KindNotServed, WatchForbidden
 from wigwag.kube.watch.merged import merge_watches
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.configmaps import holds_flags
+from wigwag.operator.injection.proxytrust import AUTHORITY_LABELS
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import PROXY, ObjectName, parse_name
 from wigwag.operator.reconcile.flags import decode_flag
@@ -185,6 +186,11 @@ class Observed:
             return False
         held = (about.annotations or {}).get(HELD_FLAG, "")
         return not held or not holds_flags(about, parse_name(held, about.namespace))
+
+    def is_foreign_authority(self, name: ObjectName) -> bool:
+        """Tell whether there is a ConfigMap of this name that is not the operator's with the CAs of the proxy."""
+        about: ObjectMeta | None = self.config_maps.get(name)
+        return about is not None and not AUTHORITY_LABELS.items() <= (about.labels or {}).items()
 
     def proxy(self) -> ProxyState | None:
         """Return the state of the proxy; None if it is not deployed."""

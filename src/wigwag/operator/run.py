@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from wigwag.errors import UsageError
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
 from wigwag.kube.control.lease import LeaderElector, LeaseTiming
@@ -28,6 +29,7 @@ from wigwag.operator.certificates.keeper import CertificateKeeper
 from wigwag.operator.certificates.secret import service_names
 from wigwag.operator.controllers.context import ControlContext
 from wigwag.operator.controllers.run import run_controllers
+from wigwag.operator.injection.proxytrust import check_images
 from wigwag.operator.names import LEASE, OPERATOR, ObjectName
 from wigwag.operator.observed import Observed, assemble, watch, watches
 from wigwag.operator.ports import metrics_handler, operator_ports, probes_handler, webhook_files
@@ -64,6 +66,7 @@ class Operator:
     """The operator, assembled from its settings."""
 
     def __init__(self, settings: OperatorSettings, hub: Hub | None = None) -> None:
+        check_images(settings)
         scope = NamespaceScope(settings)
         self._settings, self._hub = settings, hub or Hub(open_watch=scope.open)
         namespace, options = settings.pod.namespace, settings.options
@@ -71,15 +74,21 @@ class Operator:
         self.pipeline: Pipeline[KubeWatch, Mapping[tuple[str, str], object], Observed] = Pipeline(
             wanted, partial(watch, self._hub, settings), assemble
         )
-        self._service = AdmissionService(reviews(self._known, settings, time.time, options.serves))
+        path_secret = self._path_secret if options.private_webhooks else None
+        answers = reviews(self._known, settings, time.time, options.serves)
+        self._service = AdmissionService(answers, secret=path_secret)
         self.registry = Registry(vitals())
         self.registry.add(*self._service.instruments)
         service = WebhookEndpoint("").service
         names = (*service_names(service, namespace, settings.flagd.cluster_domain), "localhost")
         self._certificate = MemoryCertificate(http2=options.enable_http2)
         secret, configurations = ObjectName(namespace, options.webhook_secret), webhook_configurations(settings)
-        self._keeper = CertificateKeeper(self._hub, secret, names, self._certificate, configurations)
+        self._keeper = CertificateKeeper(
+            self._hub, secret, names, self._certificate, configurations, private=options.private_webhooks
+        )
         self._files = webhook_files(options)
+        if self._files is not None and options.private_webhooks:
+            raise UsageError("--private-webhooks: the operator has to make the certificate itself; mount no other one")
         identity = f"{socket.gethostname()}_{uuid4()}"
         elector = LeaderElector(self._hub.kube, namespace, LEASE, identity, lease_timing(options))
         self._elector = elector if options.leader_elect else None
@@ -134,6 +143,9 @@ class Operator:
             "the webhooks have no certificate": self._files is not None or self._keeper.ready,
         }
         return [text for text, there in present.items() if not there]
+
+    def _path_secret(self) -> str:
+        return self._keeper.path_secret
 
     def _known(self) -> Observed | None:
         return self.pipeline.published.value if self.pipeline.published.serial else None

@@ -253,6 +253,17 @@ class OperatorOptions:
     cluster_role_binding: bool = option(
         False, "let agents read all FeatureFlags by one ClusterRoleBinding, as flagd's own image needs, not by Roles"
     )
+    proxy_auth: str = option(
+        "none",
+        "whom the proxy serves: everybody, without TLS (`none`), or by TLS agents that show the token of their service "
+        "account (`kubernetes`)",
+        choices=("none", "kubernetes"),
+    )
+    private_webhooks: bool = option(
+        False,
+        "serve the webhooks at paths that only the API server learns, so that pods cannot call them; "
+        "the operator writes the paths into the webhook configurations",
+    )
     rollout_rate: int = option(
         100,
         "workloads that are rolled in a second when a source with rolloutOnChange or the agents' image changes",

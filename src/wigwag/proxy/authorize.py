@@ -1,33 +1,33 @@
 """Whether a subscriber may have a target: always, or if Kubernetes says so.
 
 With `--auth=kubernetes` a subscriber shows the token of its service account. The API server tells whose it is
-(TokenReview) and whether that account may `get` the object itself (SubjectAccessReview), or `list` them all where the
-target is what labels choose. Answers are cached for a short time, so that pods that start or reconnect together do not
-ask twice; refusals for a shorter time, because a role may just be being added. Equal questions that come while one is
-under way share its answer. If the API server does not answer, new streams are refused; open ones go on (`permissions`).
+(TokenReview), and a policy whether that account may read the object (`rights`). Answers are cached for a short time, so
+that pods that start or reconnect together do not ask twice; refusals for a shorter time, because a role may just be
+being added. Equal questions that come while one is under way share its answer. If the API server does not answer, new
+streams are refused; open ones go on (`permissions`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from wigwag.errors import WigwagError
-from wigwag.kube.kinds import SUBJECT_ACCESS_REVIEW, TOKEN_REVIEW
+from wigwag.kube.kinds import TOKEN_REVIEW
 from wigwag.pipeline.clock import Clock, LoopClock
+from wigwag.proxy.rights import NamespaceRights, RbacRights, TokenUser, review_status
 from wigwag.sources.kubernetes.address import read_address
 from wigwag.wire.rpc import Code, RpcError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
     from wigwag.kube.hub import Hub
-    from wigwag.kube.kinds import Kind
     from wigwag.proxy.options import ProxyOptions
+    from wigwag.proxy.rights import Reviews, Rights
     from wigwag.sources.kubernetes.address import ObjectsAddress
     from wigwag.sources.source import Source
 
@@ -38,32 +38,21 @@ AT_ONCE = 16
 LONGEST_TOKEN = 16 * 1024
 NO_TOKEN = "say who subscribes, by the metadata authorization: Bearer TOKEN of a service account"  # noqa: S105 - a message
 STRANGER = "Kubernetes does not know this token, it has expired, or is meant for another audience; send the current one"
-NOT_ALLOWED = "this service account may not read that; bind it to a role that lets it"
+NOT_ALLOWED = (
+    "this service account may not read that, or it does not exist; use a FeatureFlag of its namespace, "
+    "bind the account to a role (--auth-policy=rbac), or have the FeatureFlag grant it (openfeature.dev/allow-from)"
+)
 ONLY_FLAGS = "with --auth=kubernetes only objects of Kubernetes can be subscribed to"
 _OBJECTS = ("kubernetes", "configmap")
 CANNOT_ASK = "the proxy cannot ask Kubernetes who may subscribe; try again later"
 
 
-class Reviews(Protocol):
-    """What is asked of an API server."""
-
-    async def create(self, kind: Kind, made: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an object; return it with the server's answer in it."""
-        ...
-
-
 def authorizer(options: ProxyOptions, hub: Hub) -> Review | None:
     """Return what the options ask for; None: every subscriber is admitted."""
-    return None if options.auth == "none" else Review(hub.kube, audience=options.auth_audience)
-
-
-class TokenUser(Struct, frozen=True):
-    """The user of a token, as the API server sees it."""
-
-    username: str = ""
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-    extra: dict[str, tuple[str, ...]] = {}
+    if options.auth == "none":
+        return None
+    by_namespace = None if options.auth_policy == "rbac" else NamespaceRights(hub.kube, options.auth_policy)
+    return Review(hub.kube, audience=options.auth_audience, rights=by_namespace)
 
 
 class Review:
@@ -75,16 +64,24 @@ class Review:
         clock: Clock = LoopClock(),  # noqa: B008 - it has no state
         most: int = MOST_KEPT,
         audience: str = "",
+        rights: Rights | None = None,
     ) -> None:
-        """`most`: answers of each kind in the cache. `audience`: for whom tokens are issued; empty: the API server."""
+        """`most`: answers of each kind in the cache. `audience`: for whom tokens are issued; empty: the API server.
+
+        `rights` decide what an account may read; None: those of RBAC.
+        """
         self._reviews, self._clock, self._most, self._audience = reviews, clock, most, audience
+        self._may = rights or RbacRights(reviews)
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._users: dict[bytes, tuple[float, TokenUser | None]] = {}
         self._rights: dict[tuple[bytes, ObjectsAddress], tuple[float, bool]] = {}
         self._asking: dict[object, asyncio.Future[Any]] = {}
 
-    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> None:
-        """Return if a token may have a source, or raise `RpcError`. Without `cached`, the answer is asked for anew."""
+    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> str:
+        """Return the namespace of a token that may have a source, or raise `RpcError`.
+
+        Without `cached`, the answer is asked for anew.
+        """
         if source.provider not in _OBJECTS:
             raise RpcError(Code.PERMISSION_DENIED, ONLY_FLAGS)
         if token is None or len(token) > LONGEST_TOKEN:
@@ -99,6 +96,8 @@ class Review:
             raise RpcError(Code.UNAUTHENTICATED, STRANGER)
         if not await self._kept(self._rights, (digest, place), lambda: self._may(user, place)):
             raise RpcError(Code.PERMISSION_DENIED, NOT_ALLOWED)
+        namespace: str = user.namespace
+        return namespace
 
     @property
     def cached(self) -> int:
@@ -150,27 +149,7 @@ class Review:
         """Return whose token it is; None if it is not known, has expired, or is meant for somebody else."""
         audience = self._audience
         spec = {"token": token, "audiences": [audience]} if audience else {"token": token}
-        status = await self._answer(TOKEN_REVIEW, "TokenReview", spec)
+        status = await review_status(self._reviews, TOKEN_REVIEW, "TokenReview", spec)
         if status.get("authenticated") is not True or (audience and audience not in (status.get("audiences") or ())):
             return None
         return msgspec.convert(status.get("user") or {}, TokenUser)
-
-    async def _may(self, user: TokenUser, place: ObjectsAddress) -> bool:
-        wanted = {
-            "verb": "get" if place.name else "list",
-            "group": place.kind.group,
-            "version": place.kind.version,
-            "resource": place.kind.plural,
-            "namespace": place.namespace,
-            "name": place.name,
-        }
-        spec = {"user": user.username, "uid": user.uid, "groups": user.groups, "extra": user.extra}
-        status = await self._answer(
-            SUBJECT_ACCESS_REVIEW, "SubjectAccessReview", {**spec, "resourceAttributes": wanted}
-        )
-        return status.get("allowed") is True
-
-    async def _answer(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        made = await self._reviews.create(kind, {"apiVersion": kind.api, "kind": name, "spec": spec})
-        status = made.get("status")
-        return status if isinstance(status, dict) else {}

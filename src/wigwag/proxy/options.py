@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wigwag.options import duration, duration_or_seconds, natural, option, port_option, positional, positive
+from wigwag.proxy.rights import POLICIES
 from wigwag.sources.kinds import BUILT_IN
 
 USUAL = ("kubernetes", "file")
@@ -49,7 +50,7 @@ class ProxyOptions:
     client_ca_path: str = option("", "require client certificates signed by this certificate authority", metavar="PATH")
     auth: str = option(
         "none",
-        "who may subscribe: everybody (`none`), or holders of a token that may `get` the FeatureFlag (`kubernetes`)",
+        "who may subscribe: everybody (`none`), or service accounts that may read the FeatureFlag (`kubernetes`)",
         choices=("none", "kubernetes"),
         group="subscribers and targets",
     )
@@ -57,6 +58,12 @@ class ProxyOptions:
         "",
         "with --auth=kubernetes: the audience of tokens; that of the API server by default",
         metavar="NAME",
+    )
+    auth_policy: str = option(
+        "rbac",
+        "with --auth=kubernetes: what an account may read: what it may `get` (`rbac`); the FeatureFlags of its own "
+        "namespace (`deny`), and those of others that grant it (`grant`); everything (`allow`)",
+        choices=POLICIES,
     )
     auth_review: float = option(
         240.0,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.pipeline.clock import Timer
+    from wigwag.proxy.shares import Shares
     from wigwag.sources.source import Source
     from wigwag.wire.server.broadcast import BroadcastStream, Guard
 
@@ -40,8 +41,8 @@ log = logging.getLogger("wigwag.proxy")
 class Reviewer(Protocol):
     """Decides whether a token may have a source."""
 
-    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> None:
-        """Return if it may; raise `RpcError` if it may not, or if that cannot be decided (UNAVAILABLE)."""
+    async def __call__(self, token: str | None, source: Source, *, cached: bool = True) -> str:
+        """Return whose it is, as a namespace; raise `RpcError` if it may not, or if nobody can say (UNAVAILABLE)."""
         ...
 
 
@@ -66,9 +67,13 @@ class Permissions:
         revoked: Callable[[], None],
         clock: Clock = LoopClock(),  # noqa: B008 - it has no state
         random: Callable[[], float] = random,
+        shares: Shares | None = None,
     ) -> None:
-        """`seconds` is the longest time from review to review; `revoked` is called for each stream that is ended."""
-        self._review, self._seconds, self._revoked = review, seconds, revoked
+        """`seconds` is the longest time from review to review; `revoked` is called for each stream that is ended.
+
+        `shares` limit what each namespace holds; None: nothing does.
+        """
+        self._review, self._seconds, self._revoked, self._shares = review, seconds, revoked, shares
         self._clock, self._random = clock, random
         self._group: asyncio.TaskGroup | None = None
         self._open: dict[tuple[str, Source], Permission] = {}
@@ -78,9 +83,11 @@ class Permissions:
 
     async def __call__(self, token: str | None, source: Source) -> Guard:
         """Return what adds a stream to its permission, or raise `RpcError`."""
-        await self._review(token, source)
+        namespace = await self._review(token, source)
         assert token is not None  # the review refuses it otherwise
-        return partial(self._admit, token, source)
+        if self._shares is not None:
+            self._shares.check(namespace, source)
+        return partial(self._admit, token, source, namespace)
 
     async def run(self) -> None:
         """Review until cancelled."""
@@ -92,7 +99,7 @@ class Permissions:
             for permission in self._open.values():
                 _cancel(permission)
 
-    def _admit(self, token: str, source: Source, stream: BroadcastStream) -> None:
+    def _admit(self, token: str, source: Source, namespace: str, stream: BroadcastStream) -> None:
         key = token, source
         permission = self._open.get(key)
         if permission is None:
@@ -100,6 +107,9 @@ class Permissions:
             self._schedule(permission)
         permission.streams[stream] = None
         stream.on_close(partial(self._leave, permission, stream))
+        if self._shares is not None:
+            self._shares.add(namespace, source)
+            stream.on_close(partial(self._shares.remove, namespace, source))
 
     def _leave(self, permission: Permission, stream: BroadcastStream) -> None:
         del permission.streams[stream]

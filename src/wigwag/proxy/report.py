@@ -41,9 +41,14 @@ log = logging.getLogger("wigwag.proxy")
 class ProxyReport:
     """What can be said about a running proxy."""
 
-    def __init__(self, targets: Targets, now: Callable[[], float], *, everybody: bool = False) -> None:
-        """With `everybody`, the debug page is not limited to clients on this machine."""
-        self._targets, self._now, self._everybody = targets, now, everybody
+    def __init__(
+        self, targets: Targets, now: Callable[[], float], *, everybody: bool = False, named: bool = True
+    ) -> None:
+        """With `everybody`, the debug page is not limited to clients on this machine.
+
+        Without `named`, metrics do not tell targets apart: who may scrape them must not learn what tenants have.
+        """
+        self._targets, self._now, self._everybody, self._named = targets, now, everybody, named
 
     def pages(self) -> dict[bytes, Page]:
         """Return the debugging pages."""
@@ -91,6 +96,8 @@ class ProxyReport:
 
     def _shown(self) -> Iterator[tuple[tuple[str, ...], Status[Source]]]:
         """Targets that differ by something secret, or by how they are asked, have one name: the first is shown."""
+        if not self._named:
+            return islice((), 0)
         known = {(status.spec.name, status.spec.provider): status for status in reversed(self._statuses())}
         return islice(known.items(), MOST_SHOWN)
 

@@ -17,6 +17,7 @@ from wigwag.proxy.propagation import TargetPropagation
 from wigwag.proxy.relay import Relay
 from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.selectors import Selectors
+from wigwag.proxy.shares import Shares
 from wigwag.proxy.targets import Targets
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
@@ -82,7 +83,9 @@ class Proxy:
         self.targets = Targets(
             options, deps.documents or partial(documents, hub=self._hub, notifier=Notifier()), deps.policy
         )
-        self.report = ProxyReport(self.targets, deps.policy.clock.now, everybody=options.debug_endpoints)
+        self.report = ProxyReport(
+            self.targets, deps.policy.clock.now, everybody=options.debug_endpoints, named=options.auth == "none"
+        )
         self.registry = Registry(vitals())
         self.report.register(self.registry)
         review = deps.authorize(options, self._hub)
@@ -104,7 +107,9 @@ class Proxy:
 
     def _reviewed(self, review: Reviewer, policy: WatchPolicy) -> Permissions:
         revoked = partial(self.targets.refusals.add, ("revoked",))
-        return Permissions(review, self._options.auth_review, revoked, policy.clock, policy.random)
+        options = self._options
+        shares = None if options.auth_policy == "rbac" else Shares(options.max_subscribers, options.max_targets)
+        return Permissions(review, options.auth_review, revoked, policy.clock, policy.random, shares)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop` is set, then drain."""

@@ -97,6 +97,21 @@ def test_another_bundle_is_patched_in_our_webhooks_only() -> None:
     assert bundle_patch(patched, "NEW") == []
 
 
+def test_private_webhooks_are_called_at_a_path_with_a_secret() -> None:
+    outside = WebhookEndpoint("PEM", url="https://localhost:9443")
+    for observed in (mutating(ENDPOINT), validating(outside)):
+        patched = applied(observed, bundle_patch(observed, "PEM", "abc"))
+        (webhook,), path = (
+            patched["webhooks"],
+            POD_PATH if observed["webhooks"][0]["name"] == POD_WEBHOOK else FLAG_PATH,
+        )
+        client = webhook["clientConfig"]
+        assert client.get("url", client.get("service", {}).get("path")).endswith(f"{path}/abc")
+        assert client["caBundle"] == encoded("PEM")
+        assert bundle_patch(patched, "PEM", "abc") == []
+        assert applied(patched, bundle_patch(patched, "PEM", "new")) != patched
+
+
 def test_a_webhook_without_a_bundle_gets_one() -> None:
     observed = validating(ENDPOINT)
     del observed["webhooks"][0]["clientConfig"]["caBundle"]

@@ -18,7 +18,7 @@ from tests.wire.test_tls import Authority
 from wigwag.errors import StartError
 from wigwag.observe import Registry
 from wigwag.operator.admission.review import AdmissionRequest, AdmissionResponse, allowed, denied, patched
-from wigwag.operator.admission.server import LARGE, MOST_WAITING, AdmissionService, admission_port
+from wigwag.operator.admission.server import LARGE, MOST_WAITING, MOST_WAITING_EACH, AdmissionService, admission_port
 from wigwag.operator.certificates.secret import directory_tls
 from wigwag.wire.http import Reply, Request
 from wigwag.wire.server.server import serve
@@ -108,12 +108,16 @@ def test_a_large_object_does_not_hold_up_the_others_and_too_many_are_refused() -
 
     async def main() -> None:
         tested = service(waiting)
-        large = post(body=encoded(review(object=LARGE_OBJECT)))
+        teams = [post(body=encoded(review(object=LARGE_OBJECT, namespace=f"team-{n}"))) for n in range(3)]
         async with asyncio.TaskGroup() as tasks:
-            waiters = [tasks.create_task(answered(tested, large)) for _ in range(MOST_WAITING)]
+            waiters = [tasks.create_task(answered(tested, teams[0])) for _ in range(MOST_WAITING_EACH)]
+            await asyncio.sleep(0)
+            assert response(await answered(tested, teams[0]))["status"]["code"] == 429, "one namespace has its share"
+            others = MOST_WAITING - MOST_WAITING_EACH
+            waiters += [tasks.create_task(answered(tested, teams[1])) for _ in range(others)]
             await asyncio.sleep(0)
             assert response(ask(tested, post()))["allowed"]
-            refused = await answered(tested, large)
+            refused = await answered(tested, teams[2])
             assert response(refused)["status"]["code"] == 429
             release.set()
         assert all(response(waiter.result())["allowed"] for waiter in waiters)
@@ -121,6 +125,26 @@ def test_a_large_object_does_not_hold_up_the_others_and_too_many_are_refused() -
         tested.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("secret", "path", "status"),
+    [
+        (None, PODS, 200),
+        (None, f"{PODS}/of-others", 200),
+        ("abc", f"{PODS}/abc", 200),
+        ("abc", PODS, 404),
+        ("abc", f"{PODS}/", 404),
+        ("abc", f"{PODS}/ab", 404),
+        ("abc", f"{PODS}/abc/", 404),
+        ("abc", "/abc", 404),
+        ("", PODS, 404),
+        ("", f"{PODS}/", 404),
+    ],
+)
+def test_a_private_webhook_answers_at_its_secret_path_only(secret: str | None, path: str, status: int) -> None:
+    get = None if secret is None else lambda: secret
+    assert ask(AdmissionService({PODS: lambda _: allowed()}, secret=get), post(path)).status == status
 
 
 def test_a_review_of_a_large_object_that_takes_too_long_is_answered_in_time() -> None:

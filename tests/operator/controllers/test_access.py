@@ -6,9 +6,11 @@ import pytest
 
 from tests.operator.controllers.world import Object, World, refusal
 from tests.pipeline.fakes import run
+from wigwag.kube.control.apply import MOST_PRUNED
 from wigwag.kube.kinds import CLUSTER_ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG, ROLE, ROLE_BINDING
 from wigwag.operator.controllers.access import NO_NAMESPACE
-from wigwag.operator.names import ALLOW_FROM, SYNC_BINDING, ObjectName, access_name
+from wigwag.operator.names import ALLOW_FROM, SERVICE_ACCOUNT, SYNC_BINDING, ObjectName, access_name
+from wigwag.operator.reconcile.access import LABELS
 
 ACCESS = access_name(ObjectName("team-a", "default"))
 APPLIED = [f"apply {kind} team-a/{ACCESS}" for kind in ("Role", "RoleBinding")]
@@ -51,6 +53,24 @@ def test_what_was_left_by_an_earlier_leader_is_pruned_but_not_what_is_used() -> 
         world.server.objects[DEPLOYMENT].clear()
         async with world.running():
             assert (world.names(ROLE), world.names(ROLE_BINDING)) == ([], [])
+
+    run(main)
+
+
+def test_roles_that_somebody_forges_for_an_account_go_and_hold_up_nothing() -> None:
+    async def main() -> None:
+        world = world_with_a_reader()
+        async with world.running():
+            about = {"labels": LABELS, "annotations": {SERVICE_ACCOUNT: "team-a/default"}}
+            await world.since()
+            for number in range(3 * MOST_PRUNED):
+                world.put(ROLE, f"forged-{number}", namespace="team-b", **about)
+            world.source({"source": "other", "provider": "kubernetes"})
+            await world.settle()
+            asked = [each for each in world.server.asked if each.startswith(("apply", "delete"))]
+            assert asked.index(APPLIED[0]) <= 2 * MOST_PRUNED, "between the others"
+            assert world.names(ROLE) == [f"team-a/{ACCESS}"]
+            assert flags_of(world) == ["other"]
 
     run(main)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from tests.operator.controllers.world import Object, World, refusal
 from tests.pipeline.fakes import run
+from wigwag.kube.control.apply import MOST_PRUNED
 from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG
 from wigwag.operator.configmaps import LABELS
+from wigwag.operator.controllers.flags import LARGE
 from wigwag.operator.names import ALLOW_FROM, ObjectName, config_map_name
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 
@@ -47,6 +51,36 @@ def test_flags_are_read_when_they_change_and_not_when_all_is_current() -> None:
             assert '"defaultVariant":"off"' in content(world)
         async with world.running():  # another leader
             assert await world.since("get", "apply") == []
+
+    run(main)
+
+
+def test_config_maps_that_somebody_forges_for_a_flag_do_not_hold_up_its_changes() -> None:
+    async def main() -> None:
+        world = world_with_a_mount()
+        async with world.running():
+            await world.since()
+            for number in range(3 * MOST_PRUNED):
+                about = {"labels": LABELS, "annotations": {HELD_FLAG: "team-a/shop"}}
+                world.put(CONFIG_MAP, f"forged-{number}", namespace="team-b", **about)
+            world.flag(default="off")
+            await world.settle()
+            asked = [each for each in world.server.asked if each.startswith(("apply", "delete"))]
+            assert asked.index(APPLY) < MOST_PRUNED, "before the others are deleted"
+            assert world.names(CONFIG_MAP) == ["team-a/shop"]
+            assert '"defaultVariant":"off"' in content(world)
+
+    run(main)
+
+
+def test_a_large_flag_is_checked_beside_the_loop() -> None:
+    async def main() -> None:
+        world = world_with_a_mount()
+        async with world.running():
+            spec = {"flagSpec": {"flags": {}, "metadata": {"note": "x" * LARGE}}}
+            world.put(FEATURE_FLAG, "shop", spec)
+            while world.get(FEATURE_FLAG, "shop")["status"].get("observedGeneration") != 2:  # noqa: ASYNC110 - a thread
+                await asyncio.sleep(0.001)
 
     run(main)
 

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 ATOMIC = frozenset({"selector", "labelSelector", "matchLabels", "nodeSelector"})
 """Members whose maps the server replaces as a whole: a key that somebody adds there is a difference."""
+MOST_PRUNED = 20
+"""Objects that are deleted in one call; if it were so many, there may be more."""
 ATTEMPTS = 4
 """How many times an object is read again and applied if it changes meanwhile."""
 MOST_REMEMBERED = 10_000
@@ -173,16 +175,24 @@ class Applier:
         return await self._attempt(kind, intent, await self._get(kind, intent))
 
     async def prune(
-        self, kind: Kind, keep: Collection[Key], namespace: str = "", live: Iterable[Object] | None = None
+        self,
+        kind: Kind,
+        keep: Collection[Key],
+        namespace: str = "",
+        live: Iterable[Object] | None = None,
+        most: int = MOST_PRUNED,
     ) -> list[Key]:
         """Delete the objects with our labels that are not to be kept; return their keys. `live`: see `apply`.
 
+        At most `most` of them: anybody can put our labels on objects of their own, and must not keep a caller busy.
         Controllers that prune the same kind in the same namespace need labels of their own.
         """
         if live is None:
             live = (await self.api.list(kind, namespace, label_selector(self.labels))).items
-        pruned = []
+        pruned: list[Key] = []
         for each in live:
+            if len(pruned) == most:
+                break
             metadata, key = each["metadata"], _key(each)
             unwanted = key not in keep and self._is_ours(each) and namespace in ("", key[0])
             if unwanted and "deletionTimestamp" not in metadata:

@@ -9,7 +9,8 @@ one that is in work makes it ready again when that work ends: what was added is 
 
 `KeyQueue` decides; time is an argument. `WorkQueue` has the clock and lets workers wait. The hard case is a key that
 fails for ever: it has a back-off of its own, which `forget` ends, so it holds up no other key. The limiter counts all
-keys that are taken, not only retries as client-go's does: a change of a thousand objects is paced as well.
+keys that are taken, not only retries as client-go's does: a change of a thousand objects is paced as well. Keys can be
+in groups that take turns, so that ten thousand keys of one tenant do not hold up the one of another.
 """
 
 from __future__ import annotations
@@ -49,10 +50,12 @@ class KeyQueue(Generic[K]):
         backoff: Backoff = Backoff(),  # noqa: B008 - a frozen value
         random: Callable[[], float] = random,
         limit: Limiter = unlimited,
+        group: Callable[[K], Hashable] = lambda _: None,
     ) -> None:
-        """`limit` has state, so each queue needs its own."""
-        self._backoff, self._random, self._limit = backoff, random, limit
-        self._ready: OrderedDict[K, None] = OrderedDict()  # a dict whose first key is often deleted gets slow
+        """`limit` has state, so each queue needs its own. Groups of keys take turns; by default all are one group."""
+        self._backoff, self._random, self._limit, self._group = backoff, random, limit, group
+        self._ready: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
+        """The keys of each group. (A plain dict whose first key is often deleted gets slow.)"""
         self._again: set[K] = set()
         """Added while in work."""
         self._in_work: set[K] = set()
@@ -66,7 +69,7 @@ class KeyQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys are ready."""
-        return len(self._ready) + len(self._again)
+        return sum(map(len, self._ready.values())) + len(self._again)
 
     @property
     def in_work(self) -> int:
@@ -83,7 +86,7 @@ class KeyQueue(Generic[K]):
         if key in self._in_work:
             self._again.add(key)
         else:
-            self._ready[key] = None
+            self._ready.setdefault(self._group(key), OrderedDict())[key] = None
 
     def add_at(self, key: K, when: float) -> None:
         """Add a key at a time. Of several times the earliest counts."""
@@ -116,7 +119,10 @@ class KeyQueue(Generic[K]):
         if wait:
             self._resume = now + wait
             return None
-        key, _ = self._ready.popitem(last=False)
+        group, keys = self._ready.popitem(last=False)
+        key, _ = keys.popitem(last=False)
+        if keys:
+            self._ready[group] = keys  # behind the others
         self._in_work.add(key)
         return key
 
@@ -125,7 +131,7 @@ class KeyQueue(Generic[K]):
         self._in_work.remove(key)
         if key in self._again:
             self._again.remove(key)
-            self._ready[key] = None
+            self.add(key)
 
     def next_at(self) -> float:
         """Return when `take` may have a key, unless one is added or finished before; infinity: never."""

@@ -15,7 +15,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from wigwag.errors import WigwagError
-from wigwag.kube.client import JSON, STREAM, ApiRequest
+from wigwag.kube.client import JSON, PARTIAL, STREAM, ApiRequest
 from wigwag.kube.errors import ApiError, ApiStatus
 from wigwag.kube.watch.decode import Lines, ListPage, MalformedObjectError, metadata_only, read_object, read_page
 from wigwag.kube.watch.listwatch import FORBIDDEN, MISSING, WatchTiming, fault_of, refusal
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 LARGEST_PAGE, LARGEST_LIST = 64 << 20, 512 << 20
-_PARTIAL = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1," + JSON
 
 
 async def watch_kube(
@@ -122,7 +121,7 @@ class WatchFollower(Generic[T]):
         spec, patience = self._spec, self._timing.answer
         limits = ResponseLimits(patience, patience, patience, 2.0 * patience, body_bytes=LARGEST_PAGE)
         single = request.how == "probe" and self._may_get
-        accept = _PARTIAL.format("" if single else "List")
+        accept = PARTIAL.format("" if single else "List")
         path = spec.kind.path(spec.namespace, spec.name) if single else spec.path
         query = () if single else (*spec.selectors(), *request.query())
         try:
@@ -147,7 +146,7 @@ class WatchFollower(Generic[T]):
         return items
 
     def _api_request(self, request: ReflectorRequest) -> ApiRequest:
-        accept = _PARTIAL.format("List" if request.how == "list" else "") if self._spec.metadata_only else JSON
+        accept = PARTIAL.format("List" if request.how == "list" else "") if self._spec.metadata_only else JSON
         return ApiRequest(self._spec.path, (*self._spec.selectors(), *request.query()), accept=accept)
 
 

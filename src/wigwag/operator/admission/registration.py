@@ -20,6 +20,7 @@ from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
 
 from wigwag.kube.kinds import CRON_JOB, DAEMON_SET, DEPLOYMENT, FEATURE_FLAG, JOB, STATEFUL_SET, Kind
 from wigwag.operator.directset.workload import MARKS
@@ -55,6 +56,7 @@ UNLABELLED = "unlabelled."
 POD_PATH, FLAG_PATH = "/mutate-v1-pod", "/validate-core-openfeature-dev-v1beta1-featureflag"
 OUR_WEBHOOKS = (POD_WEBHOOK, FLAG_WEBHOOK, WORKLOAD_WEBHOOK)
 WORKLOAD_PATH = "/mutate-workload"
+_PATHS = {POD_WEBHOOK: POD_PATH, FLAG_WEBHOOK: FLAG_PATH, WORKLOAD_WEBHOOK: WORKLOAD_PATH}
 SYSTEM_NAMESPACES = "kube-system", "kube-public", "kube-node-lease"
 INJECTED = "cert-manager.io/inject-ca-from"
 """The annotation of a configuration whose `caBundle` cert-manager writes."""
@@ -202,19 +204,32 @@ def _selector(endpoint: WebhookEndpoint, never: set[str]) -> dict[str, Any]:
     return {"matchExpressions": [left_out]}
 
 
-def bundle_patch(observed: Mapping[str, Any], bundle: str) -> list[dict[str, Any]]:
-    """Return the JSON Patch that gives our webhooks in a configuration this bundle; empty if there is nothing to do."""
+def bundle_patch(observed: Mapping[str, Any], bundle: str, secret: str = "") -> list[dict[str, Any]]:
+    """Return the JSON Patch that gives our webhooks in a configuration this bundle; empty if there is nothing to do.
+
+    With `secret`, their paths end in it: who does not read the configuration cannot call them.
+    """
     if INJECTED in (observed.get("metadata", {}).get("annotations") or {}):
         return []
     value = b64encode(bundle.encode()).decode()
     operations: list[dict[str, Any]] = []
     for at, webhook in _ours(observed):
-        if webhook.get("clientConfig", {}).get("caBundle") != value:
-            operations += [
-                {"op": "test", "path": f"/webhooks/{at}/name", "value": webhook["name"]},
-                {"op": "add", "path": f"/webhooks/{at}/clientConfig/caBundle", "value": value},
-            ]
+        client, place = webhook.get("clientConfig", {}), f"/webhooks/{at}/clientConfig"
+        wanted = {f"{place}/caBundle": value} if client.get("caBundle") != value else {}
+        if secret:
+            wanted |= _private_path(client, place, f"{_PATHS[webhook['name']]}/{secret}")
+        if wanted:
+            operations.append({"op": "test", "path": f"/webhooks/{at}/name", "value": webhook["name"]})
+            operations += [{"op": "add", "path": path, "value": each} for path, each in wanted.items()]
     return operations
+
+
+def _private_path(client: Mapping[str, Any], place: str, path: str) -> dict[str, str]:
+    """Return what to set so that a webhook is called at a path; nothing if it is."""
+    if "url" in client:
+        url = urlsplit(client["url"])
+        return {} if url.path == path else {f"{place}/url": urlunsplit(url._replace(path=path))}
+    return {} if client.get("service", {}).get("path") == path else {f"{place}/service/path": path}
 
 
 def published(observed: Iterable[Mapping[str, Any]]) -> str:

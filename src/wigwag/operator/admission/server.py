@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from hmac import compare_digest
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -46,10 +47,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("wigwag.operator.admission")
 PORT = 9443
-LIMITS = WireLimits(body_bytes=8 * 1024 * 1024, connections=1000, streams=128, body_seconds=5.0)
-"""A review holds an object of up to 3 MiB twice, old and new. An API server keeps a few connections open."""
+LIMITS = WireLimits(
+    body_bytes=8 * 1024 * 1024, connections=1000, connections_per_address=500, streams=128, body_seconds=5.0
+)
+"""A review holds an object of up to 3 MiB twice, old and new. An API server keeps a few connections open, and nobody
+else can take all of them from one address."""
 LARGE = 64 * 1024
-MOST_WAITING = 16
+MOST_WAITING, MOST_WAITING_EACH = 16, 8
+"""Large objects, in all and of one namespace: nobody can take the place of all others."""
 SECONDS = 4.5
 """Less than the `timeoutSeconds` of the webhooks, so that the API server gets our answer and not its own timeout."""
 _JSON = ((b"content-type", b"application/json"),)
@@ -60,11 +65,18 @@ _LABELS = "webhook", "code", "outcome"
 class AdmissionService:
     """Answers AdmissionReviews. Its metrics have the names of controller-runtime."""
 
-    def __init__(self, reviews: Mapping[str, Review], seconds: float = SECONDS) -> None:
-        """`reviews` has the function for each path; `seconds` is the longest that a large object waits."""
-        self._seconds = seconds
+    def __init__(
+        self, reviews: Mapping[str, Review], seconds: float = SECONDS, secret: Callable[[], str] | None = None
+    ) -> None:
+        """`reviews` has the function for each path; `seconds` is the longest that a large object waits.
+
+        With `secret`, a path has to end in it, and nothing is served while it is empty. Without, any end will do: a
+        replica that wants none may serve beside others that do.
+        """
+        self._seconds, self._secret = seconds, secret
         self._reviews = {path.encode(): (path, review) for path, review in reviews.items()}
         self._worker, self._waiting = BackgroundWorker("wigwag-admission"), 0
+        self._waiting_of: dict[str, int] = {}
         self._limited = LogLimiter(log)
         self._requests = Counter("controller_runtime_webhook_requests", "Admission reviews.", _LABELS)
         self._latency = Histogram("controller_runtime_webhook_latency", "Time of reviews.", _BUCKETS, _LABELS, "s")
@@ -77,7 +89,7 @@ class AdmissionService:
 
     def handle(self, request: Request) -> Reply | Awaitable[Reply]:
         """Answer a request of the API server."""
-        path, review = self._reviews.get(request.path, ("", None))
+        path, review = self._reviews.get(self._known_path(request.path), ("", None))
         if review is None:
             return error_reply(404)
         if request.method != b"POST":
@@ -92,12 +104,22 @@ class AdmissionService:
             return self._large(path, review, asked, start)
         return self._answer(path, reviewed(review, asked), start)
 
+    def _known_path(self, path: bytes) -> bytes:
+        """Return the path without its secret; empty if that is wrong."""
+        base, _, end = (path, b"", b"") if path in self._reviews else path.rpartition(b"/")
+        if self._secret is None:
+            return base
+        secret = self._secret().encode()
+        return base if secret and compare_digest(end, secret) else b""
+
     async def _large(self, path: str, review: Review, asked: AdmissionRequest, start: float) -> Reply:
         """Review in the thread, if not too many wait for it already."""
-        if self._waiting >= MOST_WAITING:
+        of_namespace = self._waiting_of.get(asked.namespace, 0)
+        if self._waiting >= MOST_WAITING or of_namespace >= MOST_WAITING_EACH:
             busy = _refused(asked.uid, 429, "too many large objects are under review; try again", "busy")
             return self._answer(path, busy, start)
         self._waiting += 1
+        self._waiting_of[asked.namespace] = of_namespace + 1
         try:
             async with asyncio.timeout(self._seconds):
                 result = await self._worker.send(lambda: reviewed(review, asked))
@@ -105,6 +127,9 @@ class AdmissionService:
             result = _refused(asked.uid, 504, f"the review took longer than {self._seconds:g} s; try again", "timeout")
         finally:
             self._waiting -= 1
+            self._waiting_of[asked.namespace] -= 1
+            if not self._waiting_of[asked.namespace]:
+                del self._waiting_of[asked.namespace]
         return self._answer(path, result, start)
 
     def _answer(self, path: str, result: Reviewed, start: float, status: int = 200) -> Reply:

@@ -73,7 +73,7 @@ def new_authority(now: datetime, policy: CertificatePolicy) -> KeyPair:
     """Return a new CA."""
     key = generate_private_key(SECP256R1())
     serial = x509.random_serial_number()
-    name = _name(f"wigwag webhook CA {serial:x}"[:64])
+    name = _name(f"wigwag CA {serial:x}"[:64])
     builder = _builder(name, name, key, serial, now - policy.skew, now + policy.authority)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     return _pair(builder.add_extension(_usage(authority=True), critical=True), key, key)

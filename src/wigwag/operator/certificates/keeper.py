@@ -2,9 +2,8 @@
 
     Secret, configurations ─▶ advance ─▶ write the Secret ─▶ patch caBundle ─▶ serve
 
-Every replica does all of it, at each change and every `PERIOD`. The Secret is written with the version that was read,
-so of two replicas that take a step at once, one gets a conflict, reads again, and finds the step taken. A replica that
-cannot reach the API server goes on serving what it has.
+Every replica does all of it, at each change and every `PERIOD`; `store` sees to it that they do not take a step twice.
+A replica that cannot reach the API server goes on serving what it has.
 
 The hard case is the start: there may be no Secret, or no API server to ask. The port is open all the same, with a
 `MemoryCertificate` that is empty, and handshakes fail until the first certificate is here.
@@ -14,32 +13,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from base64 import b64decode, b64encode
-from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
-from msgspec import Struct
+from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError, WigwagError
 from wigwag.kube.client import Object
 from wigwag.kube.control.informer import only_objects, reopened
-from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import SECRET, Kind
 from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.admission.registration import (
     bundle_patch,
     published,
 )
-from wigwag.operator.certificates.secret import bundle, is_foreign, served
+from wigwag.operator.certificates.secret import PATH_SECRET, bundle, is_foreign, served
+from wigwag.operator.certificates.store import CertificateSecret, decode_version
 from wigwag.pipeline.backoff import Backoff, Retry
 from wigwag.pipeline.clock import sleep_until, wait_event
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from msgspec import Raw
 
     from wigwag.kube.client import Kube
     from wigwag.kube.hub import Hub
@@ -49,25 +42,8 @@ if TYPE_CHECKING:
 
 PERIOD = 60.0
 """Seconds between two looks without a change."""
-STEPS = 10
-"""A rotation has fewer steps; more of them in a row would be a defect."""
+_REMEDY = "delete it, so that the operator makes its own, or leave the option out"
 log = logging.getLogger("wigwag.operator")
-
-
-class _VersionedMeta(Struct, rename="camel"):
-    resource_version: str
-
-
-class _Versioned(Struct):
-    metadata: _VersionedMeta
-
-
-_decode = msgspec.json.Decoder(_Versioned).decode
-
-
-def _version(raw: Raw) -> str:
-    """Decode nothing but the version: each change is another value, and no secret stays in memory."""
-    return _decode(raw).metadata.resource_version
 
 
 class CertificateKeeper:
@@ -80,13 +56,18 @@ class CertificateKeeper:
         names: Sequence[str],
         certificate: MemoryCertificate,
         configurations: Sequence[tuple[Kind, str]],
+        *,
+        private: bool = False,
     ) -> None:
         """`names` are what the certificate is for, and `certificate` is that of the listener.
 
-        `configurations` are the webhook configurations whose `caBundle` is kept; none if somebody else does that.
+        `configurations` are the webhook configurations whose `caBundle` is kept; none if somebody else does that. With
+        `private`, the paths of the webhooks get a last part that nobody can guess.
         """
-        self._hub, self._names, self._targets = hub, tuple(names), tuple(configurations)
+        self._is_private, self.path_secret = private, ""
+        self._hub, self._targets = hub, tuple(configurations)
         self._namespace, self._secret = secret
+        self._store = CertificateSecret(hub.kube, *secret, tuple(names))
         self._changed = asyncio.Event()
         self._served: KeyPair | None = None
         self._error, self._certificate, self._bundle = "", certificate, ""
@@ -123,7 +104,7 @@ class CertificateKeeper:
     async def _follow(self, spec: KubeWatch) -> None:
         """Look when an object changes. A watch that fails costs nothing but the time until the next look."""
         deps = self._hub.kube.deps
-        async for _ in only_objects(reopened(partial(self._hub.watch, spec, _version), deps.clock, deps.random)):
+        async for _ in only_objects(reopened(partial(self._hub.watch, spec, decode_version), deps.clock, deps.random)):
             self._changed.set()
 
     def _report(self, error: str) -> None:
@@ -133,13 +114,17 @@ class CertificateKeeper:
         self._error = error
 
     async def _look(self) -> None:
-        data = await self._advanced()
+        data = await self._store.advanced(self._published)
+        if self._is_private and is_foreign(data):
+            raise UsageError(f"--private-webhooks: Secret {self._secret} is somebody else's; {_REMEDY}")
+        if self._is_private:
+            self.path_secret = await self._store.ensured(PATH_SECRET, token_hex)
         for kind, observed in await self._configurations():
-            patch = bundle_patch(observed, bundle(data)) if bundle(data) else []
+            patch = bundle_patch(observed, bundle(data), self.path_secret) if bundle(data) else []
             if patch:
                 name = observed["metadata"]["name"]
                 await self._hub.kube.patch(kind, name, patch, how="json")
-                log.info("certificates: %s %s trusts the current CA", kind.kind, name)
+                log.info("certificates: %s %s trusts the current CA, and has the current paths", kind.kind, name)
         if not self._targets:
             self._say(bundle(data))
         self._serve(data)
@@ -152,27 +137,8 @@ class CertificateKeeper:
             log.warning("certificates: %s; somebody has to, with the output of: %s", reason, command)
         self._bundle = trusted
 
-    async def _advanced(self) -> SecretData:
-        """Take the steps that are due; return the Secret after them."""
-        for _ in range(STEPS):
-            live = await self._read()
-            data = decoded(live)
-            if is_foreign(data):
-                return data
-            from wigwag.operator.certificates.rotation import RotationStep, advance  # brings `cryptography`
-
-            observed = [configuration for _, configuration in await self._configurations()]
-            step, after = advance(data, self._names, published(observed), datetime.now(UTC))
-            if step is RotationStep.KEEP:
-                return data
-            try:
-                await self._write(live, after)
-            except ApiError as error:
-                if not (error.conflict or error.already_exists):  # another replica was faster
-                    raise
-            else:
-                log.info("certificates: %s", step.value)
-        return decoded(await self._read())
+    async def _published(self) -> str:
+        return published([configuration for _, configuration in await self._configurations()])
 
     def _serve(self, data: SecretData) -> None:
         pair = served(data)
@@ -189,26 +155,3 @@ class CertificateKeeper:
         """Return the webhook configurations that there are."""
         present = [(kind, await self._kube.find(kind, name)) for kind, name in self._targets]
         return [(kind, configuration) for kind, configuration in present if configuration is not None]
-
-    async def _read(self) -> Object | None:
-        return await self._kube.find(SECRET, self._secret, self._namespace)
-
-    async def _write(self, live: Object | None, data: SecretData) -> None:
-        encoded = {name: b64encode(value.encode()).decode() for name, value in data.items()}
-        if live is not None:
-            await self._kube.replace(SECRET, {**live, "data": encoded})
-            return
-        metadata = {"name": self._secret, "namespace": self._namespace}
-        body: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": encoded}
-        await self._kube.create(SECRET, {**body, "type": "kubernetes.io/tls"})
-
-
-def decoded(secret: Object | None) -> SecretData:
-    """Return the data of a Secret as text; what is no text is left out, and made anew."""
-    texts: dict[str, str] = {}
-    for name, value in ((secret or {}).get("data") or {}).items():
-        try:
-            texts[name] = b64decode(value).decode()
-        except ValueError:
-            continue
-    return texts

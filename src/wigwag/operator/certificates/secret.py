@@ -6,6 +6,7 @@
     ca-next.key             the key of the CA that signs next
     ca-next.published       when its certificate was first seen in all webhook configurations
     ca-previous.until       when nothing that the previous CA has signed is valid any more
+    webhook.path            with --private-webhooks: the last part of their paths, which only the API server learns
 
 A Secret without `ca.key` was written by somebody else, such as cert-manager: it is used as it is. The third way is a
 directory that somebody mounts; `directory_tls` follows its files, and nobody needs the Secret.
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 DIRECTORY = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108  where the original mounts its Secret
 CA, CA_KEY, SERVED, SERVED_KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
 NEXT_KEY, NEXT_PUBLISHED, PREVIOUS_UNTIL = "ca-next.key", "ca-next.published", "ca-previous.until"
+PATH_SECRET = "webhook.path"  # noqa: S105  the name of a key
 OURS = (CA, CA_KEY, SERVED, SERVED_KEY, NEXT_KEY, NEXT_PUBLISHED, PREVIOUS_UNTIL)
 
 

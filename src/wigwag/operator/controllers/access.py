@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import WigwagError
-from wigwag.kube.control.apply import Applier
+from wigwag.kube.control.apply import MOST_PRUNED, Applier
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.errors import ApiError
@@ -102,14 +102,17 @@ class AccessController:
         uses, known = self._consumers.uses.of_account(account), self._context.known.value
         wanted = access_objects(uses, known, self._context.settings)
         errors = [error for name, objects in wanted.items() if (error := await self._grant(name, objects))]
+        is_left = False
         for kind in (ROLE_BINDING, ROLE):
             live = [each for key in self._of_account[kind][account] if (each := self._live[kind].get(key))]
-            await self._applier.prune(kind, wanted.keys(), live=live)
+            is_left |= len(await self._applier.prune(kind, wanted.keys(), live=live)) == MOST_PRUNED
         for error in errors:
             if not (isinstance(error, ApiError) and error.not_found):
                 raise error
         if errors:
             return Again(NO_NAMESPACE)
+        if is_left:
+            return Again(0.0)
         unseen = any(informer.get(name) is None for informer in self._live.values() for name in wanted)
         return Again(UNSEEN) if unseen else None
 

@@ -71,6 +71,11 @@ def _said(status: ObjectStatus) -> ObjectStatus:
     return msgspec.structs.replace(status, conditions=timeless)
 
 
+def namespace_of(key: Hashable) -> Hashable:
+    """Return the namespace of a key that has one: namespaces take turns in queues."""
+    return key[0] if isinstance(key, tuple) else None
+
+
 @dataclass(frozen=True)
 class ControlContext:
     """What controllers work with."""
@@ -91,9 +96,9 @@ class ControlContext:
     _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:
-        """Return a work queue."""
+        """Return a work queue, in which namespaces take turns."""
         deps = self.hub.kube.deps
-        return WorkQueue(KeyQueue(random=deps.random), deps.clock)
+        return WorkQueue(KeyQueue(random=deps.random, group=namespace_of), deps.clock)
 
     async def watch(self, spec: KubeWatch, decode: Decode[T]) -> AsyncIterator[Item[T]]:
         """Watch objects for ever. What prevents it is logged, and when it is over; a kind may be missing for good."""

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from wigwag.background import BackgroundWorker
 from wigwag.kube.client import ApiRequest
-from wigwag.kube.control.apply import Applier
+from wigwag.kube.control.apply import MOST_PRUNED, Applier
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index, Informer, own_key
 from wigwag.kube.errors import ApiError
@@ -43,9 +45,14 @@ if TYPE_CHECKING:
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
-    from wigwag.operator.reconcile.flags import ObservedFlag
+    from wigwag.operator.reconcile.flags import FlagConfigMaps, ObservedFlag
     from wigwag.operator.reconcile.usage import FlagUse
+    from wigwag.operator.resources.featureflag import FeatureFlagStatus
     from wigwag.operator.resources.kubernetes import ObjectMeta
+
+
+LARGE = 64 * 1024
+"""Bytes of a document that is checked in a thread: a second of work for each megabyte."""
 
 
 class FlagController:
@@ -56,6 +63,7 @@ class FlagController:
         self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
         self._queue: WorkQueue[Key] = context.queue()
         self._controller = Controller("flags", self._reconcile, self._queue, context.metrics)
+        self._worker = BackgroundWorker("wigwag-flags")
         self._held: Informer[HeldFlags] = Informer()
         self._holding = Index(self._held, _flag_held)
         self._held.feed(self._queue.add, _flag_held)
@@ -73,7 +81,10 @@ class FlagController:
             group.create_task(self._held.follow(held))
             await self._held.synced()
             await self._consumers.synced()
-            group.create_task(self._controller.run())
+            try:
+                await self._controller.run()
+            finally:
+                self._worker.dismiss()
 
     def _use_changed(self, use: FlagUse) -> None:
         if use.provider == FILE:
@@ -84,9 +95,15 @@ class FlagController:
         return [key] if self._consumers.uses.of_flag(ObjectName(*key)) else []
 
     async def _reconcile(self, key: Key) -> Again | None:
-        name, known, settings = ObjectName(*key), self._context.known.value, self._context.settings
+        """Make the ConfigMaps of a flag; then prune, which others can make long, by ConfigMaps that name the flag."""
+        name = ObjectName(*key)
+        again = await self._update(name)
+        kept = kept_config_maps(self._consumers.uses.of_flag(name), self._context.known.value, self._context.settings)
+        return again if await self._prune(name, kept) < MOST_PRUNED else Again(0.0)
+
+    async def _update(self, name: ObjectName) -> Again | None:
+        known, settings = self._context.known.value, self._context.settings
         uses = self._consumers.uses.of_flag(name)
-        await self._prune(name, kept_config_maps(uses, known, settings))
         owns = self._namespaces.owns
         namespaces = list(filter(owns, mounting_namespaces(name, uses, known, settings)))
         if not namespaces and not owns(name.namespace):
@@ -105,11 +122,16 @@ class FlagController:
             await self._context.hub.kube.patch(CONFIG_MAP, each.name, {"metadata": {"labels": LABELS}}, each.namespace)
         refused = [taken for body in maps.apply if (taken := await self._apply(body))]
         maps = replace(maps, refused=(*maps.refused, *refused))
-        status = flag_status(flag, maps, self._context.now())
+        status = await self._status(flag, maps)
         if owns(name.namespace):
             await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
         unseen = any(self._held.get(each) is None for each in wanted if each not in maps.refused)
         return Again(UNSEEN) if maps.apply and unseen else None
+
+    async def _status(self, flag: ObservedFlag, maps: FlagConfigMaps) -> FeatureFlagStatus:
+        """Check a flag; a large one in a thread, so that the webhooks answer meanwhile."""
+        check = partial(flag_status, flag, maps, self._context.now())
+        return check() if len(flag.document) < LARGE else await self._worker.send(check)
 
     async def _read(self, name: ObjectName) -> ObservedFlag | None:
         """Read a flag with its document, byte for byte; None if it is gone."""
@@ -127,11 +149,12 @@ class FlagController:
         metadata = body["metadata"]
         return ObjectName(metadata["namespace"], metadata["name"]) if result.outcome == "refused" else None
 
-    async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> None:
+    async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> int:
+        """Delete ConfigMaps that are not in use; return how many."""
         unreadable = self._context.scope.unreadable  # pods there may mount them
         ours = (key for key in self._holding[flag] if key[0] not in unreadable and self._namespaces.owns(key[0]))
         live = [_plain(each.about) for key in ours if (each := self._held.get(key))]
-        await self._applier.prune(CONFIG_MAP, keep, live=live)
+        return len(await self._applier.prune(CONFIG_MAP, keep, live=live))
 
 
 def _flag_held(key: Key, held: HeldFlags) -> Iterable[Key]:

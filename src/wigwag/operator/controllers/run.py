@@ -18,6 +18,7 @@ from wigwag.operator.controllers.managed import ManagedObjects
 from wigwag.operator.controllers.namespaces import Namespaces
 from wigwag.operator.controllers.propagation import PropagationController
 from wigwag.operator.controllers.proxy import ProxyController
+from wigwag.operator.controllers.proxytrust import ProxyTrustController
 from wigwag.operator.controllers.sources import SourceController
 from wigwag.operator.directset.controller import DirectSetController
 from wigwag.operator.directset.remarking import RemarkController
@@ -40,6 +41,7 @@ async def run_controllers(context: ControlContext) -> None:
     parts = (
         FlagdController(context, changes, managed),
         ProxyController(context, changes, managed, consumers),
+        ProxyTrustController(context, consumers, namespaces),
         FlagController(context, changes, consumers),
         SourceController(context, changes, consumers),
         InProcessController(context, changes, consumers),

@@ -38,6 +38,7 @@ from wigwag.operator.injection.pod import (
     with_volumes,
 )
 from wigwag.operator.injection.podflags import pod_flags, with_flags
+from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, VOLUME, agent_volume
 from wigwag.operator.injection.sources import GROUP, SourceResolver, credential_volumes
 from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, INTERNAL, NOT_FOUND, Allowed, Denied
 from wigwag.operator.names import (
@@ -215,6 +216,9 @@ class _Injection:
     def _with_agent(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> Json:
         flags = list(dict.fromkeys(each.mount for each in needs if each.mount))
         volumes = {flag.directory: self._volume(flag) for flag in flags} | credential_volumes(needs)
+        if any(each.proxy_access for each in needs):
+            unique = unique_volume_name(ObjectName(self.namespace, VOLUME))
+            volumes[AGENT_DIRECTORY] = self._named_volume(VOLUME, unique, agent_volume(self.settings))
         parts = AgentParts(
             image=self.settings.sidecar.reference,
             sources=[each.source for each in needs],
@@ -237,10 +241,12 @@ class _Injection:
     def _volume(self, flag: ObjectName) -> dict[str, Json]:
         """Return the volume with the flags of a `file` source, under a name that no other volume of the pod has."""
         content = {"configMap": {"name": config_map_name(flag, self.namespace)}}
-        name = volume_name(flag, self.namespace)
+        return self._named_volume(volume_name(flag, self.namespace), unique_volume_name(flag), content)
+
+    def _named_volume(self, name: str, unique: str, content: dict[str, Json]) -> dict[str, Json]:
         present = next((each for each in self.pod.spec.volumes or [] if each.get("name") == name), None)
         if present is not None and not covers(present, content):
-            name = unique_volume_name(flag)
+            name = unique
         return {"name": name, **content}
 
     def _warnings(self, spec: FeatureFlagSourceSpec, needs: Sequence[Needs]) -> tuple[str, ...]:

@@ -53,6 +53,9 @@ class KnownObjects(Protocol):
     def is_foreign_config_map(self, name: ObjectName) -> bool:
         """Tell whether there is a ConfigMap of this name that the operator did not make."""
 
+    def is_foreign_authority(self, name: ObjectName) -> bool:
+        """Tell whether there is a ConfigMap of this name that is not the operator's with the CAs of the proxy."""
+
     def proxy(self) -> ProxyState | None:
         """Return the state of the proxy; None if it is not deployed."""
 

@@ -25,16 +25,13 @@ from wigwag.operator.names import (
     parse_name,
     parse_names,
 )
-from wigwag.operator.resources.featureflagsource import FILE, FLAGD_PROXY, KUBERNETES, SourceEntry
+from wigwag.operator.resources.featureflagsource import FLAG_PROVIDERS, KUBERNETES, SourceEntry
 from wigwag.sources.kubernetes.references import ORDERS, references
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
-
-FLAG_PROVIDERS = (KUBERNETES, FILE, FLAGD_PROXY)
-"""Those whose sources are FeatureFlags."""
 
 
 class PodFlags(NamedTuple):

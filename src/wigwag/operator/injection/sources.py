@@ -19,19 +19,27 @@ from msgspec import Struct, convert
 from msgspec import field as member
 from msgspec.structs import replace
 
+from wigwag.kube.kinds import is_object_name
 from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.permission import not_served
+from wigwag.operator.injection.proxytrust import (
+    AGENT_DIRECTORY,
+    AUTHORITY,
+    CA_FILE,
+    TOKEN_FILE,
+    is_authenticated,
+    proxy_host,
+)
 from wigwag.operator.injection.verdict import FORBIDDEN, INTERNAL, Denied
 from wigwag.operator.names import (
     CREDENTIALS,
-    PROXY_SERVICE,
     ObjectName,
     config_map_name,
     credentials_volume_name,
     parse_name,
 )
 from wigwag.operator.remoteflags import borrowed_problem, element
-from wigwag.operator.resources.featureflagsource import BLOBS, FILE, FLAGD_PROXY, GRPC, HTTP, KUBERNETES
+from wigwag.operator.resources.featureflagsource import BLOBS, FILE, FLAG_PROVIDERS, FLAGD_PROXY, GRPC, HTTP, KUBERNETES
 from wigwag.operator.resources.kubernetes import EnvVar
 from wigwag.operator.resources.remoteflagprovider import MERGE
 
@@ -46,8 +54,6 @@ if TYPE_CHECKING:
 Json: TypeAlias = Any
 GROUP = "core.openfeature.dev"
 PROXY_PATIENCE = 180.0
-FLAG_PROVIDERS = (KUBERNETES, FILE, FLAGD_PROXY)
-"""Those whose `source` is a FeatureFlag."""
 _NOT_READY = "flagd-proxy is not ready, deferring pod admission"
 
 
@@ -81,6 +87,8 @@ class Needs:
     """The agent's own, from a Secret."""
     secret: str = ""
     """A Secret that the agent reads from its mount."""
+    proxy_access: bool = False
+    """Whether the agent needs a token for the proxy, and its CA."""
     warning: str = ""
 
 
@@ -172,7 +180,8 @@ class SourceResolver:
         unserved = not_served("FeatureFlag", name, self.settings)
         if refused := unserved or refusal("FeatureFlag", name, about, self.namespace, policy):
             return refused
-        if exists and about is None and name not in self.awaited:
+        wrong = about is None and not is_object_name(name.name)
+        if wrong or (exists and about is None and name not in self.awaited):
             reason = f'featureflags.{GROUP} "{name.name}" not found'
             return Denied(INTERNAL, f"could not retrieve featureflag {name}: {reason}; create it, or correct `source`")
         return name
@@ -254,9 +263,14 @@ def _flagd_proxy(resolver: SourceResolver, entry: SourceEntry, _position: int) -
     if refused := resolver.proxy_refusal():
         return refused
     settings = resolver.settings
-    host = f"{PROXY_SERVICE}.{settings.pod.namespace}.svc.{settings.flagd.cluster_domain}"
-    uri = f"{host}:{settings.proxy.port}"
-    return Needs(source=AgentSource(uri=uri, provider=GRPC, selector=f"{GROUP}/{name}"))
+    source = AgentSource(uri=f"{proxy_host(settings)}:{settings.proxy.port}", provider=GRPC, selector=f"{GROUP}/{name}")
+    if not is_authenticated(settings):
+        return Needs(source=source)
+    if resolver.known.is_foreign_authority(ObjectName(resolver.namespace, AUTHORITY)):
+        reason = f"flagd-proxy needs the ConfigMap {resolver.namespace}/{AUTHORITY}, but it is not the operator's"
+        return Denied(FORBIDDEN, f"{reason}; it stays as it is: rename it")
+    ca, token = f"{AGENT_DIRECTORY}/{CA_FILE}", f"{AGENT_DIRECTORY}/{TOKEN_FILE}"
+    return Needs(source=replace(source, tls=True, cert_path=ca, token_file=token), proxy_access=True)
 
 
 def _unrecognized(_resolver: SourceResolver, entry: SourceEntry, _position: int) -> Resolved:

@@ -16,6 +16,7 @@ from wigwag.kube.control.apply import owner_reference
 from wigwag.kube.kinds import DEPLOYMENT, POD_DISRUPTION_BUDGET, SERVICE
 from wigwag.operator.injection.agent import SECURITY_CONTEXT
 from wigwag.operator.injection.known import ProxyState
+from wigwag.operator.injection.proxytrust import PROXY_DIRECTORY, VOLUME, is_authenticated, proxy_options, proxy_volume
 from wigwag.operator.names import (
     MANAGED_BY,
     OPERATOR,
@@ -134,10 +135,11 @@ def _deployment(labels: Mapping[str, str], settings: OperatorSettings) -> dict[s
     }
     pod = {
         "serviceAccountName": PROXY_ACCOUNT,
-        "containers": [_container(settings.proxy)],
+        "containers": [_container(settings)],
         "enableServiceLinks": False,  # a Service named `flagd-proxy` would set FLAGD_PROXY_PORT
         "topologySpreadConstraints": [spread],
         **pull_secrets(options),
+        **({"volumes": [proxy_volume()]} if is_authenticated(settings) else {}),
     }
     metadata = {"labels": dict(labels), **({"annotations": options.annotations} if options.annotations else {})}
     return {
@@ -147,14 +149,16 @@ def _deployment(labels: Mapping[str, str], settings: OperatorSettings) -> dict[s
     }
 
 
-def _container(proxy: ProxySettings) -> dict[str, Json]:
+def _container(settings: OperatorSettings) -> dict[str, Json]:
+    proxy, is_private = settings.proxy, is_authenticated(settings)
     live, ready = ({"httpGet": {"path": path, "port": proxy.management_port}} for path in ("/healthz", "/readyz"))
     return {
         "name": PROXY,
         "image": f"{proxy.image}:{proxy.tag}",
-        "args": proxy_arguments(proxy),
+        "args": [*proxy_arguments(proxy), *(proxy_options(settings) if is_private else [])],
         "ports": [container_port("port", proxy.port), container_port("management-port", proxy.management_port)],
         "livenessProbe": live,
         "readinessProbe": ready,
         "securityContext": SECURITY_CONTEXT,
+        **({"volumeMounts": [{"name": VOLUME, "mountPath": PROXY_DIRECTORY}]} if is_private else {}),
     }

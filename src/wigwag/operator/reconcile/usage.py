@@ -25,10 +25,11 @@ from wigwag.operator.injection.known import refusal
 from wigwag.operator.injection.merge import effective_source
 from wigwag.operator.injection.permission import may_use, not_served
 from wigwag.operator.injection.podflags import named_flags, with_flags
-from wigwag.operator.injection.sources import AgentSource
+from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY
+from wigwag.operator.injection.sources import GROUP, AgentSource
 from wigwag.operator.names import AGENT, ALLOW_KUBERNETES_SYNC, ObjectName, parse_name
 from wigwag.operator.reconcile.workloads import DEFAULT_ACCOUNT
-from wigwag.operator.resources.featureflagsource import FILE, KUBERNETES
+from wigwag.operator.resources.featureflagsource import FILE, FLAGD_PROXY, GRPC, KUBERNETES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -136,11 +137,11 @@ def uses_of(pod: RunningPod) -> frozenset[FlagUse]:
     account = ObjectName(namespace, pod.spec.service_account_name or DEFAULT_ACCOUNT)
     reads_api = (pod.metadata.annotations or {}).get(ALLOW_KUBERNETES_SYNC) == "true"
     uses = (
-        FlagUse(account, source.provider, flag)
+        use
         for container in pod.containers()
         if container.name == AGENT
         for source in agent_sources(container.args or [])
-        if (flag := flag_of(source, namespace)) and (reads_api or source.provider != KUBERNETES)
+        if (use := _use(source, account)) and (reads_api or use.provider != KUBERNETES)
     )
     return _shared(frozenset(uses))
 
@@ -153,12 +154,23 @@ def agent_sources(arguments: list[str]) -> list[AgentSource]:
         return []
 
 
+def _use(source: AgentSource, account: ObjectName) -> FlagUse | None:
+    """Return which FeatureFlag a source of an agent means, and how it gets it; None if it means none."""
+    if source.provider == GRPC and source.token_file.startswith(f"{AGENT_DIRECTORY}/"):
+        return FlagUse(account, FLAGD_PROXY, parse_name(source.selector.removeprefix(f"{GROUP}/"), account.namespace))
+    flag = flag_of(source, account.namespace)
+    return None if flag is None else FlagUse(account, source.provider, flag)
+
+
 def flag_of(source: AgentSource, namespace: str) -> ObjectName | None:
-    """Return the FeatureFlag of a source. No name of an object has an underscore, so a file name tells which."""
+    """Return the FeatureFlag of a source that does not come by the proxy."""
     if source.provider == KUBERNETES:
         return parse_name(source.uri, namespace)
-    if source.provider != FILE:
-        return None
+    return _mounted(source) if source.provider == FILE else None
+
+
+def _mounted(source: AgentSource) -> ObjectName | None:
+    """Return the FeatureFlag of a file. No name of an object has an underscore, so the path tells which."""
     directory = source.uri.rpartition("/")[0].rpartition("/")[2]
     flag = ObjectName(*directory.partition("_")[::2])
     return flag if source.uri == f"{flag.directory}/{flag.file}" else None

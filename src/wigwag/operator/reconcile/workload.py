@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from wigwag.operator.injection.agent import AgentParts, agent_container
 from wigwag.operator.injection.merge import effective_source
+from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, VOLUME, agent_volume
 from wigwag.operator.injection.sources import credential_volumes
 from wigwag.operator.names import ALLOW_KUBERNETES_SYNC, config_map_name, volume_name
 from wigwag.operator.reconcile.objects import APP, container_port, pull_secrets, service_port
@@ -84,6 +85,8 @@ def deployment_spec(
         flag.directory: {"name": volume_name(flag, namespace), "configMap": {"name": config_map_name(flag, namespace)}}
         for flag in flags
     } | credential_volumes(needs)
+    if any(each.proxy_access for each in needs):
+        volumes[AGENT_DIRECTORY] = {"name": VOLUME, **agent_volume(settings)}
     parts = AgentParts(
         image=f"{settings.flagd.image}:{settings.flagd.tag}",
         sources=[each.source for each in needs],
