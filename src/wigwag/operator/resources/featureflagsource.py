@@ -24,9 +24,9 @@ from wigwag.operator.resources.schema import declared
 KUBERNETES, FILE, HTTP, GRPC, FLAGD_PROXY = "kubernetes", "file", "http", "grpc", "flagd-proxy"
 BLOBS = ("gcs", "azblob", "s3")
 PROVIDERS = (KUBERNETES, FILE, HTTP, GRPC, FLAGD_PROXY, *BLOBS)
+"""What `provider` may be; empty stands for the default provider."""
 FLAG_PROVIDERS = (KUBERNETES, FILE, FLAGD_PROXY)
 """Those whose sources are FeatureFlags."""
-"""What `provider` may be; empty stands for the default provider."""
 MOST_SOURCES = 1000
 """The API server needs a limit to allow a CEL rule for each of them."""
 _KNOWN = declared(
