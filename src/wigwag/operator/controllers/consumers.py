@@ -21,6 +21,7 @@ from wigwag.kube.watch.spec import KubeWatch
 from wigwag.operator.names import ObjectName
 from wigwag.operator.reconcile.usage import FlagUse, pod_uses, workload_uses
 from wigwag.operator.reconcile.workloads import KINDS, Workload, read_workload
+from wigwag.operator.resources.featureflagsource import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -100,6 +101,7 @@ class Consumers:
         self._listeners: list[Callable[[FlagUse], object]] = []
         self._pods: Informer[frozenset[FlagUse]] = Informer()
         self._pods.on_change(self._pods_changed)
+        self._mounting: Index[frozenset[FlagUse], ObjectName] = Index(self._pods, _mounted)
         self._workloads: dict[Kind, Informer[Read]] = {kind: Informer() for kind in KINDS}
         self._naming = {kind: Index(informer, _named) for kind, informer in self._workloads.items()}
         for kind, informer in self._workloads.items():
@@ -123,6 +125,10 @@ class Consumers:
             for key in index[name]
             for workload in self._workloads[kind].get(key) or ()
         ]
+
+    def mounting(self, flag: ObjectName) -> frozenset[Key]:
+        """Return the pods that mount a FeatureFlag."""
+        return self._mounting[flag]
 
     def namespaces(self, name: Key) -> set[str]:
         """Return the namespaces of workloads that name an object."""
@@ -164,6 +170,10 @@ class Consumers:
         for use in self.uses.replace(consumer, uses):
             for listen in self._listeners:
                 listen(use)
+
+
+def _mounted(_: Key, uses: frozenset[FlagUse]) -> Iterable[ObjectName]:
+    return [use.flag for use in uses if use.provider == FILE]
 
 
 def _named(_: Key, read: Read) -> Iterable[Key]:

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw, Struct, field
 
-from wigwag.flags.model import canonical
+from wigwag.flags.critical import critical_digest, marked
+from wigwag.flags.model import Limits, canonical
 from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack, unpack
 from wigwag.operator.names import FEATURE_FLAG, ObjectName, config_map_name, parse_name
 from wigwag.operator.reconcile.status import ACCEPTED, PROGRAMMED, ConditionState, conditions, listed
@@ -26,6 +27,7 @@ from wigwag.operator.resources.featureflag import FeatureFlagStatus
 from wigwag.operator.resources.featureflagsource import FILE
 from wigwag.operator.resources.kubernetes import ObjectMeta
 from wigwag.operator.validation import flag_findings, is_refused, lines
+from wigwag.sources.kubernetes.names import CRITICAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -48,6 +50,8 @@ class FlagSummary(Struct, frozen=True):
     status: FeatureFlagStatus
     digest: str
     """Of its document as the API server writes it."""
+    critical: bytes = b""
+    """The digest of its critical flags."""
 
 
 class HeldFlags(Struct, frozen=True):
@@ -81,7 +85,9 @@ _config_map_object = msgspec.json.Decoder(_HeldDocument).decode
 def decode_flag(raw: Raw) -> FlagSummary:
     """Decode a FeatureFlag of a watch."""
     flag = _flag(raw)
-    return FlagSummary(flag.metadata, flag.status, _digest(bytes(flag.spec.flag_spec) or NO_FLAGS.encode()))
+    document = _document(flag)
+    critical = critical_digest(document, Limits(), "json")
+    return FlagSummary(flag.metadata, flag.status, _digest(document or NO_FLAGS.encode()), critical)
 
 
 def read_flag(body: bytes) -> ObservedFlag:
@@ -89,7 +95,14 @@ def read_flag(body: bytes) -> ObservedFlag:
     flag = _flag(body)
     about = flag.metadata
     name = ObjectName(about.namespace, about.name)
-    return ObservedFlag(name=name, about=about, document=bytes(flag.spec.flag_spec), status=flag.status)
+    return ObservedFlag(name=name, about=about, document=_document(flag), status=flag.status)
+
+
+def _document(flag: _FlagObject) -> bytes:
+    """Return the document of a FeatureFlag, as agents read it: its metadata are marked if the object is."""
+    document = bytes(flag.spec.flag_spec)
+    critical = document and (flag.metadata.annotations or {}).get(CRITICAL) == "true"
+    return marked(document) if critical else document
 
 
 def decode_held(raw: Raw) -> HeldFlags:
@@ -113,7 +126,7 @@ class ObservedFlag:
     name: ObjectName
     about: ObjectMeta
     document: bytes = b""
-    """Its `flagSpec` as it was written; empty if it has none."""
+    """Its `flagSpec` as it was written, marked if all of it is critical; empty if it has none."""
     status: FeatureFlagStatus = FeatureFlagStatus()
 
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import Raw, Struct, field
 
+from wigwag.flags.critical import marked
 from wigwag.flags.document import format_of
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import AnyDocument, Document, ReadResult
+from wigwag.sources.kubernetes.names import CRITICAL
 from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
@@ -51,7 +53,12 @@ class _FlagSpec(Struct, rename="camel"):
     """The document, as the server sent it; empty if there is none."""
 
 
+class _FlagMeta(Struct):
+    annotations: dict[str, str] | None = None
+
+
 class _Flag(Struct):
+    metadata: _FlagMeta | None = None
     spec: _FlagSpec | None = None
 
 
@@ -65,13 +72,18 @@ _config_map = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def decode_flag(raw: Raw) -> Contents:
-    """Return the document of a FeatureFlag, as the server wrote it.
+    """Return the document of a FeatureFlag, as the server wrote it; its metadata are marked if the object is.
 
     >>> decode_flag(Raw(b'{"metadata": {"name": "a"}, "spec": {"flagSpec": {"flags": {}}}}'))
     {'': b'{"flags": {}}'}
+    >>> critical = b'{"annotations": {"openfeature.dev/critical": "true"}}'
+    >>> decode_flag(Raw(b'{"metadata": %b, "spec": {"flagSpec": {"flags": {}}}}' % critical))
+    {'': b'{"flags":{},"metadata":{"critical":true}}'}
     """
-    spec = _flag(raw).spec
-    return {"": bytes(spec.flag_spec)} if spec is not None else {"": b""}
+    flag = _flag(raw)
+    document = b"" if flag.spec is None else bytes(flag.spec.flag_spec)
+    annotations = (flag.metadata and flag.metadata.annotations) or {}
+    return {"": marked(document) if annotations.get(CRITICAL) == "true" else document}
 
 
 def decode_config_map(raw: Raw) -> Contents:
