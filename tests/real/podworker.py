@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 PAUSE, PERIOD = 0.05, 1.0
 """Seconds between two probes: of a pod that is not ready, and of one that is."""
+LAZY = "test/lazy-mounts"
+"""An annotation of pods whose mounted ConfigMaps are written again only when the pod itself is changed. A real kubelet
+also looks about once a minute."""
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -63,9 +66,24 @@ class PodWorker:
         with (self._folder / "kubelet.log").open("a") as log:
             log.write(f"{text}\n")
 
+    @property
+    def _lazy(self) -> bool:
+        return LAZY in (self.pod["metadata"].get("annotations") or {})
+
+    def see_pod(self, pod: Mapping[str, Any]) -> bool:
+        """Note the pod as it is now; return whether its mounts are to be written again."""
+        before, self.pod = self.pod, pod
+        return self._lazy and before["metadata"].get("annotations") != pod["metadata"].get("annotations")
+
+    async def refresh(self) -> None:
+        """Write all ConfigMaps again, as they are now."""
+        with suppress(ApiError, FetchError):  # the pod goes, or the API server does
+            for name, volume in list(self._volumes.items()):
+                volume.write(_content(await self._kubelet.kube.get(CONFIG_MAP, name, self.namespace)))
+
     def see_config_map(self, config_map: Mapping[str, Any]) -> None:
         """Write a ConfigMap again where the pod mounts it."""
-        if config_map["metadata"]["namespace"] == self.namespace:
+        if config_map["metadata"]["namespace"] == self.namespace and not self._lazy:
             volume = self._volumes.get(config_map["metadata"]["name"])
             if volume:
                 volume.write(_content(config_map))
