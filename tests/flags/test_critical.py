@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import wigwag
 from wigwag.errors import DocumentError
 from wigwag.flags.critical import NONE, combine, critical_digest, marked
 from wigwag.flags.model import Limits
@@ -99,3 +100,17 @@ def test_a_document_beyond_the_limits_is_left_to_loading() -> None:
     assert critical_digest(text, Limits(document_bytes=10)) == NONE
     with pytest.raises(DocumentError):
         read_part(text, Limits(document_bytes=10), "json")
+
+
+def test_the_linter_says_what_marks_nothing_and_what_marks_too_much() -> None:
+    def codes(**document: Any) -> list[tuple[str, str]]:
+        return [(each.code, each.path) for each in wigwag.lint(document)]
+
+    assert codes(flags={"a": CRITICAL}) == []
+    assert codes(flags={"a": {**ON, "metadata": {"critical": "true"}}}) == [
+        ("critical-mark", "$.flags.a.metadata.critical")
+    ]
+    assert codes(flags={"a": ON}, metadata={"critical": 1}) == [("critical-mark", "$.metadata.critical")]
+    many = {f"flag-{number}": CRITICAL for number in range(11)}
+    assert codes(flags=many) == [("critical-many", "$.flags")]
+    assert codes(flags=many | {f"other-{number}": ON for number in range(11)}) == []
