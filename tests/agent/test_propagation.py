@@ -34,7 +34,7 @@ class ServingAgent:
         self.watcher, loader = FakeWatcher(), Loader("v2", strict=False)
         self.pipeline: Pipeline[Source, Any, Snapshot] = Pipeline(
             [Wanted(FILE), Wanted(SYNC)],
-            loader.watcher(self.watcher.watch),
+            loader.watcher(self.watcher.watch, lambda source, document: False),
             assembler(lambda: 0.0),
             key=content,
             policy=WatchPolicy(clock=FakeClock(), random=lambda: 1.0),

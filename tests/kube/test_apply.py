@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -282,5 +283,22 @@ def test_u15_an_object_goes_to_an_owner_that_was_created_again_only() -> None:
         assert (refused.outcome, refused.reason) == ("refused", "ConfigMap x is controlled by ConfigMap a")
         taken = await ours.apply(CONFIG_MAP, owned("a", "2"), live)
         assert taken.object["metadata"]["ownerReferences"][0]["uid"] == "2"
+
+    run(main)
+
+
+def test_an_object_in_a_namespace_that_is_being_deleted_is_left_out_and_said_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Terminating(OneObject):
+        async def apply(self, *_: Any, **__: Any) -> Object:
+            raise ApiError("x", ApiStatus(403, "Forbidden", details=Details(causes=(Cause("NamespaceTerminating"),))))
+
+    async def main() -> None:
+        ours = applier(Terminating())
+        with caplog.at_level(logging.INFO):
+            outcomes = [(await ours.apply(CONFIG_MAP, body(a="1"))).outcome for _ in range(2)]
+        assert outcomes == ["deleting"] * 2
+        assert caplog.messages == ["ConfigMap ns/x is not made: its namespace is being deleted"]
 
     run(main)

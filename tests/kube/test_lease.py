@@ -114,6 +114,23 @@ def test_a_lease_that_is_released_is_taken_at_the_next_attempt() -> None:
     run(main)
 
 
+def test_a_replica_that_is_woken_takes_a_lease_that_was_released_at_once() -> None:
+    async def main() -> None:
+        async with Election() as election:
+            await election.advance(5.0)
+            (leader,) = (replica for replica in election.replicas if replica.leads)
+            (other,) = (replica for replica in election.replicas if not replica.leads)
+            other.elector.wake()
+            await election.advance(0.1)
+            assert election.leaders() == [leader.name], "the lease is held"
+            await election.stop(leader)
+            other.elector.wake()
+            await election.advance(0.1)
+            assert election.leaders() == [other.name]
+
+    run(main)
+
+
 def test_an_update_that_was_committed_without_an_answer_costs_no_leadership() -> None:
     async def main() -> None:
         async with Election() as election:

@@ -222,3 +222,56 @@ def test_a_key_whose_worker_is_cancelled_is_not_lost() -> None:
 async def next_key(queue: WorkQueue[str]) -> str:
     async with queue.next() as key:
         return key
+
+
+def test_an_urgent_key_is_taken_first_and_without_asking_the_limiter() -> None:
+    queue = KeyQueue[str](limit=Interval(10.0))
+    for key in "abc":
+        queue.add(key)
+    assert queue.take(0.0) == "a"
+    queue.add("c", urgent=True)
+    queue.add("u", urgent=True)
+    queue.add("u")
+    assert [queue.take(1.0), queue.take(1.0), queue.take(1.0)] == ["c", "u", None]
+    assert queue.take(10.0) == "b"
+
+
+def test_an_urgent_key_that_is_in_work_or_has_failed_stays_urgent() -> None:
+    queue = KeyQueue[str](random=lambda: 1.0)
+    queue.add("u")
+    assert queue.take(0.0) == "u"
+    queue.add("u", urgent=True)
+    queue.add("a")
+    assert queue.take(0.0, urgent_only=True) is None, "one key is in one worker at a time"
+    queue.finish("u")
+    assert queue.take(0.0, urgent_only=True) == "u"
+    when = queue.retry("u", 0.0)
+    queue.finish("u")
+    assert queue.take(0.0, urgent_only=True) is None
+    assert queue.next_at(urgent_only=True) == when
+    assert queue.take(when) == "u", "though another one is ready for longer"
+    queue.forget("u")
+    queue.retry("u", when)
+    queue.finish("u")
+    assert [queue.take(when + 60), queue.take(when + 60)] == ["a", "u"]
+
+
+def test_a_worker_for_urgent_keys_leaves_the_others_alone() -> None:
+    async def main() -> None:
+        queue = WorkQueue[str]()
+        queue.add("a")
+
+        async def first() -> str:
+            async with queue.next(urgent_only=True) as key:
+                return key
+
+        async with asyncio.TaskGroup() as group:
+            worker = group.create_task(first())
+            await settle()
+            assert not worker.done()
+            queue.add("u", urgent=True)
+        assert worker.result() == "u"
+        async with queue.next() as key:
+            assert key == "a"
+
+    run(main)

@@ -205,3 +205,14 @@ def test_the_vectors_of_the_schema_are_judged_as_the_schema_does(vector: dict[st
         assert found <= BEYOND_THE_SCHEMA
     else:
         assert found - {"variant-unknown"}
+
+
+def test_an_annotation_that_marks_nothing_is_a_warning() -> None:
+    def warnings(value: str) -> tuple[str, ...]:
+        about = {"name": "x", "annotations": {"openfeature.dev/critical": value}}
+        verdict = validate_feature_flag(json.dumps({"metadata": about, "spec": {"flagSpec": document()}}).encode())
+        assert isinstance(verdict, Allowed)
+        return tuple(verdict.warnings)
+
+    said = "metadata.annotations.openfeature.dev/critical: 'yes' marks nothing as critical; write \"true\""
+    assert [warnings(value) for value in ("true", "false", "yes")] == [(), (), (said,)]

@@ -306,3 +306,30 @@ def test_the_report_tells_states_ages_restarts_and_subscribers() -> None:
             assert 'wigwag_proxy_target_age_seconds{target="b",provider="file"}' not in found
 
     run(main)
+
+
+def test_what_is_critical_is_sent_before_what_is_not() -> None:
+    def critical(revision: int) -> Document:
+        metadata = f'{{"critical": true, "revision": {revision}}}'
+        return Document(f'{{"flags": {{"stop": {{"metadata": {metadata}}}}}}}'.encode())
+
+    async def main() -> None:
+        async with opened() as house:
+            order: list[str] = []
+            for source in (A, B, C):
+                stream = BroadcastStream(partial(house.targets.join, source, encode))
+                stream.open(partial(order.append, source.address))
+            await settle()
+            for source in (A, C):
+                await house.watcher.push(source, document("one"))
+            await house.watcher.push(B, critical(1))
+            order.clear()
+            later = document("two")
+            await asyncio.gather(
+                *(house.watcher.push(each, later) for each in (A, C)), house.watcher.push(B, critical(2))
+            )
+            assert order[0] == "b", "though others changed at the same moment"
+            assert sorted(order) == ["a", "b", "c"]
+            assert 'wigwag_critical_changes_total{passed="first"} 1' in house.metrics
+
+    run(main)

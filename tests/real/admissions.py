@@ -34,11 +34,16 @@ class Replicas(Upstream):
         super().__init__(self._pass)
         self._ports, self._turn = list(ports), 0
 
+    def leave(self, port: int) -> None:
+        """Send new connections elsewhere, as a Service does with a pod that is being deleted; those there are stay."""
+        self._ports = [each for each in self._ports if each != port]
+
     async def _pass(self, reader: Reader, writer: Writer) -> None:
         self._turn += 1
-        for at in range(len(self._ports)):
+        ports = self._ports
+        for at in range(len(ports)):
             try:
-                there = await asyncio.open_connection("127.0.0.1", self._ports[(self._turn + at) % len(self._ports)])
+                there = await asyncio.open_connection("127.0.0.1", ports[(self._turn + at) % len(ports)])
             except OSError:
                 continue
             try:

@@ -152,8 +152,9 @@ class Kubelet:
                 self._workers[uid] = PodWorker(self, pod, self._folder_of(uid), address)
                 self._tasks.add(task := group.create_task(self._work(uid)))
                 task.add_done_callback(self._tasks.discard)
-            elif uid in self._workers:
-                self._workers[uid].see_pod(pod)
+            elif uid in self._workers and self._workers[uid].see_pod(pod):
+                self._tasks.add(task := group.create_task(self._workers[uid].refresh()))
+                task.add_done_callback(self._tasks.discard)
             if deleted and uid in self._workers:
                 self._workers[uid].leaving.set()
         for uid in self._workers.keys() - present.keys():

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 PAUSE, PERIOD = 0.05, 1.0
 """Seconds between two probes: of a pod that is not ready, and of one that is."""
+LAZY = "test/lazy-mounts"
+"""An annotation of pods whose mounted ConfigMaps are written again only when the pod itself is changed. A real kubelet
+also looks about once a minute."""
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -75,25 +78,42 @@ class PodWorker:
         with (self._folder / "kubelet.log").open("a") as log:
             log.write(f"{text}\n")
 
-    def see_pod(self, pod: Mapping[str, Any]) -> None:
-        """Restart the containers whose image has changed."""
-        self.pod = pod
+    @property
+    def _lazy(self) -> bool:
+        return LAZY in (self.pod["metadata"].get("annotations") or {})
+
+    def see_pod(self, pod: Mapping[str, Any]) -> bool:
+        """Restart the containers whose image has changed; return whether its mounts are to be written again."""
+        before, self.pod = self.pod, pod
         specs = {each["name"]: each for each in (*sidecars(pod), *pod["spec"]["containers"])}
         for container in self._running:
             container.change(specs[container.name])
         self._changed.set()
+        return self._lazy and before["metadata"].get("annotations") != pod["metadata"].get("annotations")
+
+    async def refresh(self) -> None:
+        """Write all volumes again, as they are now at the API server."""
+        with suppress(ApiError, FetchError):  # the pod goes, or the API server does
+            for volume in list(self._volumes):
+                for part in volume.parts:
+                    if name := part.get("configMap", {}).get("name"):
+                        live = await self._kubelet.kube.get(CONFIG_MAP, name, self.namespace)
+                        self._kubelet.config_maps = {**self._kubelet.config_maps, (self.namespace, name): live}
+            self._write_volumes()
 
     def replace_token(self, token: str) -> None:
         """Write another token, as the kubelet does before one ends, into the volumes that have one."""
         for volume in self._volumes:
             volume.tokens.update(dict.fromkeys(volume.tokens, token))
-        self.remount()
+        self._write_volumes()
 
     def remount(self) -> None:
-        """Write volumes again, where an object that they are made of has changed.
+        """Write volumes again, where an object that they are made of has changed; not at once, if the pod is lazy."""
+        if not self._lazy:
+            self._write_volumes()
 
-        One that is gone changes nothing, unless it is optional: then its files go.
-        """
+    def _write_volumes(self) -> None:
+        """Write volumes. An object that is gone changes nothing, unless it is optional: then its files go."""
         for volume in self._volumes:
             if (content := self._content(volume)) is not None:
                 volume.files.write(content)

@@ -38,7 +38,9 @@ from wigwag.operator.admission.registration import VALIDATING
 from wigwag.operator.directset.generated import LABEL
 from wigwag.operator.injection.proxytrust import CERTIFICATE
 from wigwag.operator.names import (
+    AGENT,
     ENABLED,
+    FLAGS_CHANGED,
     INLINE_FLAGS,
     OPERATOR_ACCOUNT,
     PROXY_ACCOUNT,
@@ -49,6 +51,7 @@ from wigwag.operator.names import (
 from wigwag.operator.reconcile.access import access_objects
 from wigwag.operator.reconcile.usage import FlagUse
 from wigwag.operator.settings import read_settings
+from wigwag.sources.kubernetes.names import CRITICAL
 
 RBAC = "rbac.authorization.k8s.io/v1"
 ADDING = ("cluster-role-binding", "proxy-auth")
@@ -214,8 +217,7 @@ class Day:
         self._apply(source("remote", "http", rolloutOnChange=True, port=9000))
         paths = [self._team.path("apps/v1", kind, "web") for kind in workloads]
         until(lambda: all("restartedAt" in str(self._cluster.get(path)) for path in paths), "a rollout")
-        self._apply(flag("off", name="shop"))
-        until(lambda: '"off"' in str(self._cluster.get(self._team.path("v1", "ConfigMap", "shop"))["data"]), "a change")
+        self._kill_switch()
         for path in paths:
             self._cluster.delete(path)
         self._until("v1", "ConfigMap", "shop", exists=False)
@@ -246,6 +248,25 @@ class Day:
 
     def _remarked(self, path: str) -> None:
         until(lambda: REMARKS in self._cluster.get(path)["metadata"]["annotations"], f"remarks on {path}")
+
+    def _kill_switch(self) -> None:
+        """A critical change of flags that a pod mounts."""
+        name = ObjectName("team", "shop")
+        sources = json.dumps([{"uri": f"{name.directory}/{name.file}", "provider": "file"}])
+        agent = {"name": AGENT, "image": "flagd", "args": ["start", "--sources", sources]}
+        about = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "mounts"}}
+        self._team.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}})
+        self._apply({**about, "spec": {"containers": [agent]}})
+        pod = self._team.path("v1", "Pod", "mounts")
+
+        def touched(default: str) -> bool:
+            """Change the flag until a change finds the pod known."""
+            made = flag(default, name="shop")
+            self._apply({**made, "metadata": {**made["metadata"], "annotations": {CRITICAL: "true"}}})
+            return FLAGS_CHANGED in (self._cluster.get(pod)["metadata"].get("annotations") or {})
+
+        until(lambda: any(list(map(touched, ("on", "off")))), "a touched pod")
+        self._cluster.rest.call("DELETE", pod, {"gracePeriodSeconds": 0})
 
     def _proxy(self) -> None:
         for api, kind, name in (

@@ -153,13 +153,18 @@ def test_both_replicas_answer_and_one_that_is_told_to_stop_leaves_its_lease_to_t
 
         assert [said for injected, said in threads.map(admit, range(50)) if not injected] == []
         first = holder(cluster)
+        service.cut()  # so that all connections are in use: one that was idle for long is closed without a word
+        called(cluster, teams[0])
         with AdmissionLoad(cluster, teams[0].name, SOURCE) as load:
             until(lambda: load.injected > 50 or load.refused, "load")
+            service.leave(leader.port("admission"))  # which `preStop` waits for
+            enough = load.injected + 50
+            until(lambda: load.injected > enough or load.refused, "what was connecting is connected")
             assert leader.stop(signal.SIGTERM) == 0
             until(lambda: holder(cluster) not in ("", first), "another leader, long before the Lease ends", 30)
             enough = load.injected + 100
-            until(lambda: load.injected > enough, "calls of the other")
-        lost_in_flight(load)
+            until(lambda: load.injected > enough or load.refused, "calls of the other")
+        assert load.refused == []
 
 
 def test_a_killed_replica_loses_only_what_it_was_asked(team: Namespace) -> None:

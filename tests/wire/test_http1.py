@@ -351,6 +351,17 @@ def test_draining_closes_an_idle_connection_at_once_and_a_busy_one_after_its_ans
     assert busy.machine.closing
 
 
+def test_a_client_that_is_asked_to_leave_is_answered_once_more() -> None:
+    idle = Client()
+    idle.send(GET)
+    idle.taken()
+    idle.machine.announce()
+    assert not idle.machine.closing
+    assert idle.taken() == b""
+    assert b"connection: close\r\n" in idle.send(GET)
+    assert idle.machine.closing
+
+
 def test_a_client_that_will_send_nothing_more_still_gets_its_answer() -> None:
     client, stream = exchange()
     client.machine.half_closed()

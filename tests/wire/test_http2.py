@@ -294,6 +294,26 @@ def test_draining_says_goodbye_finishes_what_is_there_and_ignores_what_is_new() 
     assert session.machine.closing
 
 
+def test_a_client_that_is_asked_to_leave_is_served_until_it_is_told_which_stream_was_the_last() -> None:
+    session = Session()
+    session.request(1)
+    session.exchange()
+    session.machine.announce()
+    session.request(3)
+    late = session.client.data_to_send()
+    goodbyes = [payload for kind, _, _, payload in frames(taken(session.machine)) if kind == f.GOAWAY]
+    assert goodbyes == [f.PAIR.pack(f.MAX_WINDOW, ErrorCode.NO_ERROR)]
+    assert not session.machine.closing
+    session.machine.receive(late, 0.0)
+    assert len(session.machine.ready) == 1
+    session.machine.ready.popleft().reply(OK)
+    session.machine.drain()
+    session.machine.announce()
+    goodbyes = [payload for kind, _, _, payload in frames(taken(session.machine)) if kind == f.GOAWAY]
+    assert goodbyes == [f.PAIR.pack(3, ErrorCode.NO_ERROR)]
+    assert session.machine.closing
+
+
 def test_a_table_made_smaller_is_acknowledged_in_the_next_block() -> None:
     session = Session()
     session.client.update_settings({h2.settings.SettingCodes.HEADER_TABLE_SIZE: 0})

@@ -14,7 +14,7 @@ import h2.events
 import pytest
 
 from tests.wire.served import LOOPS, Http2Client, connected, http1, run
-from wigwag.wire.h2.frames import ErrorCode
+from wigwag.wire.h2.frames import MAX_WINDOW, ErrorCode
 from wigwag.wire.http import Handler, Reply, Request, Response, Stream
 from wigwag.wire.limits import WireLimits
 from wigwag.wire.server.connection import Connection, Host
@@ -351,13 +351,29 @@ def test_draining_lets_a_request_finish_and_closes_idle_clients(loop: str) -> No
                 writer.write(GET)
                 await reader.readuntil(b"one\r\n")
                 async with asyncio.TaskGroup() as tasks:
-                    draining = tasks.create_task(server.drain())
+                    draining = tasks.create_task(server.drain(notice=0.01))
                     assert await idle[0].read() == b""
                     assert not draining.done()
                     source.queue.put_nowait(None)
                     assert await reader.read() == b"0\r\n\r\n"
             assert server.connections == 0
             assert server.addresses == []
+
+    run(test, loop)
+
+
+def test_a_request_that_is_on_its_way_when_draining_begins_is_answered(loop: str) -> None:
+    async def test() -> None:
+        async with serve(hello, HERE) as server, connected(server.addresses[0]) as (reader, writer):
+            writer.write(GET)
+            await reader.readuntil(b"hello")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(server.drain(grace=60.0, notice=30.0))
+                await asyncio.sleep(0)  # until it waits
+                writer.write(GET)
+                answer = await reader.read()
+                assert b"connection: close\r\n" in answer
+                assert answer.endswith(b"hello")
 
     run(test, loop)
 
@@ -371,6 +387,8 @@ def test_draining_says_goodbye_and_cuts_what_takes_too_long(loop: str) -> None:
             await client.until(h2.events.DataReceived)
             async with asyncio.TaskGroup() as tasks:
                 draining = tasks.create_task(server.drain(grace=2.0))
+                notice = await client.until(h2.events.ConnectionTerminated)
+                assert (notice.error_code, notice.last_stream_id) == (ErrorCode.NO_ERROR, MAX_WINDOW)
                 goodbye = await client.until(h2.events.ConnectionTerminated)
                 assert (goodbye.error_code, goodbye.last_stream_id) == (ErrorCode.NO_ERROR, 1)
                 assert not source.closed.is_set()

@@ -17,7 +17,7 @@ from wigwag.agent.facts import Facts, combined
 from wigwag.errors import StartError
 from wigwag.flags.flag import LoadSettings
 from wigwag.flags.store import load_parts, update
-from wigwag.pipeline.parse import parsed
+from wigwag.pipeline.parse import parsed_in_order
 from wigwag.serve.snapshot import Snapshot
 from wigwag.sources.document import Merged
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from wigwag.agent.facts import Value
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Fractional
-    from wigwag.pipeline.spec import Watcher
+    from wigwag.pipeline.spec import Urgent, Watcher
     from wigwag.serve.snapshot import Extent
     from wigwag.sources.document import AnyDocument
     from wigwag.sources.kind import Documents
@@ -55,11 +55,14 @@ class Loader:
         """What the flags were loaded from, unless that was in an earlier life."""
 
     def watcher(
-        self, documents: Callable[[Source], Documents], around: Callable[[Load], Load] = lambda load: load
-    ) -> Watcher[Source, FlagSet]:
+        self,
+        documents: Callable[[Source], Documents],
+        critical: Callable[[Source, AnyDocument], bool],
+        around: Callable[[Load], Load] = lambda load: load,
+    ) -> Watcher[Source, FlagSet | Urgent[FlagSet]]:
         """Return what yields the flags of a source each time they change; `around` may wrap each load."""
         # mypy takes the union of documents for object
-        return parsed(documents, around(self._load), self._large)  # type: ignore[misc]
+        return parsed_in_order(documents, around(self._load), self._large, critical)  # type: ignore[misc]
 
     def _large(self, source: Source, document: AnyDocument) -> bool:
         """Return whether there is much to parse. Of many parts, those that are as they were are not parsed again."""

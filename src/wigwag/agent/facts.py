@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from wigwag.agent.options import AgentOptions
     from wigwag.flags.flagset import FlagSet
     from wigwag.kube.hub import Hub
-    from wigwag.pipeline.spec import Watcher
+    from wigwag.pipeline.spec import Urgent, Watcher
     from wigwag.sources.consul.service import ServiceWatch
 
     Stream: TypeAlias = AsyncIterator["Facts | Unavailable | Unchanged"]
@@ -92,7 +92,9 @@ def watch_facts(source: Source, environment: Mapping[str, str] = os.environ, hub
     return _pod(source, environment, hub) if source.provider == POD else _consul(source, environment)
 
 
-def watching(flags: Watcher[Source, FlagSet], facts: Callable[[Source], Stream]) -> Watcher[Source, Value]:
+def watching(
+    flags: Watcher[Source, FlagSet | Urgent[FlagSet]], facts: Callable[[Source], Stream]
+) -> Watcher[Source, Value | Urgent[Value]]:
     """Return what watches a source, of whichever of the two it is."""
     return lambda source: facts(source) if source.provider in FACTS else flags(source)
 

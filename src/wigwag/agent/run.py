@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from wigwag.serve.management.metrics import Metrics
 from wigwag.serve.management.process_metrics import vitals
 from wigwag.serve.snapshot import Snapshot
 from wigwag.serve.streams import stopping
+from wigwag.sources.critical import PAUSE, CriticalChanges
 from wigwag.sources.disk.notify import Notifier
 from wigwag.sources.kinds import prepare
 from wigwag.sources.source import DEMO
@@ -126,6 +127,8 @@ class Agent:
         self.history.follow(self.snapshots)
         self.metrics = Metrics()
         self.metrics.registry.add(*vitals())
+        critical = CriticalChanges(policy.clock)
+        self.metrics.registry.add(critical.changes)
         self.telemetry = start(telemetry_settings(options), self.metrics.registry, self.metrics)
         self.pipeline: Pipeline[Source, Value, Snapshot] = Pipeline(
             [
@@ -134,13 +137,15 @@ class Agent:
             ],
             watching(
                 loader.watcher(
-                    deps.documents or partial(documents, hub=self._hub, notifier=notifier), self.telemetry.loading
+                    deps.documents or partial(documents, hub=self._hub, notifier=notifier),
+                    critical,
+                    self.telemetry.loading,
                 ),
                 deps.facts or partial(watch_facts, hub=self._hub),
             ),
             assembler(deps.wall, required),
             key=content,
-            policy=policy,
+            policy=replace(policy, pause=PAUSE),
             restored=restored,
             published=self.snapshots,
         )

@@ -14,6 +14,7 @@ from msgspec import Raw
 
 from wigwag import jsontext
 from wigwag.errors import DocumentError
+from wigwag.flags.critical import digest_flags
 from wigwag.flags.document import UNDECODABLE, decode_object, duplicates, key_of, read
 from wigwag.flags.rules import refs
 from wigwag.flags.selector import set_id_of
@@ -34,7 +35,7 @@ _decode = jsontext.decoder()
 class Part:
     """The flags of one document, as text. Immutable."""
 
-    __slots__ = ("_duplicates", "_members", "flags", "mended", "sets", "size", "text")
+    __slots__ = ("_critical", "_duplicates", "_members", "flags", "mended", "sets", "size", "text")
 
     def __init__(self, document: FlagDocument, flags: dict[Place, Raw]) -> None:
         self.text, self.mended = document.text, document.mended
@@ -43,6 +44,7 @@ class Part:
         self.size = sum(map(len, map(bytes, flags.values())))
         self._duplicates: tuple[str, ...] | None = None
         self._members: bytes | None = None
+        self._critical: bytes | None = None
 
     def says(self, other: Part) -> bool:
         """Return whether another part has the same content."""
@@ -55,6 +57,13 @@ class Part:
         if self._duplicates is None:
             self._duplicates = tuple(duplicates(self.text))
         return self._duplicates
+
+    @property
+    def critical(self) -> bytes:
+        """The digest of its critical flags (see `critical`)."""
+        if self._critical is None:
+            self._critical = digest_flags((key, text) for (_, key), text in self.flags.items())
+        return self._critical
 
     @property
     def members(self) -> bytes:

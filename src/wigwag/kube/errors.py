@@ -113,6 +113,11 @@ class ApiError(WigwagError):
         return self.status.code == HTTPStatus.UNPROCESSABLE_ENTITY
 
     @property
+    def terminating(self) -> bool:
+        """Whether the namespace of an object that was to be created is being deleted."""
+        return any(cause.reason == "NamespaceTerminating" for cause in self.status.causes)
+
+    @property
     def busy(self) -> bool:
         """Whether the server asks to come back later."""
         return self.status.code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)

@@ -19,8 +19,11 @@ from uuid import uuid4
 from wigwag.errors import UsageError
 from wigwag.kube.control.controller import ControllerMetrics
 from wigwag.kube.control.events import EventRecorder
-from wigwag.kube.control.lease import LeaderElector, LeaseTiming
+from wigwag.kube.control.informer import only_objects
+from wigwag.kube.control.lease import LeaderElector, LeaseTiming, lease_holder
 from wigwag.kube.hub import Hub
+from wigwag.kube.kinds import LEASE as LEASE_KIND
+from wigwag.kube.watch.spec import KubeWatch
 from wigwag.observe import Gauge, Registry
 from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, configuration_names
 from wigwag.operator.admission.server import AdmissionService
@@ -47,7 +50,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from wigwag.kube.kinds import Kind
-    from wigwag.kube.watch.spec import KubeWatch
     from wigwag.operator.settings import OperatorOptions, OperatorSettings
     from wigwag.serve.face.ports import Port
 
@@ -106,6 +108,8 @@ class Operator:
         background = [self.pipeline.run(), log_statuses(self.pipeline, self._log), self._control()]
         if self._files is None:
             background.append(self._keeper.run())
+        if self._elector is not None:
+            background.append(self._watch_lease(self._elector))
         async with asyncio.TaskGroup() as group:
             hub = group.create_task(self._hub.run())
             try:
@@ -121,6 +125,13 @@ class Operator:
             await self._controllers()
         else:
             await self._elector.run(self._controllers)
+
+    async def _watch_lease(self, elector: LeaderElector) -> None:
+        """Let a replica that waits take a lease which was released at once, and not after its pause."""
+        spec = KubeWatch(LEASE_KIND, self._settings.pod.namespace, LEASE)
+        async for leases in only_objects(self._context.watch(spec, lease_holder)):
+            if "" in leases.values():
+                elector.wake()
 
     async def _controllers(self) -> None:
         async with asyncio.TaskGroup() as group:

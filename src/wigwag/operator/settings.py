@@ -344,6 +344,13 @@ class OperatorOptions:
         if self.namespaces and self.cluster_role_binding:
             reason = "writes a ClusterRoleBinding, which --namespaces goes without"
             raise UsageError(f"--cluster-role-binding: it {reason}; leave one of them out")
+        if self.namespaces and self.proxy_auth != "none":
+            reason = "the proxy asks for TokenReviews, which --namespaces goes without the right to"
+            raise UsageError(f"--proxy-auth: {reason}; leave one of them out")
+        if self.private_webhooks and not self.patches_webhooks:
+            raise UsageError(
+                "--private-webhooks: the operator has to write the webhook configurations; see --webhook-ca"
+            )
         if self.namespaces and self.revision:
             reason = "revisions are labels of namespaces, which --namespaces goes without the right to read"
             raise UsageError(f"--revision: {reason}; leave one of them out")

@@ -21,9 +21,11 @@ from wigwag.operator.impact import impact
 from wigwag.operator.injection.verdict import BAD_REQUEST, FORBIDDEN, Allowed, Denied
 from wigwag.operator.remoteflags import read_remote
 from wigwag.operator.resources.featureflag import FlagTest
+from wigwag.operator.resources.kubernetes import ObjectMeta
+from wigwag.sources.kubernetes.names import CRITICAL
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from wigwag.flags.model import Finding
     from wigwag.operator.injection.verdict import Verdict
@@ -62,6 +64,7 @@ class _WrittenSpec(Struct):
 
 
 class _Written(Struct):
+    metadata: ObjectMeta = ObjectMeta()
     spec: _WrittenSpec | None = None
 
 
@@ -76,9 +79,10 @@ def validate_feature_flag(text: bytes, before: bytes = b"") -> Verdict:
     "spec.flagSpec.flags.new-ui.defaultVariant: the default variant 'off' is not one of the variants: on"
     """
     try:
-        spec = _decode(text).spec
+        written = _decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
         return Denied(BAD_REQUEST, f"the object is not a FeatureFlag: {error}")
+    spec = written.spec
     if spec is None:
         return Allowed()
     remote = read_remote(spec.remoteFlagProvider)
@@ -93,7 +97,15 @@ def validate_feature_flag(text: bytes, before: bytes = b"") -> Verdict:
         return Denied(FORBIDDEN, "\n".join(lines(errors)))
     if failures := failing_tests(document, spec.tests, LIMITS):
         return Denied(FORBIDDEN, "\n".join(first(failures)))
-    return Allowed(warnings=(*lines(findings), *remote.warnings, *first(impact(_document(before), document, LIMITS))))
+    changes = first(impact(_document(before), document, LIMITS))
+    return Allowed(warnings=(*critical_mark(written), *lines(findings), *remote.warnings, *changes))
+
+
+def critical_mark(written: _Written) -> Iterator[str]:
+    """Report an annotation that looks as if it marked critical flags, and does not."""
+    value = (written.metadata.annotations or {}).get(CRITICAL)
+    if value not in (None, "true", "false"):
+        yield f'metadata.annotations.{CRITICAL}: {value!r} marks nothing as critical; write "true"'
 
 
 def _document(text: bytes) -> bytes:

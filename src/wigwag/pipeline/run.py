@@ -8,6 +8,9 @@ The loop owns the state and waits for three things only: that something has chan
 `derive`. What happens meanwhile is collected and seen in the next turn. `assemble` is a pure function of the values; if
 it, or `derive`, fails, the last snapshot stays and the report says why.
 
+An `Urgent` value waits for no permission. A snapshot is always made of all the latest values, so one that comes early
+is never older than the one before, nor half of anything.
+
 The gate: `derive` is not asked, and nothing is published, before every required initial watch has answered once or had
 its time; nothing is published before that holds for what `derive` asked for, too. Once open, the gate stays open. What
 is wanted later is waited for up to `late` seconds, and then added when it answers; a snapshot can tell what is missing
@@ -30,8 +33,8 @@ from wigwag.errors import WigwagError
 from wigwag.pipeline.aggregate import Aggregate
 from wigwag.pipeline.backoff import Retry
 from wigwag.pipeline.broadcast import Broadcast
-from wigwag.pipeline.clock import sleep_until
-from wigwag.pipeline.spec import S, V, describe
+from wigwag.pipeline.clock import wait_event
+from wigwag.pipeline.spec import S, Urgent, V, describe
 from wigwag.pipeline.status import Report
 from wigwag.pipeline.watch import Watches, WatchPolicy
 
@@ -43,6 +46,8 @@ if TYPE_CHECKING:
     from wigwag.pipeline.spec import Restored, Wanted, Watcher
     from wigwag.pipeline.status import Status
 
+LONGEST_PAUSE = 0.1
+"""Seconds that a snapshot waits at most because the one before took long."""
 P = TypeVar("P")
 log = logging.getLogger(__name__)
 
@@ -68,7 +73,7 @@ class Pipeline(Generic[S, V, P]):
     def __init__(
         self,
         wanted: Iterable[Wanted[S]],
-        watcher: Watcher[S, V],
+        watcher: Watcher[S, V | Urgent[V]],
         assemble: Callable[[Values[S, V]], P],
         derive: Callable[[P], Awaitable[Iterable[Wanted[S]]]] | None = None,
         key: Callable[[P], object] = lambda snapshot: snapshot,
@@ -87,7 +92,7 @@ class Pipeline(Generic[S, V, P]):
         self._limit = self._policy.limit()
         self._restored = restored or {}
         self._aggregate = Aggregate[S, V]()
-        self._watches: Watches[S, V] | None = None
+        self._watches: Watches[S, V | Urgent[V]] | None = None
         self._ended: tuple[Status[S], ...] = ()
         self._settle, self._settles_at, self._unsettled = self._policy.settle(), 0.0, ""
         self._derived_from: dict[S, V] | None = None
@@ -95,7 +100,10 @@ class Pipeline(Generic[S, V, P]):
         self._complete, self._retry = False, Retry(self._policy.backoff, self._policy.random)
         self._permitted_at: float | None = None
         """When the limiter allowed the next snapshot; None: it was not asked yet."""
-        self._limit_lag = 0.0
+        self._limit_lag, self._resume_at = 0.0, float("-inf")
+        """By how much the limiter's time is behind; when it wants to be asked again."""
+        self._urgent, self._urgent_arrived = False, asyncio.Event()
+        """Whether an urgent value waits to be part of a snapshot."""
         self._error: str | None = None
         self._alarm: Timer | None = None
         self._alarm_at = 0.0
@@ -109,7 +117,7 @@ class Pipeline(Generic[S, V, P]):
             async with asyncio.TaskGroup() as group:
                 ages = {spec: kept.age for spec, kept in self._restored.items()}
                 changed = partial(self.status_changes.publish, None)
-                self._watches = Watches(group, self._watcher, self._aggregate.put, changed, self._policy, ages)
+                self._watches = Watches(group, self._watcher, self._deliver, changed, self._policy, ages)
                 self._adopt()
                 for spec, kept in self._restored.items():
                     self._aggregate.put(spec, kept.value)
@@ -142,6 +150,13 @@ class Pipeline(Generic[S, V, P]):
         waiting, unsettled = self._aggregate.waiting(), self._unsettled or None
         return Report(self._complete, waiting, self._error, self.statuses(), unsettled)
 
+    def _deliver(self, spec: S, value: V | Urgent[V]) -> None:
+        if isinstance(value, Urgent):
+            self._urgent = True
+            self._urgent_arrived.set()
+            value = value.value
+        self._aggregate.put(spec, value)
+
     async def _turn(self) -> None:
         """Assemble a snapshot of the current values, and publish it if the gate is open and it is new."""
         self._clear_alarm()
@@ -171,21 +186,29 @@ class Pipeline(Generic[S, V, P]):
         self._permitted_at = None
 
     async def _permission(self) -> None:
-        """Wait until the limiter allows the next snapshot. Changes that come meanwhile are part of it."""
+        """Wait until the limiter allows the next snapshot, or a value is urgent; what comes meanwhile is part of it."""
         clock = self._policy.clock
-        while (pause := self._limit(clock.now() - self._limit_lag)) > 0:
-            await sleep_until(clock, clock.now() + pause)
+        while not self._urgent:
+            if clock.now() >= self._resume_at:  # a limiter that was overtaken has still named a time
+                pause = self._limit(clock.now() - self._limit_lag)
+                if pause <= 0:
+                    break
+                self._resume_at = clock.now() + pause
+            await wait_event(clock, self._urgent_arrived, self._resume_at)
         self._permitted_at = clock.now()
 
     def _publish(self, snapshot: P) -> None:
         """Publish a snapshot. For the limiter no time has passed since its permission, so it counts from here on."""
-        if self._permitted_at is not None:
-            self._limit_lag += self._now() - self._permitted_at
+        began = self._now() if self._permitted_at is None else self._permitted_at
+        self._limit_lag += self._now() - began
         self.published.publish(snapshot)
+        now = self._now()
+        self._resume_at = max(self._resume_at, now + min(self._policy.pause * (now - began), LONGEST_PAUSE))
 
     async def _snapshot(self) -> tuple[Values[S, V], P]:
         """Return the current values and their snapshot, without those that `derive` no longer wants."""
         values = self._aggregate.take()
+        self._urgent = False
         snapshot = self._assemble(values)
         if self._derive is None:
             return values, snapshot

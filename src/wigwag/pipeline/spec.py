@@ -58,6 +58,13 @@ class Restored(Generic[V_co]):
     """Seconds since it was last known to hold."""
 
 
+@dataclass(frozen=True, slots=True)
+class Urgent(Generic[V_co]):
+    """A value that must not wait: the pipeline publishes a snapshot with it at once, whatever its limiter says."""
+
+    value: V_co
+
+
 class Unchanged(Enum):
     """Instead of a value: the watcher has just seen that the one before still holds."""
 

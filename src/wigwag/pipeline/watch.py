@@ -42,6 +42,8 @@ class WatchPolicy:
     random: Callable[[], float] = random
     limit: Callable[[], Limiter] = lambda: unlimited
     """Makes the limiter of a pipeline; limiters have state, so each pipeline has its own."""
+    pause: float = 0.0
+    """After a snapshot, the next one waits this many times as long as that one took to make and to hand out."""
     late: float = 0.0
     """Once the gate is open: how many seconds a snapshot waits for a watch that is wanted since then."""
     settle: Callable[[], Limiter] = lambda: Burst(20, 30.0)

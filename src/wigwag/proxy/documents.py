@@ -16,6 +16,7 @@ from msgspec import Raw, Struct
 from wigwag.errors import DocumentError
 from wigwag.flags.document import to_json
 from wigwag.flags.model import Limits
+from wigwag.sources.critical import digest_of
 from wigwag.sources.document import Merged
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class RelayedDocument(Struct, frozen=True, eq=False):
     """A document to be passed on. Documents are compared by identity: the same text again is a new document."""
 
     text: str
+    critical: bool = False
+    """Whether it has critical flags, so that it is sent before others."""
 
 
 class _Shape(Struct):
@@ -45,7 +48,7 @@ def check(source: Source, document: AnyDocument) -> RelayedDocument:
         text = to_json(document.content, limits, document.format)
         if not isinstance(document, Merged):  # which was put together here: reading it again would tell nothing
             _shape(text)
-        return RelayedDocument(text if isinstance(text, str) else text.decode())
+        return RelayedDocument(text if isinstance(text, str) else text.decode(), bool(digest_of(source, document)))
     except msgspec.MsgspecError as error:
         raise DocumentError(f"{NOT_ONE} ({error})") from None  # which tells a place, and quotes nothing
     except (ValueError, RecursionError):

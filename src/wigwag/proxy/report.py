@@ -62,6 +62,7 @@ class ProxyReport:
             *status_gauges("wigwag_proxy_target", "target", _TARGET, self._shown, self._now),
             Gauge("wigwag_proxy_target_subscribers", "Open streams of a target.", self._subscribers, _TARGET),
             self._targets.refusals,
+            self._targets.critical.changes,
         )
 
     async def log_targets(self) -> None:

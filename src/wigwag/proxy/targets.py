@@ -14,16 +14,18 @@ is none, a new target is refused.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.observe import Counter
 from wigwag.pipeline.broadcast import Broadcast
-from wigwag.pipeline.parse import parsed
+from wigwag.pipeline.parse import parsed_in_order
 from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.proxy.documents import check
 from wigwag.serve.streams import stopping
+from wigwag.sources.critical import PAUSE, CriticalChanges
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.server.broadcast import BroadcastStream, Message
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from wigwag.proxy.documents import RelayedDocument
     from wigwag.proxy.options import ProxyOptions
     from wigwag.serve.sync import Encode
+    from wigwag.sources.document import AnyDocument
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
 
@@ -95,11 +98,12 @@ class Targets:
         self._closed = False
         self.subscribers = 0
         self.refusals = Counter("wigwag_proxy_refusals", "Subscribers that were refused, by reason.", ("reason",))
+        self.critical = CriticalChanges(policy.clock)
         self.pipeline: Pipeline[Source, RelayedDocument, TargetDocuments] = Pipeline(
             (),
-            parsed(documents, check),  # type: ignore[misc]  # mypy takes the union of documents for object
+            parsed_in_order(documents, check, _never_large, self.critical),  # type: ignore[misc]  # see `Loader.watcher`
             _passed_through,
-            policy=policy,
+            policy=replace(policy, pause=PAUSE),
         )
 
     def __len__(self) -> int:
@@ -152,7 +156,7 @@ class Targets:
 
     async def _hand_out(self) -> None:
         async for documents in self.pipeline.published:
-            for source, document in documents.items():
+            for source, document in critical_first(documents):
                 target = self._targets.get(source)
                 if target is not None:
                     target.publish(document)
@@ -186,6 +190,15 @@ class Targets:
 
 def _message(encode: Encode, document: RelayedDocument) -> Message:
     return Message(partial(encode, document.text, None))
+
+
+def critical_first(documents: TargetDocuments) -> list[tuple[Source, RelayedDocument]]:
+    """Return all documents, those with critical flags first: what is sent to thousands of streams takes its time."""
+    return sorted(documents.items(), key=lambda item: not item[1].critical)
+
+
+def _never_large(_: Source, __: AnyDocument) -> bool:
+    return False  # it is not loaded, only looked at
 
 
 def _passed_through(values: Mapping[Source, RelayedDocument]) -> TargetDocuments:

@@ -210,3 +210,18 @@ def test_u90_a_binding_that_cannot_be_written_is_retried_and_stops_nothing() -> 
             assert len(world.get(CLUSTER_ROLE_BINDING, SYNC_BINDING, "")["subjects"]) == 3
 
     run(main)
+
+
+def test_a_binding_of_ours_to_another_role_is_replaced_because_it_cannot_be_changed() -> None:
+    async def main() -> None:
+        world = world_with_a_reader()
+        async with world.running():
+            binding = world.get(ROLE_BINDING, ACCESS)
+            reference = binding["roleRef"]
+            await world.since()
+            world.server.put(ROLE_BINDING, {**binding, "roleRef": {**reference, "name": "another"}})
+            asked = await world.since("delete", "apply RoleBinding")
+            assert asked == [f"apply RoleBinding team-a/{ACCESS}", f"delete RoleBinding team-a/{ACCESS}"]
+            assert world.get(ROLE_BINDING, ACCESS)["roleRef"] == reference
+
+    run(main)

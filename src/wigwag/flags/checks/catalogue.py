@@ -90,6 +90,10 @@ CATALOGUE: dict[str, FindingKind] = {
     "variants-mixed": _warning("variants are of several types"),
     "variant-type": _warning("a variant is an array or null, which no typed request can get"),
     "metadata-value": _warning("a metadata value is not plain, or `flagSetId` / `version` is not text"),
+    "critical-mark": _warning("`critical` in metadata is neither true nor false, so it marks nothing"),
+    "critical-many": _warning(
+        "more than ten flags are critical, and more than half of all; only a few changes go first", Effect.LINT_ONLY
+    ),
     "flags-array": _warning("an array of flags in a document that names the schema without arrays"),
     "rule-shape": _warning("a rule is not an object, so it is taken for a variant's name"),
     "operator-data": _warning("an object with several members is an operand; an operator in it is not evaluated"),

@@ -24,6 +24,7 @@ from wigwag.flags.checks.operands import variable_name
 from wigwag.flags.checks.positions import locate
 from wigwag.flags.checks.schema import walked
 from wigwag.flags.checks.visit import evaluators_of
+from wigwag.flags.critical import CRITICAL
 from wigwag.flags.document import UNDECODABLE, read
 from wigwag.flags.flag import LoadSettings
 from wigwag.flags.model import child
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _COMPARISONS = frozenset(("==", "!=", "===", "!==", "<", "<=", ">", ">=", "starts_with", "ends_with"))
 _PLAIN = ("string", "number", "boolean")
+MOST_CRITICAL = 10
+"""Critical flags of a source; more are reported if they are most of its flags."""
 _OF_A_DOCUMENT = ("flags", "$evaluators", "metadata", "$schema")
 _OF_A_FLAG = ("key", "state", "variants", "defaultVariant", "targeting", "metadata", "source", "selector")
 """The last two are in what daemons send each other."""
@@ -101,9 +104,24 @@ def lint_layer(layer: Layer) -> Iterator[Finding]:
     """Lint one source."""
     yield from layer_problems(layer)
     rules = _Rules(layer)
-    more = chain(rules.branches(), rules.unused_evaluators(), rules.mixed_attributes(), member_findings(layer))
+    more = chain(
+        rules.branches(),
+        rules.unused_evaluators(),
+        rules.mixed_attributes(),
+        critical_findings(layer),
+        member_findings(layer),
+    )
     for each in dict.fromkeys(more):
         yield each.of(layer.setting.source)
+
+
+def critical_findings(layer: Layer) -> Iterator[Finding]:
+    """Report a source that marks most of its flags as critical."""
+    flags = list(layer.flags())
+    critical = sum(flag.metadata.get(CRITICAL) is True for flag in flags)
+    if critical > MOST_CRITICAL and critical * 2 > len(flags):
+        message = f"{critical} of {len(flags)} flags are critical, so their changes are soon ordinary ones"
+        yield finding("critical-many", "$.flags", message, "mark only flags that must be switched off at once")
 
 
 class _Rules:

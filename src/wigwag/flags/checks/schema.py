@@ -21,6 +21,7 @@ from wigwag.flags.checks.visit import (
     once_per_document,
     walk,
 )
+from wigwag.flags.critical import CRITICAL
 from wigwag.flags.model import Finding
 from wigwag.flags.rules.coerce import describe, kind_of
 from wigwag.flags.rules.operators.table import OPERATORS
@@ -80,13 +81,16 @@ def variant_findings(flag: Flag) -> Iterator[Finding]:
 
 
 def metadata_findings(metadata: Mapping[str, Json], path: Where) -> Iterator[Finding]:
-    """Check that metadata values are plain, and that the two known members are text."""
+    """Check that metadata values are plain, and that the known members have their types."""
     for name, value in metadata.items():
         if kind_of(value) not in _PLAIN:
             hint = "use a string, a number or a boolean"
             yield finding("metadata-value", (path, name), f"a metadata value cannot be {named(value)}", hint)
         elif name in ("flagSetId", "version") and value.__class__ is not str:
             yield finding("metadata-value", (path, name), f"`{name}` must be a string, so it is not used")
+        elif name == CRITICAL and value.__class__ is not bool:
+            message = f"`{name}` is {named(value)}, so it marks nothing as critical"
+            yield finding("critical-mark", (path, name), message, "write true, without quotes")
 
 
 def rule_findings(flag: Flag) -> list[Finding]:

@@ -2,7 +2,7 @@
 
     intent + live object ──▶ absent?           apply
                              not ours?         refused, untouched
-                             being deleted?    deleting: apply when it is gone
+                             being deleted?    deleting, or its namespace is: apply when it is gone
                              as intended?      unchanged: no request
                              else              apply, for this uid only
 
@@ -21,6 +21,7 @@ server refuses the apply. Then the items of that list become ours first (see `ow
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -48,6 +49,7 @@ MOST_PRUNED = 20
 """Objects that are deleted in one call; if it were so many, there may be more."""
 ATTEMPTS = 4
 """How many times an object is read again and applied if it changes meanwhile."""
+log = logging.getLogger(__name__)
 MOST_REMEMBERED = 10_000
 """The most objects whose last apply is remembered."""
 
@@ -150,6 +152,8 @@ class Applier:
     query: Query = ()
     """Of every apply: `DRY_RUN`, `STRICT`."""
     _applied: OrderedDict[tuple[Kind, Key], _Applied] = field(default_factory=OrderedDict)
+    _terminating: set[tuple[Kind, Key]] = field(default_factory=set)
+    """Objects that were left out, because their namespaces are being deleted."""
 
     def __post_init__(self) -> None:
         if not self.labels:
@@ -163,6 +167,8 @@ class Applier:
             try:
                 return await self._attempt(kind, intent, current)
             except ApiError as error:
+                if error.terminating:
+                    return self._left_out(kind, intent)
                 if await self._claim(kind, intent, lists_with_duplicates(error)):
                     continue
                 causes = error.status.causes
@@ -217,6 +223,16 @@ class Applier:
         self._remember(kind, intent, live["metadata"]["resourceVersion"], updated)
         return ApplyResult("updated", updated)
 
+    def _left_out(self, kind: Kind, intent: Object) -> ApplyResult:
+        """Give up an object whose namespace is being deleted, and say so once."""
+        key = kind, _key(intent)
+        if key not in self._terminating:
+            if len(self._terminating) >= MOST_REMEMBERED:
+                self._terminating.clear()
+            self._terminating.add(key)
+            log.info("%s %s/%s is not made: its namespace is being deleted", kind.kind, *key[1])
+        return ApplyResult("deleting", intent)
+
     async def _claim(self, kind: Kind, intent: Object, lists: Sequence[FieldPath]) -> bool:
         """Make the items that others own in lists of an object of ours our own; tell whether there were any."""
         live = await self._get(kind, intent) if lists and self.force else None
@@ -243,6 +259,7 @@ class Applier:
 
     def _remember(self, kind: Kind, intent: Object, version: str, answer: Object) -> None:
         key = kind, _key(intent)
+        self._terminating.discard(key)
         self._applied[key] = _Applied(self._hash(intent), version, digest(project(answer, intent)))
         self._applied.move_to_end(key)
         if len(self._applied) > MOST_REMEMBERED:

@@ -113,10 +113,12 @@ class Controller(Generic[K]):
         metrics: ControllerMetrics,
         workers: int = 4,
         timeout: float = 60.0,
+        urgent_workers: int = 0,
     ) -> None:
-        """`timeout` is how many seconds a reconcile may take."""
+        """`timeout` is how many seconds a reconcile may take; `urgent_workers` take nothing but urgent keys."""
         self.name, self.queue = name, queue
-        self._reconcile, self._metrics, self._workers, self._timeout = reconcile, metrics, workers, timeout
+        self._reconcile, self._metrics, self._timeout = reconcile, metrics, timeout
+        self._workers, self._urgent_workers = workers, urgent_workers
         self.failing: dict[K, FailingKey] = {}
         """The keys whose last reconcile has failed."""
         metrics.add(self)
@@ -126,10 +128,12 @@ class Controller(Generic[K]):
         async with asyncio.TaskGroup() as group:
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"{self.name} worker {number}")
+            for number in range(self._urgent_workers):
+                group.create_task(self._work(urgent_only=True), name=f"{self.name} urgent worker {number}")
 
-    async def _work(self) -> None:
+    async def _work(self, *, urgent_only: bool = False) -> None:
         while True:
-            async with self.queue.next() as key:
+            async with self.queue.next(urgent_only=urgent_only) as key:
                 await self._handle(key)
 
     async def _handle(self, key: K) -> None:

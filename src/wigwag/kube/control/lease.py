@@ -11,6 +11,9 @@ There are never two leaders, and no two clocks are compared:
 - The update that takes the lease over names the version that was seen. If the leader has renewed it meanwhile, the
   server answers 409, and the others wait again.
 
+`wake` makes a replica that waits try at once; who watches the lease calls it when nobody holds it any more. An attempt
+that comes early is like any other.
+
 So clocks may be wrong, and one may run faster than the other by the ratio of the two durations (a half, by default).
 
 The hard case is a process that was paused for longer than the lease. When it goes on, the work is cancelled before it
@@ -28,11 +31,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
+import msgspec
+from msgspec import Raw
+
 from wigwag.errors import UsageError, WigwagError
 from wigwag.kube.client import KubeDeps, Object
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import LEASE, Kind
-from wigwag.pipeline.clock import deadline, sleep_until
+from wigwag.pipeline.clock import deadline, sleep_until, wait_event
 from wigwag.pipeline.spec import describe
 
 if TYPE_CHECKING:
@@ -112,6 +118,15 @@ class LeaseRecord:
         return LeaseRecord("", 1, wall, wall, self.transitions)
 
 
+def lease_holder(raw: Raw) -> str:
+    """Decode who holds a Lease; empty: nobody.
+
+    >>> lease_holder(Raw(b'{"spec": {"holderIdentity": "replica-1"}}')), lease_holder(Raw(b'{"spec": {}}'))
+    ('replica-1', '')
+    """
+    return LeaseRecord.read(msgspec.json.decode(raw)).holder
+
+
 class LeaderElector:
     """Takes part in the election for one lease.
 
@@ -140,6 +155,11 @@ class LeaderElector:
         self._until = -math.inf
         """How long we lead, if nothing else happens."""
         self._problem = ""
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """Try to acquire the lease now, instead of after a pause; nothing happens while this replica leads."""
+        self._woken.set()
 
     def holds(self) -> bool:
         """Tell whether this replica leads now, by the clock."""
@@ -152,7 +172,7 @@ class LeaderElector:
             while not over:
                 while not await self._attempt():
                     pause = self._timing.retry * (1 + _JITTER * self._deps.random())
-                    await sleep_until(clock, clock.now() + pause)
+                    await wait_event(clock, self._woken, clock.now() + pause)
                 log.info("%s: %s leads", self._about, self._identity)
                 over = await self._lead(lead)
         finally:

@@ -11,6 +11,9 @@ one that is in work makes it ready again when that work ends: what was added is 
 fails for ever: it has a back-off of its own, which `forget` ends, so it holds up no other key. The limiter counts all
 keys that are taken, not only retries as client-go's does: a change of a thousand objects is paced as well. Keys can be
 in groups that take turns, so that ten thousand keys of one tenant do not hold up the one of another.
+
+A key that is added as `urgent` is taken before all others, and without asking the limiter. It stays urgent until work
+on it succeeds. Who adds such keys limits how many there are.
 """
 
 from __future__ import annotations
@@ -56,6 +59,10 @@ class KeyQueue(Generic[K]):
         self._backoff, self._random, self._limit, self._group = backoff, random, limit, group
         self._ready: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
         """The keys of each group. (A plain dict whose first key is often deleted gets slow.)"""
+        self._urgent: OrderedDict[K, None] = OrderedDict()
+        """Keys to be taken first, as soon as they are ready."""
+        self._expedited: set[K] = set()
+        """Keys that were urgent when they were taken, and have not succeeded since."""
         self._again: set[K] = set()
         """Added while in work."""
         self._in_work: set[K] = set()
@@ -81,8 +88,10 @@ class KeyQueue(Generic[K]):
         """How many keys become ready later."""
         return len(self._due)
 
-    def add(self, key: K) -> None:
-        """Have a key worked on."""
+    def add(self, key: K, *, urgent: bool = False) -> None:
+        """Have a key worked on; before all others if it is urgent."""
+        if urgent:
+            self._urgent[key] = None
         if key in self._in_work:
             self._again.add(key)
         else:
@@ -97,6 +106,8 @@ class KeyQueue(Generic[K]):
 
     def retry(self, key: K, now: float, retry_after: float = 0.0) -> float:
         """Add a key that has failed after its back-off; return when that is."""
+        if key in self._expedited:
+            self._urgent[key] = None
         retry = self._retries.setdefault(key, Retry(self._backoff, self._random))
         when = retry.next(now, retry_after)
         self.add_at(key, when)
@@ -105,15 +116,22 @@ class KeyQueue(Generic[K]):
     def forget(self, key: K) -> None:
         """Note a success: the next failure counts as the first."""
         self._retries.pop(key, None)
+        self._expedited.discard(key)
 
-    def take(self, now: float) -> K | None:
+    def take(self, now: float, *, urgent_only: bool = False) -> K | None:
         """Return the next key to work on, which must be given back with `finish`; None if there is none now."""
         while self._heap and self._heap[0][0] <= now:
             when, _, key = heappop(self._heap)
             if self._due.get(key) == when:
                 del self._due[key]
                 self.add(key)
-        if not self._ready or now < self._resume:
+        if (urgent := next(filter(self._is_ready, self._urgent), None)) is not None:
+            del self._urgent[urgent]
+            self._withdraw(urgent)
+            self._in_work.add(urgent)
+            self._expedited.add(urgent)
+            return urgent
+        if urgent_only or not self._ready or now < self._resume:
             return None
         wait = self._limit(now)
         if wait:
@@ -126,6 +144,16 @@ class KeyQueue(Generic[K]):
         self._in_work.add(key)
         return key
 
+    def _is_ready(self, key: K) -> bool:
+        return key in self._ready.get(self._group(key), ())
+
+    def _withdraw(self, key: K) -> None:
+        """Take a key out of its group."""
+        group = self._group(key)
+        del self._ready[group][key]
+        if not self._ready[group]:
+            del self._ready[group]
+
     def finish(self, key: K) -> None:
         """Note that the work on a key has ended."""
         self._in_work.remove(key)
@@ -133,10 +161,10 @@ class KeyQueue(Generic[K]):
             self._again.remove(key)
             self.add(key)
 
-    def next_at(self) -> float:
+    def next_at(self, *, urgent_only: bool = False) -> float:
         """Return when `take` may have a key, unless one is added or finished before; infinity: never."""
         delayed = self._heap[0][0] if self._heap else math.inf
-        return min(delayed, self._resume) if self._ready else delayed
+        return min(delayed, self._resume) if self._ready and not urgent_only else delayed
 
 
 class WorkQueue(Generic[K]):
@@ -153,9 +181,9 @@ class WorkQueue(Generic[K]):
         self.clock = clock
         self._changed = asyncio.Event()
 
-    def add(self, key: K) -> None:
-        """Have a key worked on, as soon as possible."""
-        self.keys.add(key)
+    def add(self, key: K, *, urgent: bool = False) -> None:
+        """Have a key worked on, as soon as possible; before all others if it is urgent."""
+        self.keys.add(key, urgent=urgent)
         self._changed.set()
 
     def add_after(self, key: K, seconds: float) -> None:
@@ -174,10 +202,10 @@ class WorkQueue(Generic[K]):
         self.keys.forget(key)
 
     @asynccontextmanager
-    async def next(self) -> AsyncIterator[K]:
+    async def next(self, *, urgent_only: bool = False) -> AsyncIterator[K]:
         """Wait for the next key. At the end of the block its work is done; if that raises, it is ready again."""
-        while (key := self.keys.take(self.clock.now())) is None:
-            at = self.keys.next_at()
+        while (key := self.keys.take(self.clock.now(), urgent_only=urgent_only)) is None:
+            at = self.keys.next_at(urgent_only=urgent_only)
             if at < math.inf:
                 await wait_event(self.clock, self._changed, at)
             else:

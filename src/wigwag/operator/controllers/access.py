@@ -126,7 +126,11 @@ class AccessController:
         return None
 
     async def _apply(self, kind: Kind, name: ObjectName, body: Object) -> None:
-        result = await self._applier.apply(kind, body, self._live[kind].get(name))
+        live = self._live[kind].get(name)
+        if live is not None and live.get("roleRef") != body.get("roleRef"):  # which cannot be changed
+            await self._applier.prune(kind, (), live=[live])
+            live = None
+        result = await self._applier.apply(kind, body, live)
         if result.outcome == "refused":
             raise AccessError(f"namespace {name.namespace}: {result.reason}; until then FeatureFlags cannot be read")
 

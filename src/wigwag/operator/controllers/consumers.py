@@ -22,6 +22,7 @@ from wigwag.operator.names import ObjectName
 from wigwag.operator.propagation.pods import ConsumingPod, consuming_pod
 from wigwag.operator.reconcile.usage import FlagUse, workload_uses
 from wigwag.operator.reconcile.workloads import KINDS, Workload, read_workload
+from wigwag.operator.resources.featureflagsource import FILE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -107,6 +108,7 @@ class Consumers:
         self._listeners: list[Callable[[FlagUse], object]] = []
         self.pods: Informer[ConsumingPod] = Informer()
         self.pods.on_change(self._pods_changed)
+        self._mounting: Index[ConsumingPod, ObjectName] = Index(self.pods, _mounted)
         self._workloads: dict[Kind, Informer[Read]] = {kind: Informer() for kind in KINDS}
         self._naming = {kind: Index(informer, _named) for kind, informer in self._workloads.items()}
         for kind, informer in self._workloads.items():
@@ -162,6 +164,10 @@ class Consumers:
             for workload in self._workloads[kind].get(key) or ()
         ]
 
+    def mounting(self, flag: ObjectName) -> frozenset[Key]:
+        """Return the pods that mount a FeatureFlag."""
+        return self._mounting[flag]
+
     def namespaces(self, name: Key) -> set[str]:
         """Return the namespaces of workloads that name an object."""
         return {key[0] for index in self._naming.values() for key in index[name]}
@@ -212,6 +218,10 @@ class Consumers:
 
 def _consumer(kind: Kind, key: Key, read: Read) -> Iterable[Consumer]:
     return [(kind, key)] if read else []
+
+
+def _mounted(_: Key, pod: ConsumingPod) -> Iterable[ObjectName]:
+    return [use.flag for use in pod.uses if use.provider == FILE]
 
 
 def _named(_: Key, read: Read) -> Iterable[Key]:

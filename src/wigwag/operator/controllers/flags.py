@@ -2,7 +2,8 @@
 
     flag, its ConfigMaps, its uses ─▶ queue ─▶ current? ─▶ read the flags ─▶ apply ConfigMaps ─▶ status, Events
 
-The kubelet writes a changed ConfigMap into pods that run, so their agents have the new flags without a restart.
+The kubelet writes a changed ConfigMap into pods that run, so their agents have the new flags without a restart. If
+critical flags have changed, the key goes to the head of the queue, and the kubelet is made to look (`critical`).
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from wigwag.background import BackgroundWorker
 from wigwag.kube.client import ApiRequest
 from wigwag.kube.control.apply import MOST_PRUNED, Applier
 from wigwag.kube.control.controller import Again, Controller
-from wigwag.kube.control.informer import Index, Informer, own_key
+from wigwag.kube.control.informer import Index, Informer
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watch.spec import KubeWatch, label_selector
 from wigwag.operator.configmaps import LABELS
 from wigwag.operator.controllers.context import APPLIED, MANAGER, UNSEEN
+from wigwag.operator.controllers.critical import CriticalFlags
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import ObjectName, config_map_name, parse_name
 from wigwag.operator.reconcile.flags import (
@@ -42,10 +44,11 @@ if TYPE_CHECKING:
     from wigwag.kube.client import Object
     from wigwag.kube.control.queue import WorkQueue
     from wigwag.kube.watch.decode import Key
+    from wigwag.kube.watch.objects import Objects
     from wigwag.operator.controllers.changes import KnownChanges
     from wigwag.operator.controllers.consumers import Consumers
     from wigwag.operator.controllers.context import ControlContext
-    from wigwag.operator.reconcile.flags import FlagConfigMaps, ObservedFlag
+    from wigwag.operator.reconcile.flags import FlagConfigMaps, FlagSummary, ObservedFlag
     from wigwag.operator.reconcile.usage import FlagUse
     from wigwag.operator.resources.featureflag import FeatureFlagStatus
     from wigwag.operator.resources.kubernetes import ObjectMeta
@@ -62,12 +65,13 @@ class FlagController:
         self._context, self._consumers, self._namespaces = context, consumers, changes.namespaces
         self._applier = Applier(context.hub.kube, MANAGER, LABELS, APPLIED)
         self._queue: WorkQueue[Key] = context.queue()
-        self._controller = Controller("flags", self._reconcile, self._queue, context.metrics)
+        self._controller = Controller("flags", self._reconcile, self._queue, context.metrics, urgent_workers=1)
         self._worker = BackgroundWorker("wigwag-flags")
+        self._critical = CriticalFlags(context, consumers)
         self._held: Informer[HeldFlags] = Informer()
         self._holding = Index(self._held, _flag_held)
         self._held.feed(self._queue.add, _flag_held)
-        changes.flags.feed(self._queue.add, own_key)
+        changes.flags.on_change(self._flags_changed)
         changes.config_maps.feed(self._queue.add, self._flags_wanting)
         consumers.on_use(self._use_changed)
         consumers.feed_moved(self._use_changed, changes.namespaces)
@@ -85,6 +89,11 @@ class FlagController:
                 await self._controller.run()
             finally:
                 self._worker.dismiss()
+
+    def _flags_changed(self, before: Objects[FlagSummary] | None, after: Objects[FlagSummary]) -> None:
+        for key in after.changed_since(before):
+            last = None if before is None else before.get(key)
+            self._queue.add(key, urgent=self._critical.changed(key, last, after.get(key)))
 
     def _use_changed(self, use: FlagUse) -> None:
         if use.provider == FILE:
@@ -112,6 +121,7 @@ class FlagController:
         held = {each: live for each in wanted if (live := self._held.get(each))}
         summary = known.flags.get(name)
         if summary is None or summary.about.deletion_timestamp or is_current(summary, namespaces, held):
+            self._critical.settled(name)
             return None
         flag = await self._read(name)
         if flag is None:
@@ -122,6 +132,7 @@ class FlagController:
             await self._context.hub.kube.patch(CONFIG_MAP, each.name, {"metadata": {"labels": LABELS}}, each.namespace)
         refused = [taken for body in maps.apply if (taken := await self._apply(body))]
         maps = replace(maps, refused=(*maps.refused, *refused))
+        await self._critical.refresh(name, summary.digest)
         status = await self._status(flag, maps)
         if owns(name.namespace):
             await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import msgspec
 from msgspec import Raw, Struct, field
 
+from wigwag.flags.critical import critical_digest, marked
 from wigwag.flags.digests import DIGITS, document_digest
+from wigwag.flags.model import Limits
 from wigwag.operator.configmaps import LABELS, MOST_BYTES, NO_FLAGS, flag_config_map, holds_flags, pack, unpack
 from wigwag.operator.names import FEATURE_FLAG, ObjectName, config_map_name, parse_name
 from wigwag.operator.reconcile.status import (
@@ -36,6 +38,7 @@ from wigwag.operator.resources.featureflagsource import FILE
 from wigwag.operator.resources.kubernetes import Condition, ObjectMeta
 from wigwag.operator.resources.remoteflagprovider import OVERRIDE
 from wigwag.operator.validation import flag_findings, is_refused, lines
+from wigwag.sources.kubernetes.names import CRITICAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,6 +63,8 @@ class FlagSummary(Struct, frozen=True):
     """Of its document as the API server writes it."""
     remote: RemoteFlagProvider | None = None
     """Its remote, if there is one that can be used."""
+    critical: bytes = b""
+    """The digest of its critical flags."""
 
 
 class HeldFlags(Struct, frozen=True):
@@ -94,8 +99,9 @@ _config_map_object = msgspec.json.Decoder(_HeldDocument).decode
 def decode_flag(raw: Raw) -> FlagSummary:
     """Decode a FeatureFlag of a watch."""
     flag = _flag(raw)
-    digest = _digest(bytes(flag.spec.flag_spec) or NO_FLAGS.encode())
-    return FlagSummary(flag.metadata, flag.status, digest, read_remote(flag.spec.remote_flag_provider).usable)
+    document, remote = _document(flag), read_remote(flag.spec.remote_flag_provider).usable
+    critical = critical_digest(document, Limits(), "json")
+    return FlagSummary(flag.metadata, flag.status, _digest(document or NO_FLAGS.encode()), remote, critical)
 
 
 def read_flag(body: bytes) -> ObservedFlag:
@@ -104,7 +110,14 @@ def read_flag(body: bytes) -> ObservedFlag:
     about = flag.metadata
     name = ObjectName(about.namespace, about.name)
     remote = read_remote(flag.spec.remote_flag_provider)
-    return ObservedFlag(name=name, about=about, document=bytes(flag.spec.flag_spec), status=flag.status, remote=remote)
+    return ObservedFlag(name=name, about=about, document=_document(flag), status=flag.status, remote=remote)
+
+
+def _document(flag: _FlagObject) -> bytes:
+    """Return the document of a FeatureFlag, as agents read it: its metadata are marked if the object is."""
+    document = bytes(flag.spec.flag_spec)
+    critical = document and (flag.metadata.annotations or {}).get(CRITICAL) == "true"
+    return marked(document) if critical else document
 
 
 def decode_held(raw: Raw) -> HeldFlags:
@@ -128,7 +141,7 @@ class ObservedFlag:
     name: ObjectName
     about: ObjectMeta
     document: bytes = b""
-    """Its `flagSpec` as it was written; empty if it has none."""
+    """Its `flagSpec` as it was written, marked if all of it is critical; empty if it has none."""
     status: FeatureFlagStatus = FeatureFlagStatus()
     remote: WrittenRemote = WrittenRemote()
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 from msgspec import Raw, Struct, field
 
+from wigwag.flags.critical import marked
 from wigwag.flags.document import format_of
 from wigwag.kube.kinds import CONFIG_MAP
 from wigwag.pipeline.spec import Unavailable, Unchanged
 from wigwag.pipeline.watch import closing
 from wigwag.sources.document import AnyDocument, Document, ReadResult
+from wigwag.sources.kubernetes.names import CRITICAL
 from wigwag.sources.merge import Merger
 
 if TYPE_CHECKING:
@@ -52,7 +54,12 @@ class _FlagSpec(Struct, rename="camel"):
     remote_flag_provider: Raw = Raw(b"")
 
 
+class _FlagMeta(Struct):
+    annotations: dict[str, str] | None = None
+
+
 class _Flag(Struct):
+    metadata: _FlagMeta | None = None
     spec: _FlagSpec | None = None
 
 
@@ -66,17 +73,24 @@ _config_map = msgspec.json.Decoder(_ConfigMap).decode
 
 
 def decode_flag(raw: Raw) -> Contents:
-    """Return the document of a FeatureFlag, as the server wrote it. One that only names a remote has no flags itself.
+    """Return the document of a FeatureFlag, as the server wrote it; its metadata are marked if the object is.
+
+    One that only names a remote has no flags itself.
 
     >>> decode_flag(Raw(b'{"metadata": {"name": "a"}, "spec": {"flagSpec": {"flags": {}}}}'))
     {'': b'{"flags": {}}'}
     >>> decode_flag(Raw(b'{"spec": {"remoteFlagProvider": {"type": "http"}}}')), decode_flag(Raw(b'{"spec": {}}'))
     ({'': b'{"flags":{}}'}, {'': b''})
+    >>> critical = b'{"annotations": {"openfeature.dev/critical": "true"}}'
+    >>> decode_flag(Raw(b'{"metadata": %b, "spec": {"flagSpec": {"flags": {}}}}' % critical))
+    {'': b'{"flags":{},"metadata":{"critical":true}}'}
     """
-    spec = _flag(raw).spec
-    if spec is None:
+    flag = _flag(raw)
+    if flag.spec is None:
         return {"": b""}
-    return {"": bytes(spec.flag_spec) or (NOTHING.content if bytes(spec.remote_flag_provider) else b"")}
+    document = bytes(flag.spec.flag_spec) or (NOTHING.content if bytes(flag.spec.remote_flag_provider) else b"")
+    annotations = (flag.metadata and flag.metadata.annotations) or {}
+    return {"": marked(document) if document and annotations.get(CRITICAL) == "true" else document}
 
 
 def decode_config_map(raw: Raw) -> Contents:

@@ -270,8 +270,12 @@ class Http1:
         else:
             self.output.draining = True
 
+    def announce(self) -> None:
+        """Answer what is there, and what comes, with `connection: close`; a connection without a request stays open."""
+        self.output.draining = True
+
     def drain(self) -> None:
-        """Answer what is there with `connection: close`."""
+        """Answer what is there with `connection: close`, and take nothing new."""
         self.output.draining = True
         if self.current is None and self._state in (IDLE, BROKEN):
             self.closing = True

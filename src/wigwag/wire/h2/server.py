@@ -304,6 +304,11 @@ class Http2:
         """End the connection and everything on it, because it takes too much of ours."""
         self.fail(ErrorCode.ENHANCE_YOUR_CALM, reason)
 
+    def announce(self) -> None:
+        """Ask the client to open no more streams; those that it opens before it knows are served (RFC 9113, 6.8)."""
+        if not (self.draining or self.closing):
+            self.out.append(f.goaway(f.MAX_WINDOW, ErrorCode.NO_ERROR))
+
     def drain(self) -> None:
         """Take nothing new; close when everything under way is done."""
         if not self.draining:

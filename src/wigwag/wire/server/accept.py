@@ -136,7 +136,7 @@ class Acceptor:
         return [f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}" for name in self._names]
 
     def close(self) -> None:
-        """Accept nothing more, give up what has not begun to be served, and remove the socket file if it is ours."""
+        """Accept nothing more, and remove the socket file if it is ours. Handshakes that have begun go on."""
         for each in self._sockets:
             if (timer := self._paused.pop(each, None)) is not None:
                 timer.cancel()
@@ -144,11 +144,20 @@ class Acceptor:
                 self._loop.remove_reader(each.fileno())
             each.close()
         self._sockets = ()
-        for task in self._beginning:
-            task.cancel()
         path = Path(self._listener.path)
         if self._inode and path.exists() and path.stat().st_ino == self._inode:
             path.unlink()
+
+    def accept_waiting(self) -> None:
+        """Accept what waits in the backlog: these clients are connected, as far as they know."""
+        for each in self._sockets:
+            if each not in self._paused:
+                self._accept(each)
+
+    def give_up(self) -> None:
+        """Drop what has not begun to be served: clients that are still shaking hands."""
+        for task in self._beginning:
+            task.cancel()
 
     async def closed(self) -> None:
         """Wait until nothing is left of it."""

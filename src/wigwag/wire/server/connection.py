@@ -57,6 +57,8 @@ class Host:
         self.connections: set[Connection] = set()
         self.empty = asyncio.Event()
         self.empty.set()
+        self.leaving = False
+        """Whether the server is being drained, so that a connection that begins now is one that had been accepted."""
 
 
 class Connection(asyncio.Protocol):
@@ -290,6 +292,12 @@ class Connection(asyncio.Protocol):
         elif now - self._began > limits.header_seconds:
             transport.close()
 
+    def announce(self) -> None:
+        """Let the client know that it should leave; what it still asks for is responded to."""
+        if self.machine is not None and not self.writer.lingers:
+            self.machine.announce()
+            self._serve()
+
     def drain(self) -> None:
         """Take no new requests, and close when the present ones are responded to."""
         machine, writer = self.machine, self.writer
@@ -328,6 +336,8 @@ class Connection(asyncio.Protocol):
             machine = Http1(host.limits, self._peer, host.loop.time(), retained)
         machine.output.room = host.limits.write_buffer
         self.machine = self.writer.machine = machine
+        if host.leaving:
+            machine.announce()
         self._sniffed = b""
         return machine
 

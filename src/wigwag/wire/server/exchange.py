@@ -2,7 +2,7 @@
 
 - A machine `receive`s bytes. `ready` has exchanges to be responded to, `cancelled` those that need no response any
   more. While it is `crowded`, nothing more should be read. Once it is `closing`, the connection is over when `out` is
-  sent; `half_closed`, `expire`, `drain` and `cut` are the ways there.
+  sent; `half_closed`, `expire`, `drain` and `cut` are the ways there. `announce` asks the client to leave.
 - Its `output` has the bytes to be sent in `out`, and counts in `retained` what waits for a window or for room. `room`
   is how much of large responses may be added before the transport has taken what is there. If it is `choked`, something
   waits for nothing but room, and `pump` sends it. If it is `widened`, exchanges may be writable again.

@@ -5,8 +5,13 @@
 Every task belongs to the group that `serve` opens, so nothing outlives the `async with`. One task checks all
 connections once a second and ends what has taken too long; no request has a timer of its own.
 
-Draining is three steps: accept nothing more and say so (GOAWAY, `connection: close`), wait for what is under way, then
-cancel and cut whatever the grace period did not suffice for.
+Draining is four steps. Accept nothing more, and ask clients to leave: each response says `connection: close`, and
+HTTP/2 gets a GOAWAY that still allows every stream. After `NOTICE`, close what is idle, with the GOAWAY that names the
+last stream. Wait for what is under way. Then cancel and cut whatever the grace period did not suffice for.
+
+The hard case is a request that is on its way when we decide to stop. If idle connections were closed at once, it would
+meet a closed one, and no client may send a POST again by itself. A client in use has asked again within the notice, and
+knows; one that has been silent for that long is hardly sending just now.
 """
 
 from __future__ import annotations
@@ -26,6 +31,8 @@ from wigwag.wire.tls import front
 
 __all__ = ["Listener", "Server", "serve"]
 DEFAULTS = WireLimits()
+NOTICE = 0.5
+"""Seconds in which clients that are asked to leave may still send requests."""
 CUT = 1.0
 """How long what is cancelled may take to say so."""
 EXPIRED_AT_ONCE = 500
@@ -74,13 +81,22 @@ class Server:
                 Acceptor(listener, sockets, host.admission, partial(Connection, host), host.tasks, tls)
             )
 
-    async def drain(self, grace: float = 5.0) -> None:
-        """Stop accepting, let what is under way finish for `grace` seconds, then cut it off."""
+    async def drain(self, grace: float = 5.0, notice: float = NOTICE) -> None:
+        """Stop accepting, ask clients to leave, let what is under way finish for `grace` seconds, then cut it off."""
+        end = self._host.loop.time() + grace
+        self._host.leaving = True
         for acceptor in self._acceptors:
+            if grace:
+                acceptor.accept_waiting()
             acceptor.close()
         for connection in list(self._host.connections):
+            connection.announce()
+        await self._emptied(min(notice, grace / 2))
+        for acceptor in self._acceptors:
+            acceptor.give_up()
+        for connection in list(self._host.connections):
             connection.drain()
-        await self._emptied(grace)
+        await self._emptied(max(end - self._host.loop.time(), 0.0))
         for connection in list(self._host.connections):
             connection.stop()
         await self._emptied(CUT)
@@ -94,9 +110,11 @@ class Server:
         self._acceptors.clear()
 
     async def _emptied(self, seconds: float) -> None:
-        """Wait for the last connection to close, but not for ever."""
+        """Wait for the last connection to close, but not for ever; one that shakes hands is about to be one."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
+                for acceptor in self._acceptors:
+                    await acceptor.closed()
                 await self._host.empty.wait()
 
     async def expire(self) -> None:
