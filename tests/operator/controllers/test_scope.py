@@ -120,6 +120,27 @@ def test_a_namespace_without_rights_holds_up_no_other_and_keeps_what_it_has(capl
     run(main)
 
 
+def test_what_was_kept_is_removed_when_the_namespace_can_be_read_by_another_leader() -> None:
+    async def main() -> None:
+        world = World(namespaces=("team-a", "team-b"))
+        world.flag(namespace="team-b")
+        world.source(MOUNTED, namespace="team-b")
+        world.workload(namespace="team-b")
+        async with world.running():
+            assert world.names(CONFIG_MAP) == ["team-b/shop"]
+        world.server.remove(DEPLOYMENT, ("team-b", "web"))
+        watched = limited(world, (POD, "team-b"))
+        async with world.running():
+            assert world.names(CONFIG_MAP) == ["team-b/shop"]
+        watched.forbidden.clear()
+        async with world.running():
+            await world.clock.advance(6.0)
+            await world.settle()
+            assert world.names(CONFIG_MAP) == []
+
+    run(main)
+
+
 def test_rights_stay_while_the_pods_of_a_namespace_cannot_be_seen() -> None:
     async def main() -> None:
         world = World(namespaces=("team-a", "team-b"))

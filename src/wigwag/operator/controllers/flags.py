@@ -19,7 +19,7 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watch.spec import KubeWatch, label_selector
 from wigwag.operator.configmaps import LABELS
-from wigwag.operator.controllers.context import APPLIED, MANAGER, UNSEEN
+from wigwag.operator.controllers.context import APPLIED, MANAGER, UNREADABLE, UNSEEN
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import ObjectName, config_map_name, parse_name
 from wigwag.operator.reconcile.flags import (
@@ -84,16 +84,17 @@ class FlagController:
     async def _reconcile(self, key: Key) -> Again | None:
         name, known, settings = ObjectName(*key), self._context.known.value, self._context.settings
         uses = self._consumers.uses.of_flag(name)
-        await self._prune(name, kept_config_maps(uses, known, settings))
+        held_back = await self._prune(name, kept_config_maps(uses, known, settings))
+        again = Again(UNREADABLE) if held_back else None
         namespaces = mounting_namespaces(name, uses, known, settings)
         wanted = [ObjectName(namespace, config_map_name(name, namespace)) for namespace in namespaces]
         held = {each: live for each in wanted if (live := self._held.get(each))}
         summary = known.flags.get(name)
         if summary is None or summary.about.deletion_timestamp or is_current(summary, namespaces, held):
-            return None
+            return again
         flag = await self._read(name)
         if flag is None:
-            return None
+            return again
         present = {each: about for each in wanted if (about := known.config_maps.get(each))}
         maps = flag_config_maps(flag, namespaces, present)
         for each in maps.adopt:
@@ -103,7 +104,7 @@ class FlagController:
         status = flag_status(flag, maps, self._context.now())
         await self._context.report(FEATURE_FLAG, flag.about, flag.status, status)
         unseen = any(self._held.get(each) is None for each in wanted if each not in maps.refused)
-        return Again(UNSEEN) if maps.apply and unseen else None
+        return Again(UNSEEN) if maps.apply and unseen else again
 
     async def _read(self, name: ObjectName) -> ObservedFlag | None:
         """Read a flag with its document, byte for byte; None if it is gone."""
@@ -121,11 +122,12 @@ class FlagController:
         metadata = body["metadata"]
         return ObjectName(metadata["namespace"], metadata["name"]) if result.outcome == "refused" else None
 
-    async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> None:
-        unreadable = self._context.scope.unreadable  # pods there may mount them
-        keys = (key for key in self._holding[flag] if key[0] not in unreadable)
-        live = [_plain(each.about) for key in keys if (each := self._held.get(key))]
+    async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> bool:
+        """Remove what nobody mounts; return whether something has to stay because its namespace cannot be read."""
+        holding, unreadable = self._holding[flag], self._context.scope.unreadable
+        live = [_plain(each.about) for key in holding if key[0] not in unreadable and (each := self._held.get(key))]
         await self._applier.prune(CONFIG_MAP, keep, live=live)
+        return any(key[0] in unreadable for key in holding)
 
 
 def _flag_held(key: Key, held: HeldFlags) -> Iterable[Key]:
