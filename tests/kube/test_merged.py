@@ -98,10 +98,11 @@ def test_an_excused_part_holds_up_no_other_and_joins_when_it_answers() -> None:
         async with merged(is_forbidden) as made:
             await made.push("a", objects(x=1))
             assert await made.push("b", FORBIDDEN) == [{X: 1}], "and no trouble of the whole"
-            assert made.notes == [("b", FORBIDDEN)]
+            assert await made.push("b", FORBIDDEN) == [UNCHANGED]
+            assert made.notes == [("a", None), ("b", FORBIDDEN)], "each state once"
             assert await made.push("a", objects(x=2)) == [{X: 2}]
             assert await made.push("b", objects(y=1)) == [{X: 2, Y: 1}]
-            assert made.notes[1:] == [("b", None)]
+            assert made.notes[2:] == [("b", None)]
             assert await made.push("b", FORBIDDEN) == [UNCHANGED], "what it had stays"
             assert await made.push("a", objects()) == [{Y: 1}]
 

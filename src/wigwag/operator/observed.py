@@ -128,8 +128,11 @@ def _is_excused(trouble: Unavailable) -> bool:
 
 
 def _note(part: str, trouble: Unavailable | None) -> None:
-    state = "live" if trouble is None else f"{trouble.reason}; until then no ClusterFeatureFlagSource can be used"
-    log.info("watch %s: %s", part, state)
+    if trouble is None:
+        log.debug("watch %s: live", part)
+    else:
+        level = logging.WARNING if isinstance(trouble, WatchForbidden) else logging.INFO
+        log.log(level, "watch %s: %s; until then no ClusterFeatureFlagSource can be used", part, trouble.reason)
 
 
 @dataclass(frozen=True, slots=True)

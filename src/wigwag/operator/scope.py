@@ -84,9 +84,9 @@ class NamespaceScope:
         """Log which right is missing in which namespace, once, and when it is there."""
         key = spec, namespace
         if trouble is None:
-            del self._forbidden[key]
-            log.info("namespace %s: %s can be read", namespace, spec.kind)
-        elif trouble.reason != self._forbidden.get(key):
+            if self._forbidden.pop(key, None):
+                log.info("namespace %s: %s can be read", namespace, spec.kind)
+        else:
             is_said = trouble.reason in self._forbidden.values()  # by another watch of the same kind
             self._forbidden[key] = trouble.reason
             if not is_said:

@@ -17,7 +17,7 @@ from wigwag.kube.kinds import (
     ROLE,
 )
 from wigwag.operator.names import CLUSTER_FEATURE_FLAG_SOURCE as NAMES_SHARED
-from wigwag.operator.names import ENABLED, RESTARTED_AT, SOURCE_DIGESTS
+from wigwag.operator.names import ENABLED, OPERATOR_DEPLOYMENT, RESTARTED_AT, SOURCE_DIGESTS
 
 KIND = CLUSTER_FEATURE_FLAG_SOURCE
 HTTP = {"source": "http://flags.test", "provider": "http"}
@@ -135,6 +135,17 @@ def test_labels_of_a_namespace_count_as_they_are_now() -> None:
             await world.settle()
             assert namespaces(world) == ["team-a"]
             assert condition(world, "Granted") == ("True", "Granted")
+
+    run(main)
+
+
+def test_the_proxy_is_deployed_for_a_shared_source() -> None:
+    async def main() -> None:
+        world = World()
+        world.put(DEPLOYMENT, OPERATOR_DEPLOYMENT, {}, namespace=world.settings.pod.namespace)
+        shared(world, {"source": "shop", "provider": "flagd-proxy"})
+        async with world.running():
+            assert f"{world.settings.pod.namespace}/flagd-proxy" in world.names(DEPLOYMENT)
 
     run(main)
 

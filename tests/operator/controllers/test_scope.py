@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,60 +10,19 @@ import pytest
 from tests.operator.controllers.world import World
 from tests.pipeline.fakes import run
 from wigwag.errors import UsageError
-from wigwag.kube.client import Kube
-from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG_SOURCE, POD, ROLE, Kind
-from wigwag.kube.watch.decode import Decode
-from wigwag.kube.watch.listwatch import WatchForbidden
-from wigwag.kube.watch.reflector import Item
-from wigwag.kube.watch.spec import KubeWatch
-from wigwag.operator.scope import NamespaceScope
-from wigwag.operator.settings import MOST_NAMESPACES, OperatorOptions, OperatorSettings
+from wigwag.kube.kinds import CONFIG_MAP, DEPLOYMENT, FEATURE_FLAG_SOURCE, POD, ROLE
+from wigwag.operator.settings import MOST_NAMESPACES, OperatorOptions
 
 MOUNTED = {"source": "shop", "provider": "file"}
-
-
-class Watched:
-    """Opens watches that yield nothing, and remembers which; `forbidden` are refused."""
-
-    def __init__(self, world: World | None = None, *forbidden: tuple[Kind, str]) -> None:
-        self.specs: list[KubeWatch] = []
-        self.forbidden, self._world = set(forbidden), world
-
-    async def open(self, kube: Kube, spec: KubeWatch, decode: Decode[Any]) -> AsyncIterator[Item[Any]]:
-        self.specs.append(spec)
-        if (spec.kind, spec.namespace) in self.forbidden:
-            yield WatchForbidden(f"we may not list {spec.kind} in the namespace {spec.namespace}")
-        if self._world is not None:
-            async for item in self._world.server.watch(kube, spec, decode):
-                if (spec.kind, spec.namespace) not in self.forbidden:
-                    yield item
-
-
-def limited(world: World, *forbidden: tuple[Kind, str]) -> Watched:
-    """Give the operator of a world these rights only."""
-    watched = Watched(world, *forbidden)
-    world.scope._open_watch = watched.open
-    return watched
-
-
-def scope(watched: Watched, **options: Any) -> NamespaceScope:
-    return NamespaceScope(OperatorSettings(options=OperatorOptions(**options)), watched.open)
-
-
-async def opened(watched: Watched, made: NamespaceScope, spec: KubeWatch) -> list[str]:
-    async for _ in made.open(None, spec, bytes):  # type: ignore[arg-type]
-        raise AssertionError("the watches yield nothing")
-    return sorted(map(str, watched.specs))
 
 
 def test_every_watch_of_an_operator_of_some_namespaces_is_in_one_of_them() -> None:
     async def main() -> None:
         world = World(namespaces=("team-a",))
-        watched = limited(world)
         async with world.running():
-            own = world.settings.pod.namespace
-            assert {each.namespace for each in watched.specs} == {"team-a", own}
-            assert {each.kind.plural for each in watched.specs if each.namespace == own} == {
+            own, watched = world.settings.pod.namespace, world.server.watched
+            assert {each.namespace for each in watched} == {"team-a", own}
+            assert {each.kind.plural for each in watched if each.namespace == own} == {
                 "deployments", "services", "poddisruptionbudgets"
             }  # fmt: skip
 
@@ -73,10 +31,12 @@ def test_every_watch_of_an_operator_of_some_namespaces_is_in_one_of_them() -> No
 
 def test_an_excluded_namespace_is_left_out_by_the_server() -> None:
     async def main() -> None:
-        watched = Watched()
-        made = scope(watched, exclude_namespaces=("team-a", "team-b"))
-        specs = await opened(watched, made, KubeWatch(POD, fields="spec.nodeName=x"))
-        assert specs == ["pods */* (spec.nodeName=x,metadata.namespace!=team-a,metadata.namespace!=team-b)"]
+        world = World(exclude_namespaces=("team-a", "team-b"))
+        async with world.running():
+            everywhere = [each for each in world.server.watched if each.kind.namespaced and not each.namespace]
+            assert len(everywhere) > 10
+            excluded = "metadata.namespace!=team-a,metadata.namespace!=team-b"
+            assert {each.fields for each in everywhere} == {excluded}
 
     run(main)
 
@@ -109,13 +69,34 @@ def test_a_namespace_without_rights_holds_up_no_other_and_keeps_what_it_has(capl
             assert world.names(CONFIG_MAP) == ["team-a/shop", "team-b/shop"]
         world.server.remove(DEPLOYMENT, ("team-a", "web"))
         world.server.remove(DEPLOYMENT, ("team-b", "web"))
-        limited(world, (DEPLOYMENT, "team-b"))
+        world.server.forbidden.add((DEPLOYMENT, "team-b"))
         with caplog.at_level(logging.WARNING):
             async with world.running():
                 assert world.names(CONFIG_MAP) == ["team-b/shop"]
         assert [each for each in caplog.messages if each.startswith("namespace team-b goes without the operator")]
         assert caplog.messages[0].endswith("we may not list deployments.apps in the namespace team-b")
         assert len(caplog.messages) == len(set(caplog.messages)), "each is said once"
+
+    run(main)
+
+
+def test_what_was_kept_is_removed_when_the_namespace_can_be_read_by_another_leader() -> None:
+    async def main() -> None:
+        world = World(namespaces=("team-a", "team-b"))
+        world.flag(namespace="team-b")
+        world.source(MOUNTED, namespace="team-b")
+        world.workload(namespace="team-b")
+        async with world.running():
+            assert world.names(CONFIG_MAP) == ["team-b/shop"]
+        world.server.remove(DEPLOYMENT, ("team-b", "web"))
+        world.server.forbidden.add((POD, "team-b"))
+        async with world.running():
+            assert world.names(CONFIG_MAP) == ["team-b/shop"]
+        world.server.forbidden.clear()
+        async with world.running():
+            await world.clock.advance(6.0)
+            await world.settle()
+            assert world.names(CONFIG_MAP) == []
 
     run(main)
 
@@ -129,11 +110,11 @@ def test_rights_stay_while_the_pods_of_a_namespace_cannot_be_seen() -> None:
         async with world.running():
             before = world.names(ROLE)
             assert len(before) == 1
-        watched = limited(world, (POD, "team-b"), (DEPLOYMENT, "team-b"))
+        world.server.forbidden |= {(POD, "team-b"), (DEPLOYMENT, "team-b")}
         async with world.running():
             assert world.names(ROLE) == before
             world.server.remove(DEPLOYMENT, ("team-b", "web"))
-            watched.forbidden.clear()
+            world.server.forbidden.clear()
             world.flag(namespace="team-b", default="off")  # any change makes the watches answer
             await world.clock.advance(61.0)
             await world.settle()
@@ -147,7 +128,7 @@ def test_a_source_takes_no_digest_while_workloads_that_may_use_it_cannot_be_seen
         world = World(namespaces=("team-a", "team-b"))
         world.source(namespace="team-b")
         world.source(namespace="team-a", name="own")
-        limited(world, (DEPLOYMENT, "team-b"))
+        world.server.forbidden.add((DEPLOYMENT, "team-b"))
         async with world.running():
             assert world.get(FEATURE_FLAG_SOURCE, "own")["status"]["digest"]
             assert not world.get(FEATURE_FLAG_SOURCE, "flags", "team-b")["status"]

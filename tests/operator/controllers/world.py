@@ -27,6 +27,7 @@ from wigwag.kube.errors import ApiError, ApiStatus
 from wigwag.kube.hub import Hub
 from wigwag.kube.kinds import DEPLOYMENT, FEATURE_FLAG, FEATURE_FLAG_SOURCE, Kind, Query
 from wigwag.kube.watch.decode import Decode, Key
+from wigwag.kube.watch.listwatch import WatchForbidden
 from wigwag.kube.watch.objects import Objects
 from wigwag.kube.watch.reflector import Item
 from wigwag.kube.watch.spec import KubeWatch
@@ -57,6 +58,9 @@ class FakeServer:
         self.namespaces = {"team-a", "team-b", "open-feature-operator-system"}
         self.asked: list[str] = []
         """Requests, such as `apply Role team-a/x`; a status has its own word."""
+        self.watched: list[KubeWatch] = []
+        self.forbidden: set[tuple[Kind, str]] = set()
+        """Kinds and namespaces that the operator may not watch."""
         self.terminating: set[str] = set()
         """Namespaces in which nothing can be made any more."""
         self.refusals: list[tuple[str, ApiError]] = []
@@ -106,10 +110,13 @@ class FakeServer:
 
     async def watch(self, _: Kube, spec: KubeWatch, decode: Decode[Any]) -> AsyncIterator[Item[Any]]:
         wanted = dict(pair.split("=") for pair in spec.labels.split(",") if pair)
-        if spec.kind not in self.hidden:
+        self.watched.append(spec)
+        if (spec.kind, spec.namespace) in self.forbidden:
+            yield WatchForbidden(f"we may not list {spec.kind} in the namespace {spec.namespace}")
+        elif spec.kind not in self.hidden:
             yield self._shown(spec, decode, wanted)
         async for _version in self._changes:
-            if spec.kind not in self.held | self.hidden:
+            if spec.kind not in self.held | self.hidden and (spec.kind, spec.namespace) not in self.forbidden:
                 yield self._shown(spec, decode, wanted)
 
     def _shown(self, spec: KubeWatch, decode: Decode[Any], wanted: dict[str, str]) -> Objects[Any]:

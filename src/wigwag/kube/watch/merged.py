@@ -40,7 +40,7 @@ async def merge_watches(
 ) -> AsyncIterator[Item[T]]:
     """Yield the objects of all parts when one changes, `UNCHANGED`, or `Unavailable` with the troubles of all parts.
 
-    `note` is called with a part and its excused trouble, and with None when it has answered.
+    `note` is called with a part and its excused trouble when that is another one, and with None when it has answered.
     """
     merge = _Merge[T](frozenset(parts), is_excused, note)
     tasks = [asyncio.get_running_loop().create_task(_follow(merge, *part)) for part in parts.items()]
@@ -83,7 +83,8 @@ class _Merge(Generic[T]):
         self._journal = ChangeJournal()
         self._values: dict[str, Objects[T]] = {}
         self._troubles: dict[str, Unavailable] = {}
-        self._excused: set[str] = set()
+        self._noted: dict[str, Unavailable | None] = {}
+        """The excused trouble of each part that has answered, or that need not."""
         self._is_new = True
         """Whether there is something that was not yielded yet."""
         self.changed = asyncio.Event()
@@ -94,10 +95,7 @@ class _Merge(Generic[T]):
         if isinstance(item, Unavailable):
             self._failed(part, item)
             return
-        self._troubles.pop(part, None)
-        if part in self._excused:
-            self._excused.discard(part)
-            self._note(part, None)
+        self._tell(part, None)
         if isinstance(item, Unchanged):
             return
         for key in item.changed_since(self._values.get(part)):
@@ -110,15 +108,19 @@ class _Merge(Generic[T]):
 
     def _failed(self, part: str, trouble: Unavailable) -> None:
         if self._is_excused(trouble):
-            self._troubles.pop(part, None)
-            self._excused.add(part)
-            self._note(part, trouble)
+            self._tell(part, trouble)
         else:  # an excuse of before stays, so that the others need not wait again
             self._troubles[part] = trouble
 
+    def _tell(self, part: str, trouble: Unavailable | None) -> None:
+        self._troubles.pop(part, None)
+        if part not in self._noted or self._noted[part] != trouble:
+            self._noted[part] = trouble
+            self._note(part, trouble)
+
     def items(self) -> Iterator[Item[T]]:
         """Yield what has become of all parts since the last time."""
-        is_complete, is_new = self._parts == self._values.keys() | self._excused, self._is_new
+        is_complete, is_new = self._parts == self._noted.keys(), self._is_new
         if is_complete and is_new:
             self._is_new = False
             yield Objects(self._objects, self._journal)

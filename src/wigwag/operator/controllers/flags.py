@@ -22,7 +22,7 @@ from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import CONFIG_MAP, FEATURE_FLAG
 from wigwag.kube.watch.spec import KubeWatch, label_selector
 from wigwag.operator.configmaps import LABELS
-from wigwag.operator.controllers.context import APPLIED, MANAGER, UNSEEN
+from wigwag.operator.controllers.context import APPLIED, MANAGER, UNREADABLE, UNSEEN
 from wigwag.operator.controllers.critical import CriticalFlags
 from wigwag.operator.names import FEATURE_FLAG as HELD_FLAG
 from wigwag.operator.names import ObjectName, config_map_name, parse_name
@@ -108,7 +108,7 @@ class FlagController:
         name = ObjectName(*key)
         again = await self._update(name)
         kept = kept_config_maps(self._consumers.uses.of_flag(name), self._context.known.value, self._context.settings)
-        return again if await self._prune(name, kept) < MOST_PRUNED else Again(0.0)
+        return await self._prune(name, kept) or again
 
     async def _update(self, name: ObjectName) -> Again | None:
         known, settings = self._context.known.value, self._context.settings
@@ -160,12 +160,14 @@ class FlagController:
         metadata = body["metadata"]
         return ObjectName(metadata["namespace"], metadata["name"]) if result.outcome == "refused" else None
 
-    async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> int:
-        """Delete ConfigMaps that are not in use; return how many."""
-        unreadable = self._context.scope.unreadable  # pods there may mount them
-        ours = (key for key in self._holding[flag] if key[0] not in unreadable and self._namespaces.owns(key[0]))
+    async def _prune(self, flag: ObjectName, keep: frozenset[ObjectName]) -> Again | None:
+        """Delete ConfigMaps that are not in use. Not in a namespace that cannot be read: pods there may mount them."""
+        holding, unreadable = self._holding[flag], self._context.scope.unreadable
+        ours = (key for key in holding if key[0] not in unreadable and self._namespaces.owns(key[0]))
         live = [_plain(each.about) for key in ours if (each := self._held.get(key))]
-        return len(await self._applier.prune(CONFIG_MAP, keep, live=live))
+        if len(await self._applier.prune(CONFIG_MAP, keep, live=live)) >= MOST_PRUNED:
+            return Again(0.0)
+        return Again(UNREADABLE) if any(key[0] in unreadable for key in holding) else None
 
 
 def _flag_held(key: Key, held: HeldFlags) -> Iterable[Key]:

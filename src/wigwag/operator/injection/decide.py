@@ -6,6 +6,7 @@
 | no annotation, an update, a mirror pod; an agent in it that reads its annotations | allowed, unchanged |
 | no owner; neither annotation that names something; too many names; flags in it that are wrong | 403 |
 | an object that is named does not exist in the pod's namespace | 404 |
+| a shared source that does not allow the pod's namespace | 403 |
 | an object of another namespace without a grant; a ConfigMap of the user's; the proxy is not ready | 403 |
 | a FeatureFlag does not exist, an unknown provider, an object that does not fit its schema | 500 |
 | all is well | allowed, with a patch |
