@@ -109,7 +109,8 @@ class UpgradeController:
         try:
             await self._context.hub.kube.patch(POD, name, upgrade.patch, namespace, how="json")
         except ApiError as error:
-            if error.not_found or error.invalid:  # it is gone, or another one, or somebody has changed the image
+            is_outdated = error.invalid and not error.status.causes  # a test of the patch has failed
+            if error.not_found or is_outdated:  # it is gone, or another one, or somebody has changed the image
                 return
             raise
         self._sent[pod.uid] = self._context.now()
