@@ -8,8 +8,8 @@
 | `behind` | has another image |
 | `excluded` | has another image, and its pod or namespace wants it so |
 
-One failed agent pauses everything: nothing more is touched until it is ready, or another image is to be had. Then its
-pod is `behind` like others, and goes first, since it has nothing to lose.
+One failed agent pauses everything: nothing more is touched until it is ready, or the operator's image changes. Then
+its pod is `behind` like others, and goes first, since it has nothing to lose.
 
 At most one pod of a workload is taken out of service at a time, whatever the budget says, and none while another one is
 not ready for any reason: the operator does not see disruption budgets, and stays below all but the strictest of them.
