@@ -72,8 +72,14 @@ def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert capsys.readouterr().err == "wigwag: SIDECAR_PORT: 'seven' is not a whole number\n"
 
 
+def test_an_option_may_be_a_variable(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("OPERATOR_WATCHDOG", "often")
+    assert main(["operator"]) == 2
+    assert capsys.readouterr().err.startswith("wigwag: OPERATOR_WATCHDOG: ")
+
+
 def test_the_help_has_groups_and_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["operator", "--help"]) == 0
     text = capsys.readouterr().out
-    for expected in ("serving:", "injected agents:", "policy:", "(default :9443)", "(default grant)"):
+    for expected in ("serving:", "injected agents:", "policy:", "(default :9443,", "(default grant,"):
         assert expected in text

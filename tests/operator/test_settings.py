@@ -120,3 +120,21 @@ def test_a_wrong_option_is_named(argument: str, message: str, capsys: pytest.Cap
         assert message in str(error)
     except SystemExit:
         assert "invalid choice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "reason"),
+    [
+        ("--sidecar-upgrade-budget", "0", "at least 1"),
+        ("--sidecar-upgrade-budget", "101%", "at most 100%"),
+        ("--sidecar-upgrade-budget", "many", "not a whole number"),
+        ("--watchdog", "0s", "off, once, or a longer duration"),
+        ("--watchdog", "often", "duration"),
+        ("--revision", "Not_A_Label", "lower-case letters"),
+    ],
+)
+def test_settings_of_upgrades_are_checked(option: str, value: str, reason: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, OperatorOptions)
+    with pytest.raises(UsageError, match=f"{option}.*{reason}"):
+        collect(OperatorOptions, parser.parse_args([f"{option}={value}"]))

@@ -105,14 +105,14 @@ class OperatedPlane:
     def register(self, revision: str = "") -> None:
         """Let the API server know of the webhooks, and wait until it calls them: before, it injects nothing."""
         self.operator.register(self.cluster, namespace=SYSTEM, revision=revision)
+        until(self.is_called, "a call of the webhooks")
+
+    def is_called(self) -> bool:
+        """Tell whether the API server calls the webhook for pods: it takes a moment to notice a configuration."""
         about = {"name": "orphan", "annotations": {ENABLED: "true"}}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template("orphan")["spec"]}
         path, query = self.cluster.path("v1", "Pod", "default"), {"dryRun": "All"}
-
-        def called() -> bool:
-            return b"orphaned pods" in self.cluster.rest.ask("POST", path, pod, query=query).body
-
-        until(called, "a call of the webhooks")
+        return b"orphaned pods" in self.cluster.rest.ask("POST", path, pod, query=query).body
 
 
 def install(cluster: Cluster) -> None:

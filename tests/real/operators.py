@@ -23,7 +23,7 @@ from tests.real.cluster import OPENFEATURE, Cluster
 from tests.real.processes import tether, until
 from wigwag.operator.admission.registration import MUTATING, VALIDATING, WebhookEndpoint, mutating, validating
 
-_OF_OPERATORS = ("SIDECAR_", "IN_PROCESS_", "FLAGD_", "POD_", "FLAGS_")
+_OF_OPERATORS = ("OPERATOR_", "SIDECAR_", "IN_PROCESS_", "FLAGD_", "POD_", "FLAGS_")
 
 
 class OperatorProcess(AgentProcess):

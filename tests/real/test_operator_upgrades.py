@@ -135,7 +135,7 @@ def test_agents_are_upgraded_in_place_each_once_and_one_that_fails_pauses_it(
     monkeypatch.setenv("KUBECONFIG", str(plane.cluster.access.kubeconfig(plane.folder / "admin")))
     assert main(["sidecars", "--wait", "--namespace", namespace.name]) == 0
     assert "deployment/pinned   excluded   wigwag:1 (1)" in capsys.readouterr().out
-    assert "AgentUpgraded" in events_of(namespace, pods[0])
+    until(lambda: any("AgentUpgraded" in events_of(namespace, pod) for pod in pods), "an Event", PATIENCE)
 
 
 def test_workloads_are_restarted_one_after_the_other_and_each_once(namespace: Namespace, plane: OperatedPlane) -> None:
@@ -180,6 +180,7 @@ def budget(name: str) -> dict[str, Any]:
 def missed_pods(plane: OperatedPlane, namespace: Namespace) -> tuple[App, App]:
     """Create pods that ask for agents while nobody calls the webhook: of two workloads, and one of nobody."""
     plane.cluster.rest.call("DELETE", MUTATING.path())
+    until(lambda: not plane.is_called(), "no call of the webhook", PATIENCE)
     namespace.feature_flag("flags", flags())
     namespace.apply(source("source", {"source": "flags", "provider": "file"}))
     namespace.apply(deployment("web", "source"))
@@ -249,6 +250,16 @@ def canary(plane: OperatedPlane, **variables: str) -> Iterator[OperatorProcess]:
         plane.cluster.delete(kind.path(name=Ownership(CANARY).name(name)))
 
 
+def injected_tag(namespace: Namespace, **labels: str) -> str:
+    """Return the tag that a new pod with these labels would get now; empty if it would get no agent."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "probe", "uid": "1"}
+    pod = template("probe", "source")
+    about = {**pod["metadata"], "name": "probe", "labels": labels, "ownerReferences": [owner]}
+    body = {"apiVersion": "v1", "kind": "Pod", **pod, "metadata": about}
+    answer = namespace.cluster.rest.ask("POST", namespace.path("v1", "Pod"), body, query={"dryRun": "All"})
+    return tag_of(answer.json) if answer.status == 201 and has_agent(answer.json) else ""
+
+
 def test_a_namespace_moves_to_another_operator_and_back_by_its_label(
     namespace: Namespace, plane: OperatedPlane
 ) -> None:
@@ -268,6 +279,7 @@ def test_a_namespace_moves_to_another_operator_and_back_by_its_label(
         return tag_of(live) == tag and is_ready(live) and restarts(live)["flagd"] > 0
 
     with canary(plane, SIDECAR_TAG="9"):
+        until(lambda: injected_tag(namespace, **{REVISION: CANARY}) == "9", "a call of its webhook", PATIENCE)
         labelled = deployment("own", "source")
         labelled["spec"]["template"]["metadata"]["labels"][REVISION] = CANARY
         namespace.apply(labelled)
@@ -280,6 +292,7 @@ def test_a_namespace_moves_to_another_operator_and_back_by_its_label(
         assert cluster.get(held)["metadata"]["resourceVersion"] == written, "nobody writes what is right"
         namespace.feature_flag("flags", flags("off"))
         sees(web.pods()[0], "off")
+        until(lambda: injected_tag(namespace) == "9", "a call for new pods", PATIENCE)
         namespace.apply(deployment("later", "source"))
         assert tag_of(App(namespace, "later").ready()) == "9"
 

@@ -7,7 +7,7 @@
 | `FlagdSettings` | `FLAGD_…` | the agent of a `Flagd` object |
 | `ProxySettings` | `FLAGD_PROXY_…` | the proxy |
 | `PodSettings`, `ValidationSettings` | `POD_…`, `FLAGS_…` | the operator's namespace; whether it checks FeatureFlags |
-| `OperatorOptions` | none: flags | the process, and what all of the above have in common |
+| `OperatorOptions` | `OPERATOR_…`, and flags, which win | the process, and what all of the above have in common |
 
 Names and defaults are those of open-feature-operator 0.9. Kubernetes sets `FLAGD_PORT=tcp://…` in pods beside a Service
 named `flagd`. Such a value is no setting, so it is ignored.

@@ -20,7 +20,7 @@ from wigwag.operator.admission.registration import (
     published,
     validating,
 )
-from wigwag.operator.names import POD_WEBHOOK
+from wigwag.operator.names import POD_WEBHOOK, REVISION
 
 ENDPOINT = WebhookEndpoint("PEM")
 
@@ -132,3 +132,22 @@ def test_a_bundle_is_published_once_all_our_webhooks_have_it() -> None:
     assert published([]) == ""
     both[0]["webhooks"][0]["clientConfig"]["caBundle"] = "not base64!"
     assert published(both) == ""
+
+
+def test_one_of_several_operators_is_called_for_its_own_namespaces_and_pods() -> None:
+    named, unlabelled = mutating(ENDPOINT, revision="canary")["webhooks"]
+    (of_name,) = (each for each in named["namespaceSelector"]["matchExpressions"] if each["key"] == REVISION)
+    assert of_name == {"key": REVISION, "operator": "In", "values": ["canary"]}
+    (absent,) = (each for each in unlabelled["namespaceSelector"]["matchExpressions"] if each["key"] == REVISION)
+    assert absent == {"key": REVISION, "operator": "DoesNotExist"}
+    assert unlabelled["matchConditions"][-1]["expression"].endswith("== 'canary'")
+    assert len(validating(ENDPOINT, revision="canary")["webhooks"]) == 1
+    assert len(validating(ENDPOINT, revision="default")["webhooks"]) == 2
+    assert mutating(ENDPOINT, revision="canary")["metadata"]["name"] == f"{MUTATING_NAME}-canary"
+    assert mutating(ENDPOINT, revision="default")["metadata"]["name"] == MUTATING_NAME
+
+
+def test_all_webhooks_of_a_revision_get_the_bundle() -> None:
+    observed = mutating(ENDPOINT, revision="default")
+    paths = [each["path"] for each in bundle_patch(observed, "NEW") if each["op"] == "add"]
+    assert paths == ["/webhooks/0/clientConfig/caBundle", "/webhooks/1/clientConfig/caBundle"]

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.operator.controllers.world import Object, World
 from tests.pipeline.fakes import run
-from wigwag.kube.kinds import CONFIG_MAP, POD
-from wigwag.operator.names import AGENT, AGENT_UPGRADE, ENABLED, FEATURE_FLAG_SOURCE
+from wigwag.kube.kinds import CONFIG_MAP, NAMESPACE, POD
+from wigwag.operator.names import AGENT, AGENT_UPGRADE, ENABLED, FEATURE_FLAG_SOURCE, SIDECAR_UPGRADE
 from wigwag.operator.upgrades.report import REPORT
 
 SYSTEM = "open-feature-operator-system"
@@ -98,5 +98,92 @@ def test_a_workload_is_restarted_and_the_next_when_all_its_pods_are_replaced() -
             fleet.server.put(POD, {**old, "metadata": {**old["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}})
             await fleet.pass_time()
             assert await fleet.since("patch") == ["patch Deployment team-a/web"]
+
+    run(body)
+
+
+def test_a_failure_pauses_and_is_reported_once_and_goes_on_when_it_is_mended() -> None:
+    async def body() -> None:
+        fleet = Fleet("2", sidecar_upgrade_budget="1")
+        for name in ("api-a", "web-a"):
+            fleet.pod(name)
+        async with fleet.running():
+            await fleet.pass_time()
+            fleet.finish("api-a", ready=False, reason="CrashLoopBackOff")
+            for _ in range(5):
+                await fleet.pass_time(2.0)
+            assert fleet.images() == {"api-a": "wigwag:2", "web-a": "wigwag:1"}
+            assert "CrashLoopBackOff" in fleet.report()["paused"]
+            assert fleet.context.sidecars.paused
+            assert [event[3] for event in fleet.recorder.events].count("AgentUpgradeFailed") == 1
+            fleet.finish("api-a", "c3")
+            await fleet.pass_time()
+            assert fleet.images()["web-a"] == "wigwag:2"
+            assert not fleet.context.sidecars.paused
+
+    run(body)
+
+
+def test_an_agent_that_takes_too_long_has_failed() -> None:
+    async def body() -> None:
+        fleet = Fleet("2", sidecar_upgrade_timeout=10.0)
+        fleet.pod("web-a")
+        async with fleet.running():
+            await fleet.pass_time()
+            fleet.finish("web-a", ready=False)
+            await fleet.pass_time(4.0)
+            assert fleet.report()["paused"] == ""
+            await fleet.pass_time(4.0)
+            assert "web-a" in fleet.report()["paused"]
+
+    run(body)
+
+
+def test_another_leader_goes_on_and_upgrades_nobody_twice() -> None:
+    async def body() -> None:
+        fleet = Fleet("2", sidecar_upgrade_budget="1")
+        for name in ("api-a", "web-a"):
+            fleet.pod(name)
+        async with fleet.running():
+            await fleet.pass_time()
+        assert await fleet.since("patch Pod") == ["patch Pod team-a/api-a"]
+        async with fleet.running():
+            await fleet.pass_time()
+            assert await fleet.since("patch Pod") == [], "the first one is on its way"
+            fleet.finish("api-a")
+            await fleet.pass_time()
+            assert await fleet.since("patch Pod") == ["patch Pod team-a/web-a"]
+
+    run(body)
+
+
+def test_a_namespace_keeps_its_agents_if_it_says_so() -> None:
+    async def body() -> None:
+        fleet = Fleet("2")
+        fleet.pod("web-a")
+        fleet.put(NAMESPACE, "team-a", namespace="", annotations={SIDECAR_UPGRADE: "off"})
+        async with fleet.running():
+            await fleet.pass_time()
+            assert fleet.images() == {"web-a": "wigwag:1"}
+            assert fleet.report()["excluded"] == "1"
+            fleet.put(NAMESPACE, "team-a", namespace="")
+            await fleet.pass_time()
+            assert fleet.images() == {"web-a": "wigwag:2"}
+
+    run(body)
+
+
+def test_without_upgrades_nothing_is_written_and_the_metric_says_how_many_are_behind() -> None:
+    async def body() -> None:
+        fleet = Fleet("2", "off")
+        for name, image in (("web-a", "wigwag:1"), ("web-b", "wigwag:2"), ("api-a", "wigwag:1")):
+            fleet.pod(name, image)
+        async with fleet.running():
+            await fleet.pass_time(5.0)
+            assert await fleet.since("patch", "apply") == []
+            assert fleet.context.sidecars.states == {"current": 1, "behind": 2}
+            fleet.server.put(POD, {**fleet.get(POD, "api-a"), "status": {"phase": "Succeeded"}})
+            await fleet.pass_time()
+            assert fleet.context.sidecars.states == {"current": 1, "behind": 1}
 
     run(body)

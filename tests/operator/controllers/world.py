@@ -195,6 +195,17 @@ class FakeServer:
         live = deepcopy(self.objects[kind][namespace, name])
         return self.put(kind, _merged(live, change) if how == "merge" else _json_patched(live, change))
 
+    async def create(
+        self, kind: Kind, body: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
+    ) -> Object:
+        """An eviction; nobody creates anything else."""
+        self._note(subresource, kind, namespace, name)
+        assert body["deleteOptions"]["preconditions"]["uid"] == self.objects[kind][namespace, name]["metadata"]["uid"]
+        del self.objects[kind][namespace, name]
+        self.version += 1
+        self._changes.publish(self.version)
+        return {}
+
     async def delete(self, kind: Kind, name: str, namespace: str = "", options: Any = None) -> None:
         self._note("delete", kind, namespace, name)
         assert options["preconditions"]["uid"] == self.objects[kind][namespace, name]["metadata"]["uid"]

@@ -49,6 +49,13 @@ def test_the_state_of_an_agent(pod: AgentPod, state: str) -> None:
     assert pod_state(pod, policy(), (), NOW) == state
 
 
+def test_a_pod_that_a_newer_replica_has_just_injected_is_left_to_it_for_a_while() -> None:
+    fresh = agent(created=NOW + 10)
+    assert names(plan_in_place([fresh], policy(), (), NOW + 20, leading_since=NOW)) == []
+    assert names(plan_in_place([fresh], policy(), (), NOW + 80, leading_since=NOW)) == ["web-a"]
+    assert names(plan_in_place([fresh], policy(), (), NOW + 20, leading_since=NOW + 15)) == ["web-a"]
+
+
 def test_a_patch_that_the_watch_has_not_shown_counts() -> None:
     pods = [agent("web-a"), agent("web-b")]
     assert names(plan_in_place(pods, policy(), {"uid-web-a"}, NOW)) == []

@@ -19,8 +19,9 @@ what FeatureFlag, FeatureFlagSource, InProcessConfiguration and Flagd objects as
   KUBECONFIG=test.yaml wigwag operator              beside a test cluster, whose API server can reach this machine
 
 What it gives agents and the proxy comes from the environment: SIDECAR_…, IN_PROCESS_…, FLAGD_…, FLAGD_PROXY_…,
-POD_NAMESPACE, FLAGS_VALIDATION_ENABLED, with the names and defaults of the original.
+POD_NAMESPACE, FLAGS_VALIDATION_ENABLED, with the names and defaults of the original. Options may be variables, too.
 """
+ENVIRONMENT = "OPERATOR_"
 GO_FLAGS = True
 CONFIG = STRICT_CONFIG = True
 """A misspelt `leader-elect` would be two leaders, so an unknown key is an error."""

@@ -58,7 +58,7 @@ class UpgradeController:
 
     def __init__(self, context: ControlContext, consumers: Consumers, pods: ObservedPods) -> None:
         self._context, self._consumers, self._pods = context, consumers, pods
-        self._policy = UpgradePolicy.of(context.settings)
+        self._policy, self._since = UpgradePolicy.of(context.settings), context.now()
         deps = context.hub.kube.deps
         self._queue: WorkQueue[str] = WorkQueue(KeyQueue(random=deps.random, limit=Interval(PAUSE)), deps.clock)
         self._controller = Controller("upgrades", self._reconcile, self._queue, context.metrics, workers=1)
@@ -93,7 +93,7 @@ class UpgradeController:
         now = self._context.now()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < UNSEEN}
         if self._policy.mode == "in-place":
-            return plan_in_place(pods, self._policy, self._sent, now)
+            return plan_in_place(pods, self._policy, self._sent, now, self._since)
         known, settings = self._context.known.value, self._context.settings
         planner = RolloutPlanner(known=known, settings=settings, now=now, rate=self._policy.rate)
         return plan_restarts(pods, self._workload, self._policy, self._sent, planner)
@@ -109,7 +109,8 @@ class UpgradeController:
         try:
             await self._context.hub.kube.patch(POD, name, upgrade.patch, namespace, how="json")
         except ApiError as error:
-            if error.not_found or error.invalid:  # it is gone, or another one, or somebody has changed the image
+            is_outdated = error.invalid and not error.status.causes  # a test of the patch has failed
+            if error.not_found or is_outdated:  # it is gone, or another one, or somebody has changed the image
                 return
             raise
         self._sent[pod.uid] = self._context.now()

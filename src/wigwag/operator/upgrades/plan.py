@@ -8,8 +8,8 @@
 | `behind` | has another image |
 | `excluded` | has another image, and its pod or namespace wants it so |
 
-One failed agent pauses everything: nothing more is touched until it is ready, or another image is to be had. Then its
-pod is `behind` like others, and goes first, since it has nothing to lose.
+One failed agent pauses everything: nothing more is touched until it is ready, or the operator's image changes. Then
+its pod is `behind` like others, and goes first, since it has nothing to lose.
 
 At most one pod of a workload is taken out of service at a time, whatever the budget says, and none while another one is
 not ready for any reason: the operator does not see disruption budgets, and stays below all but the strictest of them.
@@ -20,6 +20,7 @@ does not show yet: `sent` has the uids of those pods, and they count as upgradin
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -47,6 +48,8 @@ FAILURES = frozenset(
     )
 )
 """Why a container waits, where waiting does not help."""
+FRESH = 60.0
+"""Seconds: longer than it takes until another replica leads."""
 PER_WORKLOAD = 1
 """The most pods of a workload that may be out of service because of us."""
 
@@ -109,7 +112,13 @@ def pod_state(pod: AgentPod, policy: UpgradePolicy, sent: Collection[str], now: 
     return "current" if late else "upgrading"  # it was not ready before either: it holds up nobody
 
 
-def plan_in_place(pods: Iterable[AgentPod], policy: UpgradePolicy, sent: Collection[str], now: float) -> UpgradePlan:
+def plan_in_place(
+    pods: Iterable[AgentPod],
+    policy: UpgradePolicy,
+    sent: Collection[str],
+    now: float,
+    leading_since: float = math.inf,
+) -> UpgradePlan:
     """Return the pods whose agents are upgraded now."""
     grouped: dict[WorkloadName, list[tuple[AgentPod, UpgradeState]]] = {}
     for pod in pods:
@@ -120,13 +129,22 @@ def plan_in_place(pods: Iterable[AgentPod], policy: UpgradePolicy, sent: Collect
     candidates: list[AgentPod] = []
     for workload, members in sorted(grouped.items()):
         chosen, reason = _next_pods(members)
-        candidates += chosen
+        candidates += [pod for pod in chosen if not is_fresh(pod, leading_since, now)]
         lines.append(_line(workload, members, reason))
     total = sum(states.values()) - states["excluded"]
     room = 0 if failed else max(0, policy.at_once(total) - states["upgrading"])
     turn = sorted(candidates, key=lambda pod: (pod.ready, pod.name))[:room]
     upgrades = tuple(PodUpgrade(pod, upgrade_patch(pod, policy, now), at / policy.rate) for at, pod in enumerate(turn))
     return UpgradePlan(upgrades, failed=tuple(failed), states=states, workloads=tuple(lines))
+
+
+def is_fresh(pod: AgentPod, leading_since: float, now: float) -> bool:
+    """Tell whether a pod was created a moment ago with another image than that of this leader.
+
+    While the operator itself is upgraded, replicas of two versions answer. The newer one has injected this pod, and
+    will lead soon: to give the pod the older image would restart its agent twice.
+    """
+    return pod.upgrade is None and leading_since < pod.created and now - pod.created < FRESH
 
 
 def _next_pods(members: Sequence[tuple[AgentPod, UpgradeState]]) -> tuple[list[AgentPod], str]:

@@ -6,11 +6,9 @@ It has a bounded number of lines: those that need attention go first.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from wigwag.observe import Counter as CountedMetric
-from wigwag.observe import Gauge
+from wigwag.observe import Counter, Gauge
 from wigwag.operator.upgrades.plan import STATES, UpgradePlan
 
 if TYPE_CHECKING:
@@ -37,10 +35,10 @@ class SidecarMetrics:
         self.paused = False
         self.missed = 0
         """Pods that should have an agent, and have none."""
-        self.upgrades = CountedMetric(
+        self.upgrades = Counter(
             "wigwag_sidecar_upgrades", "Agents (in-place) or workloads (restart) that were upgraded.", ("mode",)
         )
-        self.evictions = CountedMetric(
+        self.evictions = Counter(
             "wigwag_watchdog_evictions", "Pods without an agent, by result: evicted, blocked, refused.", ("result",)
         )
 
@@ -109,13 +107,12 @@ def aligned(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS) -
 
 def report_data(policy: UpgradePolicy, plan: UpgradePlan) -> dict[str, str]:
     """Return the data of the ConfigMap."""
-    counts = Counter(plan.states)
     return {
         "mode": policy.mode,
         "image": policy.image,
         "summary": headline(policy, plan),
         "paused": plan.paused,
-        **{state: str(counts[state]) for state in STATES},
+        **{state: str(plan.states.get(state, 0)) for state in STATES},
         "workloads": aligned(table(plan.workloads)),
     }
 

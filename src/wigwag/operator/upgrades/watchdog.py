@@ -109,22 +109,22 @@ class Watchdog:
         if pod is None or pod.name.namespace in (*SYSTEM_NAMESPACES, self._context.settings.pod.namespace):
             return EvictionFinding("leave")
         finding = self._guard.finding(pod, self._pods.agents(), missed) if pod.workload.kind else BARE
-        if finding.action == "evict" and (reason := await self._refusal(pod)):
-            finding = EvictionFinding("leave", reason)
-        if finding.action == "leave":
+        if finding.action == "evict":
+            finding = await self._admitted(pod)
+        if finding.reason:
             self._leave(pod, finding.reason)
         return finding
 
-    async def _refusal(self, pod: MissedPod) -> str:
-        """Return why a new pod like this one would get no agent; empty if it would."""
+    async def _admitted(self, pod: MissedPod) -> EvictionFinding:
+        """Ask admission about a new pod like this one, which is evicted only if that would get an agent."""
         live = await self._context.hub.kube.find(POD, pod.name.name, pod.name.namespace)
-        if live is None or live["metadata"]["uid"] != pod.uid:
-            return "it is gone"
+        if live is None or live["metadata"]["uid"] != pod.uid:  # it is gone
+            return EvictionFinding("leave")
         request = PodRequest(object=live, namespace=pod.name.namespace, now=self._context.now())
         verdict = admit_pod(request, self._context.known.value, self._context.settings)
         if isinstance(verdict, Allowed):
-            return "" if verdict.patch else "it needs none"
-        return f"a new pod would be refused: {verdict.message}"
+            return EvictionFinding("evict" if verdict.patch else "leave")
+        return EvictionFinding("leave", f"a new pod would be refused: {verdict.message}")
 
     async def _evict(self, pod: MissedPod) -> bool:
         """Evict a pod; tell whether it was, and not gone before."""
