@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.pipeline.fakes import run
+from wigwag.operator.injection.agent import AgentParts, agent_container
+from wigwag.operator.injection.sources import AgentSource
 from wigwag.operator.names import ObjectName
 from wigwag.operator.propagation.ask import UNSUPPORTED, AgentAnswer, AgentClient, NoAnswer, SourceAnswer, TargetAnswer
 from wigwag.operator.propagation.pods import AgentAddress, AgentPod, ProxyPod, consuming_pod
@@ -21,6 +23,8 @@ from wigwag.operator.propagation.progress import (
     progress,
     standing,
 )
+from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
+from wigwag.operator.resources.kubernetes import ResourceRequirements
 from wigwag.wire.h1.client import ResponseLimits
 
 FLAG, OTHER = ObjectName("shop", "flags"), ObjectName("shop", "other")
@@ -53,6 +57,21 @@ def test_the_flags_of_an_agent_are_those_of_its_sources_in_order() -> None:
     proxied = ObjectName("ops", "flags")
     flags = (FLAG, OTHER, None, proxied)
     assert found == AgentPod(AgentAddress("uid", 2, "10.0.0.1", 9014), flags, frozenset({proxied}), ready=True)
+
+
+def test_what_the_operator_injects_is_what_it_reads() -> None:
+    """The container is that of a sidecar and of a Flagd alike."""
+    sources = [AgentSource(uri="shop/flags", provider="kubernetes"), AgentSource(uri="x:1", provider="grpc")]
+    parts = AgentParts(image="wigwag", sources=sources, resources=ResourceRequirements(), mounts={})
+    container = agent_container(FeatureFlagSourceSpec(sources=[], management_port=9014), parts)
+    running = {"name": container["name"], "state": {"running": {}}}
+    made = {
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"initContainers": [container]},
+        "status": {"podIP": "10.0.0.1", "initContainerStatuses": [running]},
+    }
+    found = consuming_pod(json.dumps(made).encode()).agent
+    assert found == AgentPod(AgentAddress("", 0, "10.0.0.1", 9014), (FLAG, None))
 
 
 @pytest.mark.parametrize(
