@@ -181,9 +181,11 @@ def test_a_status_is_written_at_most_once_in_a_second_and_ever_more_rarely() -> 
         pace = pace.after(now, done=False)
         times.append(now)
     assert times == [0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 45.0]
-    assert pace.wait(45.2, done=True) == pytest.approx(0.8)
-    assert pace.after(46.0, done=True).wait(46.0, done=False) == 1.0
-    assert pace.of("other").wait(45.0, done=False) == 1.0, "other flags begin anew"
+    assert pace.wait(45.2, done=True) == pytest.approx(0.8), "that all have it is said at once"
+    assert pace.after(46.0, done=True).wait(46.0, done=True) == 15.0, "but not again and again, if pods come and go"
+    assert pace.of("", 50.0).wait(50.0, done=False) == 10.0
+    assert pace.of("", 106.0).wait(106.0, done=False) == 0.0, "it was quiet for a while"
+    assert pace.of("other", 45.0).wait(45.0, done=False) == 1.0, "other flags begin anew"
 
 
 Respond = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]
