@@ -127,6 +127,7 @@ def test_a_restart_rolls_nothing_and_what_changed_meanwhile_is_rolled_once(
     assert generations == {"stays": 1, "changes": 2}
 
 
+@pytest.mark.timeout(200)
 def test_who_has_the_flags_is_known_after_a_restart_too(namespace: Namespace, plane: OperatedPlane) -> None:
     namespace.feature_flag("flags", flags("on"))
     namespace.apply(source("source", {"source": "flags", "provider": "kubernetes"}))

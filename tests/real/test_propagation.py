@@ -111,6 +111,7 @@ def test_the_guide_shows_the_example() -> None:
     assert EXAMPLE.read_text() in guide
 
 
+@pytest.mark.timeout(300)  # five agents start one after the other
 def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Namespace, tmp_path: Path) -> None:
     for manifest in yaml.safe_load_all(EXAMPLE.read_text()):
         if manifest["kind"] != "Namespace":  # it has one of its own
