@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.pipeline.fakes import run
+from wigwag.operator.injection.agent import AgentParts, agent_container
+from wigwag.operator.injection.sources import AgentSource
 from wigwag.operator.names import ObjectName
 from wigwag.operator.propagation.ask import UNSUPPORTED, AgentAnswer, AgentClient, NoAnswer, SourceAnswer, TargetAnswer
 from wigwag.operator.propagation.pods import AgentAddress, AgentPod, ProxyPod, consuming_pod
@@ -21,6 +23,8 @@ from wigwag.operator.propagation.progress import (
     progress,
     standing,
 )
+from wigwag.operator.resources.featureflagsource import FeatureFlagSourceSpec
+from wigwag.operator.resources.kubernetes import ResourceRequirements
 from wigwag.wire.h1.client import ResponseLimits
 
 FLAG, OTHER = ObjectName("shop", "flags"), ObjectName("shop", "other")
@@ -53,6 +57,21 @@ def test_the_flags_of_an_agent_are_those_of_its_sources_in_order() -> None:
     proxied = ObjectName("ops", "flags")
     flags = (FLAG, OTHER, None, proxied)
     assert found == AgentPod(AgentAddress("uid", 2, "10.0.0.1", 9014), flags, frozenset({proxied}), ready=True)
+
+
+def test_what_the_operator_injects_is_what_it_reads() -> None:
+    """The container is that of a sidecar and of a Flagd alike."""
+    sources = [AgentSource(uri="shop/flags", provider="kubernetes"), AgentSource(uri="x:1", provider="grpc")]
+    parts = AgentParts(image="wigwag", sources=sources, resources=ResourceRequirements(), mounts={})
+    container = agent_container(FeatureFlagSourceSpec(sources=[], management_port=9014), parts)
+    running = {"name": container["name"], "state": {"running": {}}}
+    made = {
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"initContainers": [container]},
+        "status": {"podIP": "10.0.0.1", "initContainerStatuses": [running]},
+    }
+    found = consuming_pod(json.dumps(made).encode()).agent
+    assert found == AgentPod(AgentAddress("", 0, "10.0.0.1", 9014), (FLAG, None))
 
 
 @pytest.mark.parametrize(
@@ -162,9 +181,11 @@ def test_a_status_is_written_at_most_once_in_a_second_and_ever_more_rarely() -> 
         pace = pace.after(now, done=False)
         times.append(now)
     assert times == [0.0, 1.0, 3.0, 7.0, 15.0, 30.0, 45.0]
-    assert pace.wait(45.2, done=True) == pytest.approx(0.8)
-    assert pace.after(46.0, done=True).wait(46.0, done=False) == 1.0
-    assert pace.of("other").wait(45.0, done=False) == 1.0, "other flags begin anew"
+    assert pace.wait(45.2, done=True) == pytest.approx(0.8), "that all have it is said at once"
+    assert pace.after(46.0, done=True).wait(46.0, done=True) == 15.0, "but not again and again, if pods come and go"
+    assert pace.of("", 50.0).wait(50.0, done=False) == 10.0
+    assert pace.of("", 106.0).wait(106.0, done=False) == 0.0, "it was quiet for a while"
+    assert pace.of("other", 45.0).wait(45.0, done=False) == 1.0, "other flags begin anew"
 
 
 Respond = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,15 +12,19 @@ from typing import Any
 import pytest
 
 from tests.pipeline.fakes import FakeClock, FakeWatcher, run, settle
+from wigwag.flags.digests import document_digest
 from wigwag.observe import Registry
 from wigwag.pipeline.broadcast import Broadcast
 from wigwag.pipeline.spec import UNCHANGED, Unavailable
 from wigwag.pipeline.watch import WatchPolicy
 from wigwag.proxy.options import ProxyOptions
+from wigwag.proxy.propagation import TargetPropagation
 from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.targets import Targets
+from wigwag.serve.management.propagation import PATH
 from wigwag.sources.document import Document
 from wigwag.sources.source import Source, SourceSettings
+from wigwag.wire.http import Reply, Request
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.server.broadcast import BroadcastStream
 
@@ -331,5 +336,33 @@ def test_what_is_critical_is_sent_before_what_is_not() -> None:
             assert order[0] == "b", "though others changed at the same moment"
             assert sorted(order) == ["a", "b", "c"]
             assert 'wigwag_critical_changes_total{passed="first"} 1' in house.metrics
+
+    run(main)
+
+
+def test_the_page_for_the_operator_says_how_many_have_been_sent_the_newest_document() -> None:
+    async def main() -> None:
+        async with opened() as house:
+            page = TargetPropagation(house.targets).pages()[PATH]
+
+            def said() -> list[dict[str, Any]]:
+                reply = page(Request(b"GET", PATH))
+                assert isinstance(reply, Reply)
+                return list(json.loads(reply.body)["targets"])
+
+            streams = [await house.join(A) for _ in range(3)]
+            waits = {"target": "a", "provider": "file", "digest": "", "subscribers": 3, "sent": 0}
+            assert said() == [waits]
+            await house.watcher.push(A, document("one"))
+            first = document_digest({"flags": {}, "said": "one"})
+            assert said() == [{**waits, "digest": first}], "nobody has taken it yet"
+            for each in streams[:2]:
+                await anext(each)
+            assert said() == [{**waits, "digest": first, "sent": 2}]
+            await house.watcher.push(A, document("two"))
+            assert said() == [{**waits, "digest": document_digest({"flags": {}, "said": "two"})}]
+            for each in streams:
+                each.close()
+            assert said()[0]["subscribers"] == 0
 
     run(main)

@@ -173,6 +173,7 @@ def test_while_nobody_answers_flags_of_workloads_wait_and_a_restart_changes_noth
     sees(pod, "off")
 
 
+@pytest.mark.timeout(200)
 def test_who_has_the_flags_is_known_after_a_restart_too(namespace: Namespace, plane: OperatedPlane) -> None:
     namespace.feature_flag("flags", flags("on"))
     namespace.apply(source("source", {"source": "flags", "provider": "kubernetes"}))

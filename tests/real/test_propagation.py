@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from tests.agent.process import AgentProcess
+from tests.real import programs
 from tests.real.cluster import OPENFEATURE, Cluster, Namespace
 from tests.real.operated import SYSTEM
 from tests.real.processes import tether, until
@@ -110,6 +111,7 @@ def test_the_guide_shows_the_example() -> None:
     assert EXAMPLE.read_text() in guide
 
 
+@pytest.mark.timeout(300)  # five agents start one after the other
 def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Namespace, tmp_path: Path) -> None:
     for manifest in yaml.safe_load_all(EXAMPLE.read_text()):
         if manifest["kind"] != "Namespace":  # it has one of its own
@@ -137,6 +139,10 @@ def test_a_change_is_followed_to_every_agent_whatever_its_provider(namespace: Na
     code, said, complaint = waiting.end()
     assert (code, complaint) == (0, "")
     assert said[-1] == f'featureflag "checkout" successfully propagated: 3 of 3 agents on {third[:8]}'
+    if kubectl := programs.kubernetes().kubectl:  # it compares the generation of a condition, too
+        config = namespace.cluster.access.kubeconfig(tmp_path / "kubeconfig")
+        condition_met = ("wait", "--for=condition=Propagated", "featureflag/checkout", "--timeout=90s")
+        subprocess.run([kubectl, f"--kubeconfig={config}", "-n", namespace.name, *condition_met], check=True)
     agents = reaches(namespace, "3/3")["agents"]
     assert (agents["lagging"], agents["silent"], len({first, second, third})) == ([], [], 3)
 

@@ -218,6 +218,27 @@ def test_writes_of_one_status_are_the_rarer_the_longer_it_takes() -> None:
     run(main)
 
 
+def test_pods_that_come_and_go_all_the_time_are_told_a_few_times_in_a_minute() -> None:
+    async def main() -> None:
+        world = World()
+        world.flag()
+        address = pod(world, "web")
+        async with world.running():
+            has(world, address, digest(world))
+            await world.clock.advance(10.0)
+            await world.since()
+            for number in range(60):
+                has(world, pod(world, f"pod-{number}"), digest(world))
+                await world.clock.advance(1.0)
+                world.server.remove(POD, ("team-a", f"pod-{number}"))
+                await world.clock.advance(1.0)
+            assert len(await world.since(WRITE)) <= 12
+            await world.clock.advance(20.0)
+            assert agents(world)["summary"] == "1/1"
+
+    run(main)
+
+
 def test_a_restart_of_the_operator_takes_nothing_back_and_writes_nothing() -> None:
     async def main() -> None:
         world = World()

@@ -206,7 +206,8 @@ class PropagationController:
         found = progress(name, digest, summary.about.generation, known, answers)
         if not self._is_news(summary, found):
             return None
-        pace, now = self._paces.get(key, WritePace()).of(digest), self._clock.now()
+        now = self._clock.now()
+        pace = self._paces.get(key, WritePace()).of(digest, now)
         if wait := pace.wait(now, done=found.done):
             return Again(wait)
         await self._write(summary, found)

@@ -17,6 +17,7 @@ newest digest counts, and an agent that skips one is current.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -49,7 +50,9 @@ SILENT = Backoff(first=1.0, most=CHECK)
 GATHER = 0.4
 """Seconds from the first news of a flag to the status that tells them: most agents have a change by then."""
 WRITES = Backoff(first=1.0, most=15.0)
-"""Between writes of one status while agents are lagging. Every write goes to all who watch the flag."""
+"""Between writes of one status. Every write goes to all who watch the flag."""
+QUIET = 60.0
+"""Seconds without a write after which the next one does not wait."""
 SHOWN = 8
 """Digits of a digest in a message."""
 
@@ -243,21 +246,29 @@ def next_question(state: AgentState, behind: bool, random: Callable[[], float]) 
 
 
 class WritePace(NamedTuple):
-    """When the status of a flag was written, and how often for these flags."""
+    """How often the status of a flag may be written: the more rarely, the more it was for the same flags lately.
 
-    at: float = float("-inf")
-    writes: int = 0
+    So it is, too, where pods come and go all the time. Only that all have the flags for the first time is said at once.
+    """
+
     digest: str = ""
+    at: float = -inf
+    """When it was written."""
+    writes: int = 0
+    done: bool = False
+    """Whether it was said that all have the flags."""
 
-    def of(self, digest: str) -> WritePace:
-        """Return the pace for the flags of a digest: others begin anew."""
-        return self if digest == self.digest else WritePace(self.at, 0, digest)
+    def of(self, digest: str, now: float) -> WritePace:
+        """Return the pace for the flags of a digest: others begin anew, and so does what was quiet for a while."""
+        if digest != self.digest:
+            return WritePace(digest, self.at)
+        return self._replace(writes=0) if now > self.at + QUIET else self
 
     def wait(self, now: float, *, done: bool) -> float:
         """Return how many seconds the next write has to wait."""
-        pause = WRITES.first if done else WRITES.ceiling(max(0, self.writes - 1))
+        pause = WRITES.first if done and not self.done else WRITES.ceiling(max(0, self.writes - 1))
         return max(0.0, self.at + pause - now)
 
     def after(self, now: float, *, done: bool) -> WritePace:
         """Return the pace after a write."""
-        return WritePace(now, 0 if done else self.writes + 1, self.digest)
+        return WritePace(self.digest, now, self.writes + 1, self.done or done)
