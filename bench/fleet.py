@@ -183,6 +183,11 @@ class FleetCluster:
         finally:
             server.__exit__(None, None, None)
 
+    def is_reported(self) -> bool:
+        """Tell whether the status of the shared flag says that all agents have it as it is now."""
+        live = self.bench.cluster.get(FEATURE_FLAG.path(*SHARED.split("/")))
+        return _is_complete(SHARED, self.flags[SHARED], Sighting(0.0, "", live))
+
     def change(self, flag: str) -> tuple[float, int]:
         """Change a flag; return when that was asked, and its new revision."""
         self.flags[flag] += 1
@@ -372,6 +377,7 @@ def measure(plan: Plan, provider: str, quiet: float) -> list[Figure]:
             with fleet.proxy(metrics) as proxy:
                 known = fleet.agents()
                 agents.begin(FleetConfig(known, sync if proxy else 0))
+                until(fleet.is_reported, "a status that says that all agents have the first flags", 3 * PATIENCE)
                 statuses = Statuses(bench.watch(FEATURE_FLAG.path()))
                 bench.requests.settle(4)
                 run = FleetBench(fleet, agents, proxy, statuses, figures)

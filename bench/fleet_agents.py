@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from wigwag.kube.client import Kube
 
 AT_ONCE = 32
-"""Agents that connect at the same time: a fleet is not started in one moment."""
+"""Agents that connect at the same time. The others wait, so that whoever asks an agent gets an answer meanwhile."""
 _REVISION = re.compile(rb'"revision": ?(\d+)')
 
 
@@ -88,8 +88,7 @@ class Fleet:
         found = _REVISION.search(document)
         times = self._times[flag, int(found[1]) if found else 0]
         times.append(time.monotonic())
-        if len(times) == self._users[flag]:
-            self._news.set()
+        self._news.set()
 
     async def all_have(self, flag: str, revision: int) -> list[float]:
         """Wait until all agents of a flag have a revision; return when each of them had it."""
@@ -174,16 +173,14 @@ async def run(port: int) -> None:
     listening = await loop.create_server(lambda: ManagementPort(fleet), "0.0.0.0", port, backlog=1024)
     print("listening", flush=True)
     config = msgspec.json.decode(await lines.readline(), type=FleetConfig)
-    for agent in config.agents:
-        fleet.add(agent)
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
         tasks = []
-        for number, agent in enumerate(config.agents):
-            life = through_proxy(fleet, agent, config.proxy, stack) if config.proxy else directly(fleet, agent, kube())
-            tasks.append(group.create_task(life))
-            if number % AT_ONCE == AT_ONCE - 1:
-                await asyncio.sleep(0.1)
-        await fleet.all_ready()
+        for first in range(0, len(config.agents), AT_ONCE):
+            for agent in config.agents[first : first + AT_ONCE]:
+                fleet.add(agent)
+                proxied = through_proxy(fleet, agent, config.proxy, stack) if config.proxy else None
+                tasks.append(group.create_task(proxied or directly(fleet, agent, kube())))
+            await fleet.all_ready()
         print("ready", flush=True)
         while line := await lines.readline():
             wanted = msgspec.json.decode(line, type=list[tuple[str, int]])

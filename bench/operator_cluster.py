@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -116,12 +116,22 @@ class Sightings:
         threading.Thread(target=self._read, args=(cluster, path, version), daemon=True).start()
 
     def _read(self, cluster: Cluster, path: str, version: str) -> None:
-        query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
-        with suppress(OSError, ValueError, HTTPException), cluster.rest.lines(path, query, timeout=3600) as lines:
-            for line in lines:
-                with self._news:
-                    self.events.append(Sighting(time.perf_counter(), line["type"], line["object"]))
-                    self._news.notify_all()
+        """Read until the server is gone; one that is busy may end a watch, which then goes on from where it was."""
+        while True:
+            query = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
+            try:
+                with cluster.rest.lines(path, query, timeout=3600) as lines:
+                    for line in lines:
+                        if line["type"] == "ERROR":  # it is too late to go on
+                            return
+                        version = line["object"]["metadata"]["resourceVersion"]
+                        with self._news:
+                            self.events.append(Sighting(time.perf_counter(), line["type"], line["object"]))
+                            self._news.notify_all()
+            except (ValueError, HTTPException, ConnectionResetError):
+                continue
+            except OSError:
+                return
 
     def wait(self, wanted: Callable[[Sighting], object], after: int = 0, timeout: float = LONG) -> Sighting:
         """Return the first event, after so many, that is wanted."""
