@@ -12,7 +12,7 @@ import pytest
 from tests.pipeline.fakes import FakeClock, run, settle
 from wigwag.pipeline.broadcast import Broadcast
 from wigwag.proxy.permissions import Permissions
-from wigwag.proxy.shares import Shares
+from wigwag.proxy.shares import NamespaceShares
 from wigwag.sources.source import Source
 from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.server.broadcast import BroadcastStream, Message
@@ -27,7 +27,7 @@ DOWN = RpcError(Code.UNAVAILABLE, "cannot ask")
 class Desk:
     """Permissions under test, the answers of reviews, and one broadcast for all streams."""
 
-    def __init__(self, random: Callable[[], float] = lambda: 1.0, shares: Shares | None = None) -> None:
+    def __init__(self, random: Callable[[], float] = lambda: 1.0, shares: NamespaceShares | None = None) -> None:
         self.clock, self.broadcast = FakeClock(), Broadcast[Message]()
         self.answers: dict[str, RpcError] = {}
         self.reviews: list[tuple[str, float]] = []
@@ -196,7 +196,7 @@ def test_the_end_of_a_broadcast_reaches_streams_through_their_permission() -> No
 
 def test_one_namespace_has_half_of_the_streams_and_targets_and_leaves_the_rest_to_others() -> None:
     async def main() -> None:
-        desk = Desk(shares=Shares(streams=6, targets=2))
+        desk = Desk(shares=NamespaceShares(streams=6, targets=2))
         async with reviewing(desk):
             held = [await desk.stream(f"mallory-{number}") for number in range(3)]
             for source in (FLAG, OTHER):

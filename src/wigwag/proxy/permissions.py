@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from wigwag.pipeline.clock import Timer
-    from wigwag.proxy.shares import Shares
+    from wigwag.proxy.shares import NamespaceShares
     from wigwag.sources.source import Source
     from wigwag.wire.server.broadcast import BroadcastStream, Guard
 
@@ -67,7 +67,7 @@ class Permissions:
         revoked: Callable[[], None],
         clock: Clock = LoopClock(),  # noqa: B008 - it has no state
         random: Callable[[], float] = random,
-        shares: Shares | None = None,
+        shares: NamespaceShares | None = None,
     ) -> None:
         """`seconds` is the longest time from review to review; `revoked` is called for each stream that is ended.
 

@@ -17,7 +17,7 @@ from wigwag.proxy.propagation import TargetPropagation
 from wigwag.proxy.relay import Relay
 from wigwag.proxy.report import ProxyReport
 from wigwag.proxy.selectors import Selectors
-from wigwag.proxy.shares import Shares
+from wigwag.proxy.shares import NamespaceShares
 from wigwag.proxy.targets import Targets
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
@@ -108,7 +108,9 @@ class Proxy:
     def _reviewed(self, review: Reviewer, policy: WatchPolicy) -> Permissions:
         revoked = partial(self.targets.refusals.add, ("revoked",))
         options = self._options
-        shares = None if options.auth_policy == "rbac" else Shares(options.max_subscribers, options.max_targets)
+        shares = (
+            None if options.auth_policy == "rbac" else NamespaceShares(options.max_subscribers, options.max_targets)
+        )
         return Permissions(review, options.auth_review, revoked, policy.clock, policy.random, shares)
 
     async def run(self, stop: asyncio.Event) -> None:

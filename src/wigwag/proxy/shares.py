@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 FULL = "this namespace has half of the {} that the proxy allows to all; close some, or try again later"
 
 
-class Shares:
+class NamespaceShares:
     """What each namespace holds.
 
-    >>> shares = Shares(streams=2, targets=2)
+    >>> shares = NamespaceShares(streams=2, targets=2)
     >>> shares.streams, shares.targets
     (1, 1)
     """
