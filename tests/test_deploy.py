@@ -318,11 +318,11 @@ def test_rights_to_pods_come_with_the_modes_that_need_them_and_not_by_default(tm
         rights = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
         return {each for each in rights if each[0].startswith("pods")}
 
-    assert pod_rights(default()) == {("pods", "list"), ("pods", "watch")}
+    assert pod_rights(default()) == {("pods", "get"), ("pods", "list"), ("pods", "watch")}
+    assert ("pods", "patch") in pod_rights(objects(kustomize(overlay(tmp_path, "kill-switch"))))
+    assert ("pods", "patch") in pod_rights(objects(template({"policy": {"refreshPods": True}})))
     components = objects(kustomize(overlay(tmp_path, "sidecar-upgrades", "watchdog", "revisions")))
-    assert pod_rights(components) - pod_rights(default()) == {
-        ("pods", "get"), ("pods", "patch"), ("pods/eviction", "create")
-    }  # fmt: skip
+    assert pod_rights(components) - pod_rights(default()) == {("pods", "patch"), ("pods/eviction", "create")}
     values = {"sidecarUpgrade": {"mode": "in-place"}, "watchdog": {"mode": "10m"}, "revision": "default"}
     chart = objects(template(values))
     del components["Namespace", SYSTEM]

@@ -52,6 +52,7 @@ CHART_FILES = {
     "network-policies": ["components/network-policies/policies.yaml"],
     "sidecar-upgrades": ["components/sidecar-upgrades/rbac.yaml"],
     "watchdog": ["components/watchdog/rbac.yaml"],
+    "kill-switch": ["components/kill-switch/rbac.yaml"],
     "revisions": ["components/revisions/rbac.yaml"],
     "revisions-webhooks": ["webhooks/service.yaml", "components/revisions/webhooks.yaml"],
     "canary-webhooks": ["webhooks/service.yaml", "canary/webhooks.yaml"],

@@ -13,13 +13,17 @@ from tests.real.cluster import Cluster, Namespace
 from tests.real.podworker import LAZY
 from tests.real.processes import until
 from tests.real.workloads import App, resolve
-from wigwag.operator.names import FLAGS_CHANGED
+from tests.test_deploy import SYSTEM
+from tools.manifests import KUSTOMIZE
+from wigwag.operator.names import FLAGS_CHANGED, OPERATOR_ACCOUNT
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "examples" / "kill-switch.yaml"
 
 
 @pytest.fixture(scope="session")
 def cluster(operated: Cluster) -> Cluster:
+    operated.apply_files([KUSTOMIZE / "components/kill-switch/rbac.yaml"])
+    operated.await_right(f"{SYSTEM}:{OPERATOR_ACCOUNT}", "patch", group="", resource="pods")
     return operated
 
 

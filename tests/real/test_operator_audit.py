@@ -54,7 +54,7 @@ from wigwag.operator.settings import read_settings
 from wigwag.sources.kubernetes.names import CRITICAL
 
 RBAC = "rbac.authorization.k8s.io/v1"
-ADDING = ("cluster-role-binding", "proxy-auth")
+ADDING = ("cluster-role-binding", "kill-switch", "proxy-auth")
 """The components that add rights."""
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -171,8 +171,9 @@ def carrying(api: str, kind: str, text: str) -> dict[str, Any]:
 class Day:
     """What happens to an operator: each of its duties at least once."""
 
-    def __init__(self, cluster: Cluster, team: Namespace) -> None:
-        self._cluster, self._team = cluster, team
+    def __init__(self, cluster: Cluster, team: Namespace, *, components: bool = True) -> None:
+        """Without `components`, what needs the rights of one is left out."""
+        self._cluster, self._team, self._components = cluster, team, components
 
     def run(self) -> None:
         self._certificates()
@@ -200,7 +201,7 @@ class Day:
 
     def _certificates(self) -> None:
         """A certificate that was lost is made again."""
-        for name in ("webhook-server-cert", CERTIFICATE):
+        for name in ("webhook-server-cert", *((CERTIFICATE,) if self._components else ())):
             secret = self._cluster.path("v1", "Secret", SYSTEM, name)
             until(lambda secret=secret: self._cluster.exists(secret), f"the Secret {name}")  # type: ignore[misc]
             self._cluster.patch(secret, {"data": {"tls.crt": ""}})
@@ -217,7 +218,8 @@ class Day:
         self._apply(source("remote", "http", rolloutOnChange=True, port=9000))
         paths = [self._team.path("apps/v1", kind, "web") for kind in workloads]
         until(lambda: all("restartedAt" in str(self._cluster.get(path)) for path in paths), "a rollout")
-        self._kill_switch()
+        if self._components:
+            self._kill_switch()
         for path in paths:
             self._cluster.delete(path)
         self._until("v1", "ConfigMap", "shop", exists=False)

@@ -30,9 +30,7 @@ from tests.real.test_operator_controllers import sourced
 from tests.test_deploy import SYSTEM
 from tools.manifests import KUSTOMIZE
 from wigwag.operator.admission.registration import (
-    FLAG_PATH,
     MUTATING,
-    POD_PATH,
     VALIDATING,
     configuration_names,
 )
@@ -95,10 +93,15 @@ def trusted_by_hand(cluster: Cluster, url: str) -> None:
     until(lambda: cluster.exists(secret) and cluster.get(secret)["data"].get("ca.crt"), "the CA")
     bundle = cluster.get(secret)["data"]["ca.crt"]
     names = configuration_names(TEAMS, SYSTEM)
-    for kind, name, path in zip((MUTATING, VALIDATING), names, (POD_PATH, FLAG_PATH), strict=True):
-        client = {"service": None, "url": f"{url}{path}", "caBundle": bundle}
-        change = [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": client}]
-        cluster.rest.call("PATCH", kind.path(name=name), change, kind="application/json-patch+json")
+    for kind, name in zip((MUTATING, VALIDATING), names, strict=True):
+        where = kind.path(name=name)
+        paths = [each["clientConfig"]["service"]["path"] for each in cluster.get(where)["webhooks"]]
+        clients = [{"url": f"{url}{path}", "caBundle": bundle} for path in paths]
+        change = [
+            {"op": "replace", "path": f"/webhooks/{at}/clientConfig", "value": client}
+            for at, client in enumerate(clients)
+        ]
+        cluster.rest.call("PATCH", where, change, kind="application/json-patch+json")
 
 
 def injected(cluster: Cluster, namespace: str, annotations: dict[str, str]) -> Any:
@@ -115,7 +118,7 @@ def status(cluster: Cluster, kind: str, namespace: str, name: str) -> Any:
 def no_right_beyond_the_namespaces_is_there_or_needed(installed: AuditedPlane, cluster: Cluster) -> None:
     with RunningOperator(SYSTEM, leader_elect=True, namespaces=TEAMS).running() as running:
         trusted_by_hand(cluster, running.url)
-        Day(cluster, Namespace(cluster, "team-a")).run()
+        Day(cluster, Namespace(cluster, "team-a"), components=False).run()
 
         team = Namespace(cluster, "team-b")
         team.apply(source("remote", "http"))
@@ -140,7 +143,8 @@ def the_ca_is_written_by_a_right_to_two_objects(installed: AuditedPlane, cluster
         about = {"group": VALIDATING.group, "resource": VALIDATING.plural, "name": names[1]}
         cluster.await_right(f"{SYSTEM}:{OPERATOR_ACCOUNT}", verb, **about)
     for path in paths:
-        change = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
+        webhooks = range(len(cluster.get(path)["webhooks"]))
+        change = [{"op": "remove", "path": f"/webhooks/{at}/clientConfig/caBundle"} for at in webhooks]
         cluster.rest.call("PATCH", path, change, kind="application/json-patch+json")
     with RunningOperator(SYSTEM, namespaces=TEAMS, webhook_ca="patch").running():
         for path in paths:

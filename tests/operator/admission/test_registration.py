@@ -99,15 +99,12 @@ def test_another_bundle_is_patched_in_our_webhooks_only() -> None:
 
 def test_private_webhooks_are_called_at_a_path_with_a_secret() -> None:
     outside = WebhookEndpoint("PEM", url="https://localhost:9443")
-    for observed in (mutating(ENDPOINT), validating(outside)):
+    for observed, paths in ((mutating(ENDPOINT), (POD_PATH, WORKLOAD_PATH)), (validating(outside), (FLAG_PATH,))):
         patched = applied(observed, bundle_patch(observed, "PEM", "abc"))
-        (webhook,), path = (
-            patched["webhooks"],
-            POD_PATH if observed["webhooks"][0]["name"] == POD_WEBHOOK else FLAG_PATH,
-        )
-        client = webhook["clientConfig"]
-        assert client.get("url", client.get("service", {}).get("path")).endswith(f"{path}/abc")
-        assert client["caBundle"] == encoded("PEM")
+        for webhook, path in zip(patched["webhooks"], paths, strict=True):
+            client = webhook["clientConfig"]
+            assert client.get("url", client.get("service", {}).get("path")).endswith(f"{path}/abc")
+            assert client["caBundle"] == encoded("PEM")
         assert bundle_patch(patched, "PEM", "abc") == []
         assert applied(patched, bundle_patch(patched, "PEM", "new")) != patched
 
@@ -135,7 +132,10 @@ def test_a_bundle_is_published_once_all_our_webhooks_have_it() -> None:
 
 
 def test_one_of_several_operators_is_called_for_its_own_namespaces_and_pods() -> None:
-    named, unlabelled = mutating(ENDPOINT, revision="canary")["webhooks"]
+    named, unlabelled, workloads = mutating(ENDPOINT, revision="canary")["webhooks"]
+    assert {"key": REVISION, "operator": "In", "values": ["canary"]} in workloads["namespaceSelector"][
+        "matchExpressions"
+    ]
     (of_name,) = (each for each in named["namespaceSelector"]["matchExpressions"] if each["key"] == REVISION)
     assert of_name == {"key": REVISION, "operator": "In", "values": ["canary"]}
     (absent,) = (each for each in unlabelled["namespaceSelector"]["matchExpressions"] if each["key"] == REVISION)
@@ -150,4 +150,4 @@ def test_one_of_several_operators_is_called_for_its_own_namespaces_and_pods() ->
 def test_all_webhooks_of_a_revision_get_the_bundle() -> None:
     observed = mutating(ENDPOINT, revision="default")
     paths = [each["path"] for each in bundle_patch(observed, "NEW") if each["op"] == "add"]
-    assert paths == ["/webhooks/0/clientConfig/caBundle", "/webhooks/1/clientConfig/caBundle"]
+    assert paths == [f"/webhooks/{number}/clientConfig/caBundle" for number in range(4)]

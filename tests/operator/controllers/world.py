@@ -165,13 +165,6 @@ class FakeServer:
             raise refusal(403, "Forbidden")
         return self.put(kind, _merged(self.objects[kind].get(key, {}), body))
 
-    async def create(self, kind: Kind, body: Mapping[str, Any]) -> Object:
-        key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
-        self._note("create", kind, *key)
-        if key in self.objects[kind]:
-            raise refusal(409, "AlreadyExists")
-        return self.put(kind, dict(body))
-
     async def replace(self, kind: Kind, body: Mapping[str, Any]) -> Object:
         key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
         self._note("replace", kind, *key)
@@ -198,7 +191,13 @@ class FakeServer:
     async def create(
         self, kind: Kind, body: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
     ) -> Object:
-        """An eviction; nobody creates anything else."""
+        """Create an object, or evict a pod."""
+        if not subresource:
+            key = body["metadata"].get("namespace", ""), body["metadata"]["name"]
+            self._note("create", kind, *key)
+            if key in self.objects[kind]:
+                raise refusal(409, "AlreadyExists")
+            return self.put(kind, dict(body))
         self._note(subresource, kind, namespace, name)
         assert body["deleteOptions"]["preconditions"]["uid"] == self.objects[kind][namespace, name]["metadata"]["uid"]
         del self.objects[kind][namespace, name]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.operator.known import NOW
 from wigwag.operator.names import ObjectName
-from wigwag.operator.upgrades.pods import AgentPod, MissedPod, WorkloadName
+from wigwag.operator.upgrades.pods import MissedPod, SidecarPod, WorkloadName
 from wigwag.operator.upgrades.policy import UpgradePolicy
 
 OLD, NEW = "wigwag:1", "wigwag:2"
@@ -21,9 +21,9 @@ def web(kind: str = "Deployment", name: str = "web", namespace: str = "shop") ->
     return WorkloadName(kind, ObjectName(namespace, name))
 
 
-def agent(name: str = "web-a", workload: WorkloadName | None = None, **more: Any) -> AgentPod:
+def agent(name: str = "web-a", workload: WorkloadName | None = None, **more: Any) -> SidecarPod:
     """A pod whose agent is ready, with the old image."""
-    pod = AgentPod(
+    pod = SidecarPod(
         name=ObjectName("shop", name),
         uid=f"uid-{name}",
         workload=workload or web(),

@@ -13,7 +13,7 @@ from tests.operator.known import NOW
 from tests.operator.upgrades.fleets import NEW, OLD, TIMEOUT, agent, policy, web
 from wigwag.operator.names import AGENT_UPGRADE
 from wigwag.operator.upgrades.plan import UpgradePlan, plan_in_place, pod_state
-from wigwag.operator.upgrades.pods import AgentPod, AgentUpgrade
+from wigwag.operator.upgrades.pods import AgentUpgrade, SidecarPod
 
 BEGUN = AgentUpgrade(NEW, "c1", NOW)
 
@@ -22,7 +22,7 @@ def names(plan: UpgradePlan) -> list[str]:
     return [each.pod.name.name for each in plan.pods]
 
 
-def begun(name: str = "web-a", **more: Any) -> AgentPod:
+def begun(name: str = "web-a", **more: Any) -> SidecarPod:
     """A pod whose agent was given the new image, and has not restarted yet."""
     return agent(name, image=NEW, upgrade=BEGUN)._replace(**more)
 
@@ -45,7 +45,7 @@ def begun(name: str = "web-a", **more: Any) -> AgentPod:
         (begun(upgrade=AgentUpgrade("wigwag:0", "c0", NOW - 1e6)), "current"),  # of an earlier upgrade
     ],
 )
-def test_the_state_of_an_agent(pod: AgentPod, state: str) -> None:
+def test_the_state_of_an_agent(pod: SidecarPod, state: str) -> None:
     assert pod_state(pod, policy(), (), NOW) == state
 
 

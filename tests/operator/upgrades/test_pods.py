@@ -16,7 +16,7 @@ from wigwag.operator.names import (
     REVISION,
     SIDECAR_UPGRADE,
 )
-from wigwag.operator.upgrades.pods import OTHER, AgentPod, AgentUpgrade, MissedPod, read_agent_image, read_pod
+from wigwag.operator.upgrades.pods import OTHER, AgentUpgrade, MissedPod, SidecarPod, read_agent_image, read_pod
 
 OWNER = {"kind": "ReplicaSet", "name": "web-5f6", "controller": True}
 AGENT = {"name": "flagd", "image": "wigwag:1"}
@@ -47,7 +47,7 @@ def test_an_agent_and_its_state() -> None:
     statuses = [{"name": "flagd", "ready": True, "containerID": "c://1", "state": {"running": {}}}]
     status = {"conditions": [{"type": "Ready", "status": "True"}], "initContainerStatuses": statuses}
     found = read(pod(status=status))
-    assert isinstance(found, AgentPod)
+    assert isinstance(found, SidecarPod)
     assert str(found.workload) == "Deployment shop/web"
     assert (found.image, found.path, found.container) == ("wigwag:1", "/spec/initContainers/0", "c://1")
     assert (found.agent_ready, found.ready, found.trouble, found.is_settled) == (True, True, "", True)

@@ -13,7 +13,7 @@ from wigwag.operator.names import ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlanner
 from wigwag.operator.reconcile.workloads import Workload
 from wigwag.operator.upgrades.plan import UpgradePlan
-from wigwag.operator.upgrades.pods import AgentPod, WorkloadName
+from wigwag.operator.upgrades.pods import SidecarPod, WorkloadName
 from wigwag.operator.upgrades.restarts import plan_restarts
 
 SOURCE = {"source": "http://flags.test", "provider": "http"}
@@ -27,7 +27,7 @@ def workload(name: str, **more: Any) -> Workload:
 
 
 def plan(
-    pods: list[AgentPod], *workloads: Workload, budget: str = "1", sent: tuple[str, ...] = (), sources: Any = None
+    pods: list[SidecarPod], *workloads: Workload, budget: str = "1", sent: tuple[str, ...] = (), sources: Any = None
 ) -> UpgradePlan:
     known = Laid(sources={"shop/flags": source_object(SOURCE)} if sources is None else sources)
     planner = RolloutPlanner(known=known, settings=settings(), now=NOW, rate=10.0)
@@ -70,7 +70,7 @@ def test_a_new_pod_whose_agent_fails_pauses_everything() -> None:
     ],
 )
 def test_a_workload_that_would_get_no_new_pods_is_left_alone(
-    pod: AgentPod, live: Workload, sources: Any, reason: str
+    pod: SidecarPod, live: Workload, sources: Any, reason: str
 ) -> None:
     made = plan([pod], live, sources=sources)
     assert rolled(made) == []

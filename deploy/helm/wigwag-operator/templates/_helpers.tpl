@@ -41,16 +41,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* What the name of a cluster-scoped object ends with, so that operators of different namespaces do not share it. */}}
-{{- define "wigwag-operator.suffix" -}}
-{{- if .Values.namespaces }}{{ printf "-%s" .Release.Namespace }}{{ end }}
-{{- end }}
-
 {{- define "wigwag-operator.file" -}}
 {{ .root.Files.Get (printf "files/%s.yaml" .file) }}
 {{- end }}
 
-{{/* What is added to the names of objects of the whole cluster, for an operator that is not the only one. */}}
+{{/* What the names of webhook configurations end with, for an operator of some namespaces. */}}
+{{- define "wigwag-operator.namespaced" -}}
+{{- if .Values.namespaces }}{{ printf "-%s" .Release.Namespace }}{{ end }}
+{{- end }}
+
+{{/* What is added to the names of objects of the whole cluster, for an operator of one revision of several. */}}
 {{- define "wigwag-operator.suffix" -}}
 {{- with .Values.revision }}{{ if ne . "default" }}-{{ . }}{{ end }}{{ end }}
 {{- end }}

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from wigwag.kube.errors import ApiError
 from wigwag.kube.kinds import FEATURE_FLAG, POD
-from wigwag.loglimit import LogLimiter
 from wigwag.operator.names import FLAGS_CHANGED
 from wigwag.pipeline.limit import Burst
 from wigwag.sources.critical import PASSES, SECONDS
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 AT_ONCE = 16
 """Pods that are patched at the same time."""
 MOST_NAMESPACES = 10_000
+FORBIDDEN_SECONDS = 600.0
+"""How long no pod is patched after the operator was told that it may not."""
 log = logging.getLogger("wigwag.operator")
 
 
@@ -44,7 +45,7 @@ class CriticalFlags:
         self._clock = context.hub.kube.deps.clock
         self._limits: OrderedDict[str, Limiter] = OrderedDict()
         self._pending: set[Key] = set()
-        self._limited = LogLimiter(log, 1, 600.0)
+        self._forbidden_until = 0.0
 
     def changed(self, key: Key, before: FlagSummary | None, after: FlagSummary | None) -> bool:
         """Tell whether a change of a FeatureFlag is critical, and may go first. One that is new or gone is not."""
@@ -71,10 +72,15 @@ class CriticalFlags:
         """Have the kubelet look at the ConfigMaps of a flag that has changed critically, in all pods that mount it."""
         if flag not in self._pending:
             return
+        if self._clock.now() < self._forbidden_until:
+            self._pending.discard(flag)
+            return
         slots, change = asyncio.Semaphore(AT_ONCE), {"metadata": {"annotations": {FLAGS_CHANGED: digest}}}
 
         async def touch(pod: Key) -> None:
             async with slots:
+                if self._clock.now() < self._forbidden_until:
+                    return
                 try:
                     await self._context.hub.kube.patch(POD, pod[1], change, pod[0])
                 except ApiError as error:
@@ -89,7 +95,7 @@ class CriticalFlags:
         self._pending.discard(flag)
 
     def _forbidden(self, error: ApiError) -> None:
-        message = (
-            "pods that mount critical flags are not refreshed at once, which takes the kubelet a minute or more: %s"
-        )
-        self._limited.log(logging.WARNING, self._clock.now(), message, error)
+        if self._clock.now() >= self._forbidden_until:
+            text = "pods that mount critical flags are not refreshed at once, which takes the kubelet a minute or more"
+            log.warning("%s: %s; install the component kill-switch", text, error)
+        self._forbidden_until = self._clock.now() + FORBIDDEN_SECONDS

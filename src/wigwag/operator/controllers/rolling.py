@@ -1,4 +1,8 @@
-"""Rolls workloads as `kubectl rollout restart` does, each at its time; who has a reason for it makes the patches."""
+"""Has pods of workloads created: all anew, as `kubectl rollout restart` does, or at once those that were refused.
+
+Who has a reason for a rollout makes its patch; writes are paced. Pods that were refused, and would not be now, come
+with the next attempt of their controller, which may be minutes away: their Deployment is touched, so that it looks.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from wigwag.errors import WigwagError
 from wigwag.kube.errors import ApiError
+from wigwag.operator.names import PODS_RETRIED
 from wigwag.operator.resources.kubernetes import ObjectMeta
 from wigwag.pipeline.clock import sleep_until
 
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
 
     from wigwag.operator.controllers.context import ControlContext
     from wigwag.operator.reconcile.rollout import Rollout
+    from wigwag.operator.reconcile.workloads import Workload
     from wigwag.pipeline.clock import Clock
 
 AT_ONCE = 10
@@ -63,3 +69,16 @@ async def roll_out(context: ControlContext, rollout: Rollout, reason: str, why: 
     about = ObjectMeta(namespace=namespace, name=name, uid=workload.uid)
     context.record(workload.kind, about, "Normal", reason, f"new pods are made, because {why}")
     return True
+
+
+async def retry_pods(context: ControlContext, workload: Workload) -> None:
+    """Have the pods of a Deployment created now, and not after the back-off of its controllers."""
+    namespace, name = workload.name
+    metadata = {"uid": workload.uid, "annotations": {PODS_RETRIED: workload.refused_since}}
+    try:
+        await context.hub.kube.patch(workload.kind, name, {"metadata": metadata}, namespace)
+    except ApiError as error:
+        if error.not_found or error.conflict:  # it is gone, or another one
+            return
+        raise
+    log.info("%s: its pods were refused, and are created now: what they need is there", workload)

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.operator.controllers.context import UNREADABLE
-from wigwag.operator.controllers.retries import retry_pods
-from wigwag.operator.controllers.rolling import PacedWrite, roll_out, write_paced
+from wigwag.operator.controllers.rolling import PacedWrite, retry_pods, roll_out, write_paced
 from wigwag.operator.injection.permission import may_use, source_kind
 from wigwag.operator.names import ObjectName
 from wigwag.operator.reconcile.rollout import RolloutPlanner

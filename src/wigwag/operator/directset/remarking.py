@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.errors import ApiError
 from wigwag.operator.controllers.managed import RETRY
-from wigwag.operator.controllers.retries import retry_pods
+from wigwag.operator.controllers.rolling import retry_pods
 from wigwag.operator.directset.generated import Carrier
 from wigwag.operator.directset.remarks import Configured, agent_remarks, config_of_flags, in_process_remarks
 from wigwag.operator.names import REMARKS, ObjectName

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from wigwag.operator.reconcile.rollout import Rollout
     from wigwag.operator.reconcile.workloads import Workload
     from wigwag.operator.upgrades.plan import PodUpgrade
-    from wigwag.operator.upgrades.pods import AgentPod, WorkloadName
+    from wigwag.operator.upgrades.pods import SidecarPod, WorkloadName
     from wigwag.operator.upgrades.watching import ObservedPods
 
 PAUSE = 0.25
@@ -89,7 +89,7 @@ class UpgradeController:
             raise errors[0]
         return Again(AGAIN) if plan.is_busy else None
 
-    def _plan(self, pods: list[AgentPod]) -> UpgradePlan:
+    def _plan(self, pods: list[SidecarPod]) -> UpgradePlan:
         now = self._context.now()
         self._sent = {uid: at for uid, at in self._sent.items() if now - at < UNSEEN}
         if self._policy.mode == "in-place":

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from wigwag.operator.upgrades.pods import AgentPod, MissedPod, WorkloadName
+    from wigwag.operator.upgrades.pods import MissedPod, SidecarPod, WorkloadName
 
 NOT_CALLED = "new pods are still created without an agent, so the webhook is not called; look at its configuration"
 NOT_FOR_IT = "its pod was evicted and came back without an agent, so the webhook is not called for it"
@@ -37,7 +37,7 @@ class EvictionFinding(NamedTuple):
     reason: str = ""
 
 
-def is_called(agents: Iterable[AgentPod], missed: Iterable[MissedPod]) -> bool:
+def is_called(agents: Iterable[SidecarPod], missed: Iterable[MissedPod]) -> bool:
     """Tell whether the webhook is called, as far as pods show: the youngest of them has an agent."""
     return max((pod.created for pod in agents), default=0.0) > max((pod.created for pod in missed), default=0.0)
 
@@ -51,7 +51,7 @@ class EvictionGuard:
     replaced: Mapping[WorkloadName, frozenset[str]] = field(default_factory=dict)
     """Of workloads with pods that were evicted, knowing it: their missed pods at that time."""
 
-    def finding(self, pod: MissedPod, agents: Sequence[AgentPod], missed: Sequence[MissedPod]) -> EvictionFinding:
+    def finding(self, pod: MissedPod, agents: Sequence[SidecarPod], missed: Sequence[MissedPod]) -> EvictionFinding:
         """Return what becomes of a pod; `agents` and `missed` are all pods that ask for an agent."""
         if pod.uid not in self.replaced.get(pod.workload, (pod.uid,)):
             return EvictionFinding("leave", NOT_FOR_IT)
@@ -61,7 +61,7 @@ class EvictionGuard:
             return EvictionFinding("leave", NOT_CALLED)
         return EvictionFinding("wait" if self.tried.issuperset(each.uid for each in agents) else "evict")
 
-    def after(self, pod: MissedPod, agents: Sequence[AgentPod], missed: Sequence[MissedPod]) -> EvictionGuard:
+    def after(self, pod: MissedPod, agents: Sequence[SidecarPod], missed: Sequence[MissedPod]) -> EvictionGuard:
         """Return the guard after a pod was evicted."""
         if not is_called(agents, missed):
             known = {each.uid for each in agents} | {each.uid for each in missed}

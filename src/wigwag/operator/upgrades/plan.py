@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from wigwag.operator.injection.patch import Patch
     from wigwag.operator.reconcile.rollout import Rollout
-    from wigwag.operator.upgrades.pods import AgentPod, WorkloadName
+    from wigwag.operator.upgrades.pods import SidecarPod, WorkloadName
     from wigwag.operator.upgrades.policy import UpgradePolicy
 
 UpgradeState: TypeAlias = Literal["current", "upgrading", "failed", "behind", "excluded"]
@@ -57,7 +57,7 @@ PER_WORKLOAD = 1
 class PodUpgrade(NamedTuple):
     """A pod whose agent is to be upgraded in place."""
 
-    pod: AgentPod
+    pod: SidecarPod
     patch: Patch
     """A JSON patch. It tests the container and the image that the plan is based on, so that no agent is upgraded twice,
     and one that somebody else has changed is left alone."""
@@ -82,7 +82,7 @@ class UpgradePlan:
 
     pods: tuple[PodUpgrade, ...] = ()
     rollouts: tuple[Rollout, ...] = ()
-    failed: tuple[AgentPod, ...] = ()
+    failed: tuple[SidecarPod, ...] = ()
     states: Mapping[UpgradeState, int] = field(default_factory=Counter)
     """Pods by state."""
     workloads: tuple[WorkloadUpgrade, ...] = ()
@@ -98,7 +98,7 @@ class UpgradePlan:
         return bool(self.states.get("upgrading") or self.states.get("behind"))
 
 
-def pod_state(pod: AgentPod, policy: UpgradePolicy, sent: Collection[str], now: float) -> UpgradeState:
+def pod_state(pod: SidecarPod, policy: UpgradePolicy, sent: Collection[str], now: float) -> UpgradeState:
     """Return how far the agent of a pod is."""
     if pod.image != policy.image:
         if pod.uid in sent:
@@ -113,20 +113,20 @@ def pod_state(pod: AgentPod, policy: UpgradePolicy, sent: Collection[str], now: 
 
 
 def plan_in_place(
-    pods: Iterable[AgentPod],
+    pods: Iterable[SidecarPod],
     policy: UpgradePolicy,
     sent: Collection[str],
     now: float,
     leading_since: float = math.inf,
 ) -> UpgradePlan:
     """Return the pods whose agents are upgraded now."""
-    grouped: dict[WorkloadName, list[tuple[AgentPod, UpgradeState]]] = {}
+    grouped: dict[WorkloadName, list[tuple[SidecarPod, UpgradeState]]] = {}
     for pod in pods:
         grouped.setdefault(pod.workload, []).append((pod, pod_state(pod, policy, sent, now)))
     states = Counter(state for members in grouped.values() for _, state in members)
     failed = sorted(pod for members in grouped.values() for pod, state in members if state == "failed")
     lines: list[WorkloadUpgrade] = []
-    candidates: list[AgentPod] = []
+    candidates: list[SidecarPod] = []
     for workload, members in sorted(grouped.items()):
         chosen, reason = _next_pods(members)
         candidates += [pod for pod in chosen if not is_fresh(pod, leading_since, now)]
@@ -138,7 +138,7 @@ def plan_in_place(
     return UpgradePlan(upgrades, failed=tuple(failed), states=states, workloads=tuple(lines))
 
 
-def is_fresh(pod: AgentPod, leading_since: float, now: float) -> bool:
+def is_fresh(pod: SidecarPod, leading_since: float, now: float) -> bool:
     """Tell whether a pod was created a moment ago with another image than that of this leader.
 
     While the operator itself is upgraded, replicas of two versions answer. The newer one has injected this pod, and
@@ -147,12 +147,12 @@ def is_fresh(pod: AgentPod, leading_since: float, now: float) -> bool:
     return pod.upgrade is None and leading_since < pod.created and now - pod.created < FRESH
 
 
-def _next_pods(members: Sequence[tuple[AgentPod, UpgradeState]]) -> tuple[list[AgentPod], str]:
+def _next_pods(members: Sequence[tuple[SidecarPod, UpgradeState]]) -> tuple[list[SidecarPod], str]:
     """Return the pods of a workload that may be upgraded now, and why others have to wait."""
     busy = sum(state in ("upgrading", "failed") for _, state in members)
     out_of_service = sum(not pod.ready or state in ("upgrading", "failed") for pod, state in members)
     behind = sorted((pod for pod, state in members if state == "behind"), key=lambda pod: (pod.ready, pod.name))
-    chosen: list[AgentPod] = [pod for pod in behind if not pod.ready]
+    chosen: list[SidecarPod] = [pod for pod in behind if not pod.ready]
     for pod in behind[len(chosen) :]:
         if out_of_service >= PER_WORKLOAD:
             others = out_of_service - busy - len(chosen)
@@ -162,7 +162,7 @@ def _next_pods(members: Sequence[tuple[AgentPod, UpgradeState]]) -> tuple[list[A
     return chosen, ""
 
 
-def _line(workload: WorkloadName, members: Sequence[tuple[AgentPod, UpgradeState]], reason: str) -> WorkloadUpgrade:
+def _line(workload: WorkloadName, members: Sequence[tuple[SidecarPod, UpgradeState]], reason: str) -> WorkloadUpgrade:
     """Return how far a workload is: as far as the pod that needs most attention."""
     present = {state for _, state in members}
     state = next(each for each in ("failed", "upgrading", "behind", "excluded", "current") if each in present)
@@ -170,12 +170,12 @@ def _line(workload: WorkloadName, members: Sequence[tuple[AgentPod, UpgradeState
     return WorkloadUpgrade(workload, images_of(pod for pod, _ in members), state, listed(failures) or reason)
 
 
-def images_of(pods: Iterable[AgentPod]) -> dict[str, int]:
+def images_of(pods: Iterable[SidecarPod]) -> dict[str, int]:
     """Return how many pods have which image."""
     return dict(sorted(Counter(pod.image for pod in pods).items()))
 
 
-def upgrade_patch(pod: AgentPod, policy: UpgradePolicy, now: float) -> Patch:
+def upgrade_patch(pod: SidecarPod, policy: UpgradePolicy, now: float) -> Patch:
     """Return the JSON patch that gives a pod's agent the image, and records what ran before."""
     ready = pod.agent_ready if pod.is_settled or pod.upgrade is None else pod.upgrade.ready
     record = AgentUpgrade(policy.image, pod.container, now, ready)
@@ -192,6 +192,6 @@ def upgrade_patch(pod: AgentPod, policy: UpgradePolicy, now: float) -> Patch:
     )
 
 
-def failure(pod: AgentPod) -> str:
+def failure(pod: SidecarPod) -> str:
     """Return what is wrong with an agent."""
     return f"pod {pod.name}: the agent {pod.image} is not ready" + f": {pod.trouble}" * bool(pod.trouble)

@@ -1,6 +1,6 @@
 """Pods with an agent, and pods that should have one: what is kept of a pod, so that plans are made from records.
 
-    pod ─▶ asks for a sidecar, and has not ended ─┬─ has a container `flagd`  ─▶ AgentPod
+    pod ─▶ asks for a sidecar, and has not ended ─┬─ has a container `flagd`  ─▶ SidecarPod
                                                   └─ has none                 ─▶ MissedPod
 
 An upgrade in place is recorded in the pod itself: one patch changes the image and writes the annotation
@@ -61,7 +61,7 @@ class AgentUpgrade(Struct, frozen=True):
     """Whether the agent was ready before: only then is it the upgrade's fault if it is not afterwards."""
 
 
-class AgentPod(NamedTuple):
+class SidecarPod(NamedTuple):
     """A pod with an agent."""
 
     name: ObjectName
@@ -99,7 +99,7 @@ class MissedPod(NamedTuple):
     revision: str = ""
 
 
-ObservedPod: TypeAlias = AgentPod | MissedPod | tuple[()]
+ObservedPod: TypeAlias = SidecarPod | MissedPod | tuple[()]
 OTHER: tuple[()] = ()
 """A pod that does not count here. It is not None: to a watch, that is a pod that cannot be read and stays as it was."""
 
@@ -136,15 +136,15 @@ class _Waiting(Struct):
     reason: str = ""
 
 
-class _ContainerState(Struct):
+class _SidecarState(Struct):
     waiting: _Waiting | None = None
 
 
-class _ContainerStatus(Struct, rename="camel"):
+class _SidecarStatus(Struct, rename="camel"):
     name: str = ""
     ready: bool = False
     container_id: str = field(default="", name="containerID")
-    state: _ContainerState = field(default_factory=_ContainerState)
+    state: _SidecarState = field(default_factory=_SidecarState)
 
 
 class _PodCondition(Struct):
@@ -155,8 +155,8 @@ class _PodCondition(Struct):
 class _PodStatus(Struct, rename="camel"):
     phase: str = ""
     conditions: list[_PodCondition] | None = None
-    container_statuses: list[_ContainerStatus] | None = None
-    init_container_statuses: list[_ContainerStatus] | None = None
+    container_statuses: list[_SidecarStatus] | None = None
+    init_container_statuses: list[_SidecarStatus] | None = None
 
 
 class _PodObject(Struct):
@@ -186,7 +186,7 @@ def read_pod(raw: bytes) -> ObservedPod:
         for at, each in enumerate(containers or ()):
             if each.name == AGENT:
                 status, image = _agent_status(pod.status), intern(each.image)
-                return AgentPod(
+                return SidecarPod(
                     name=name,
                     uid=about.uid,
                     workload=workload,
@@ -212,7 +212,7 @@ def is_opted_out(annotations: Mapping[str, str]) -> bool:
 def read_agent_image(raw: bytes) -> str:
     """Decode nothing but the image of a pod's agent; empty if it has none. It takes no memory for each pod."""
     pod = read_pod(raw)
-    return pod.image if isinstance(pod, AgentPod) else ""
+    return pod.image if isinstance(pod, SidecarPod) else ""
 
 
 def _workload(about: _PodMetadata) -> WorkloadName:
@@ -225,9 +225,9 @@ def _workload(about: _PodMetadata) -> WorkloadName:
     return WorkloadName("", ObjectName(about.namespace, about.name))
 
 
-def _agent_status(status: _PodStatus) -> _ContainerStatus:
+def _agent_status(status: _PodStatus) -> _SidecarStatus:
     statuses = [*(status.init_container_statuses or ()), *(status.container_statuses or ())]
-    return next((each for each in statuses if each.name == AGENT), _ContainerStatus())
+    return next((each for each in statuses if each.name == AGENT), _SidecarStatus())
 
 
 def _is_ready(status: _PodStatus) -> bool:

@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
     from wigwag.operator.reconcile.rollout import Rollout, RolloutPlanner
     from wigwag.operator.reconcile.workloads import Workload
-    from wigwag.operator.upgrades.pods import AgentPod, WorkloadName
+    from wigwag.operator.upgrades.pods import SidecarPod, WorkloadName
     from wigwag.operator.upgrades.policy import UpgradePolicy
 
 
 def plan_restarts(
-    pods: Iterable[AgentPod],
+    pods: Iterable[SidecarPod],
     workload: Callable[[WorkloadName], Workload | None],
     policy: UpgradePolicy,
     sent: Collection[str],
     planner: RolloutPlanner,
 ) -> UpgradePlan:
     """Return the workloads that are rolled now. `workload` finds one by its name."""
-    grouped: dict[WorkloadName, list[AgentPod]] = {}
+    grouped: dict[WorkloadName, list[SidecarPod]] = {}
     for pod in pods:
         grouped.setdefault(pod.workload, []).append(pod)
     lines: list[WorkloadUpgrade] = []
-    failed: list[AgentPod] = []
+    failed: list[SidecarPod] = []
     due: list[Rollout] = []
     states, busy = Counter[UpgradeState](), 0
     for name, members in sorted(grouped.items()):
@@ -72,7 +72,7 @@ def plan_restarts(
 
 
 def _state(
-    live: Workload | None, pods: Sequence[AgentPod], policy: UpgradePolicy, sent: Collection[str], now: float
+    live: Workload | None, pods: Sequence[SidecarPod], policy: UpgradePolicy, sent: Collection[str], now: float
 ) -> UpgradeState:
     """Return how far a workload is."""
     old = [pod for pod in pods if pod.image != policy.image]
@@ -86,12 +86,12 @@ def _state(
     return "excluded" if all(pod.opted_out for pod in old) else "behind"
 
 
-def _is_failing(pod: AgentPod, policy: UpgradePolicy, now: float) -> bool:
+def _is_failing(pod: SidecarPod, policy: UpgradePolicy, now: float) -> bool:
     late = now - pod.created > policy.timeout
     return pod.image == policy.image and not pod.agent_ready and (late or pod.trouble in FAILURES)
 
 
-def _pod_states(pods: Sequence[AgentPod], state: UpgradeState, policy: UpgradePolicy) -> Iterable[UpgradeState]:
+def _pod_states(pods: Sequence[SidecarPod], state: UpgradeState, policy: UpgradePolicy) -> Iterable[UpgradeState]:
     """Yield the state of each pod: one with the image is current, whatever its workload is, unless that has failed."""
     for pod in pods:
         yield "current" if pod.image == policy.image and state != "failed" else state

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from wigwag.kube.control.informer import Informer
 from wigwag.kube.kinds import POD
 from wigwag.kube.watch.spec import KubeWatch
-from wigwag.operator.upgrades.pods import OFF, AgentPod, MissedPod, is_opted_out, read_pod
+from wigwag.operator.upgrades.pods import OFF, MissedPod, SidecarPod, is_opted_out, read_pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,12 +41,12 @@ class ObservedPods:
         self._informer.feed(lambda _: listen(), lambda *_: (None,))
         self._namespaces.on_change(lambda _: listen())
 
-    def agents(self) -> list[AgentPod]:
+    def agents(self) -> list[SidecarPod]:
         """Return the pods with an agent."""
         return [
             pod._replace(opted_out=pod.opted_out or is_opted_out(self._namespaces.annotations(pod.name.namespace)))
             for pod in (self._informer.objects or {}).values()
-            if isinstance(pod, AgentPod) and self._namespaces.owns_pod(pod.name.namespace, pod.revision)
+            if isinstance(pod, SidecarPod) and self._namespaces.owns_pod(pod.name.namespace, pod.revision)
         ]
 
     def missed(self) -> list[MissedPod]:
