@@ -31,12 +31,14 @@ if TYPE_CHECKING:
     from wigwag.agent.report import AgentReport
     from wigwag.agent.tenancy import Tenancy
     from wigwag.pipeline.broadcast import Broadcast
+    from wigwag.serve.console.evaluations import EvaluationHistory
     from wigwag.serve.face.lifecycle import Lifecycle
     from wigwag.serve.management.history import SnapshotHistory
     from wigwag.serve.management.metrics import Metrics
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
+    from wigwag.wire.http import Handler
     from wigwag.wire.tls import Tls
 
 DATA_PORTS = 3
@@ -51,12 +53,15 @@ class Services(Protocol):
     sources: Sequence[Source]
     snapshots: Broadcast[Snapshot]
     history: SnapshotHistory
+    evaluations: EvaluationHistory
     metrics: Metrics
     freshness: Freshness
     report: AgentReport
     tenancy: Tenancy
     telemetry: Telemetry
     lifecycle: Lifecycle
+    status_changes: Broadcast[None]
+    wall: Callable[[], float]
 
 
 def ports(options: AgentOptions, agent: Services) -> list[Port]:
@@ -86,7 +91,14 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
         """What /readyz answers."""
         return agent.lifecycle.serving() and report.ready() and tenancy.ready()
 
-    management = Management(ready, metrics.registry, debug).handler()
+    def console() -> Handler:
+        """Return the console; its code is loaded when somebody looks."""
+        from wigwag.agent.console import AgentConsole
+        from wigwag.serve.console.site import console
+
+        return console(AgentConsole(agent, sync, enrichment).api(), options.debug_endpoints, tenancy.console())
+
+    management = Management(ready, metrics.registry, debug, console).handler()
     # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd

@@ -25,6 +25,7 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.statuslog import log_statuses
 from wigwag.pipeline.watch import WatchPolicy
+from wigwag.serve.console.evaluations import EvaluationHistory
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.process import run_process, settle
@@ -125,6 +126,8 @@ class Agent:
         self.history.follow(self.snapshots)
         self.metrics = Metrics()
         self.metrics.registry.add(*vitals())
+        self.evaluations = EvaluationHistory(self.metrics.impressions)
+        self.wall = deps.wall
         self.telemetry = start(telemetry_settings(options), self.metrics.registry, self.metrics)
         self.pipeline: Pipeline[Source, Value, Snapshot] = Pipeline(
             [
@@ -143,6 +146,7 @@ class Agent:
             restored=restored,
             published=self.snapshots,
         )
+        self.status_changes = self.pipeline.status_changes
         self.freshness = Freshness(self.pipeline, policy.clock, options.stale_after)
         self.report = AgentReport(
             self.pipeline,
@@ -171,6 +175,7 @@ class Agent:
             self.last_good.run(self.pipeline, self._loader.flags),
             self.tenancy.run(),
             self.telemetry.run(self._clock),
+            self.evaluations.run(self._clock),
             self._announce(),
         )
         try:

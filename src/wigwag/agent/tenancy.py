@@ -103,6 +103,13 @@ class Tenancy:
         """Return the handler of OFREP with access control, if there is any."""
         return handler if self.access is None else self.access.handler(handler, wanted, named)
 
+    def console(self) -> Callable[[Handler], Handler] | None:
+        """Return what lets requests of other machines into the console: by a token, for the flags that it may see."""
+        if self.access is None or self._pipeline is None:
+            return None
+        access = self.access
+        return lambda handler: access.handler(handler, selector_of, lambda request: "")
+
     def health(self, methods: Methods) -> Methods:
         """Return the methods of the management port, which asks for no token; but a stream is a stream."""
         return methods if self._streams is None else self._streams.methods(methods, lambda call: None)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from wigwag.observe import Registry
-    from wigwag.wire.http import Handler, Headers, Request
+    from wigwag.wire.http import Handler, Headers, Request, Response
     from wigwag.wire.rpc import Call
 
     Page = Callable[[Request], Reply | Awaitable[Reply]]
@@ -37,8 +37,15 @@ class Debugging(Protocol):
 class Management:
     """The management service."""
 
-    def __init__(self, ready: Callable[[], bool], registry: Registry, debug: Debugging | None = None) -> None:
-        self._ready, self._registry, self._debug = ready, registry, debug
+    def __init__(
+        self,
+        ready: Callable[[], bool],
+        registry: Registry,
+        debug: Debugging | None = None,
+        console: Callable[[], Handler] | None = None,
+    ) -> None:
+        """`console` makes the handler of the console, when the first request for it comes."""
+        self._ready, self._registry, self._debug, self._console = ready, registry, debug, console
 
     def handler(self) -> Handler:
         """Return the function that answers requests."""
@@ -48,7 +55,22 @@ class Management:
             b"/metrics": metrics_page(self._registry),
             **(self._debug.pages() if self._debug is not None else {}),
         }
-        return paged(pages)
+        handler = paged(pages)
+        return handler if self._console is None else with_console(handler, self._console)
+
+
+def with_console(handler: Handler, console: Callable[[], Handler]) -> Handler:
+    """Return a handler with the console under `/console`, which is made when somebody asks for it."""
+    made: list[Handler] = []
+
+    def handle(request: Request) -> Response | Awaitable[Response]:
+        if not request.path.startswith(b"/console"):
+            return handler(request)
+        if not made:
+            made.append(console())
+        return made[0](request)
+
+    return handle
 
 
 def metrics_page(registry: Registry) -> Page:
