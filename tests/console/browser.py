@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 60.0
+PATIENCE = 8.0
 _KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),
@@ -183,7 +183,7 @@ class Page:
     def wait(self, script: str, seconds: float = PATIENCE) -> Any:
         """Wait until an expression is true; return what it gives."""
         end = time.monotonic() + seconds
-        while not (value := self.run(script)):
+        while (value := self.run(script)) in (None, False, 0, ""):  # an element is {}
             assert time.monotonic() < end, (script, self.text()[:3000], self.problems)
             self._browser.receive(0.02)
         return value

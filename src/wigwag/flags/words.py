@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 
 PhraseKind: TypeAlias = Literal["if", "otherwise", "all", "any", "condition", "answer", "split", "share"]
 MOST_PHRASES = 2_000
+_IN_ONE_LINE = 100
 NO_BRANCH = "#otherwise"
 """After the path of an `if` without an else: stands for the branch that is not written."""
 _DEEPEST = 40
 _LONGEST = 200
+_MOST_SHARES = 200
 _DEFAULT = "the default variant"
 _BETWEEN = {
     "==": "equals",
@@ -107,7 +109,7 @@ def summarize_rule(rule: Json, evaluators: Mapping[str, Json]) -> str:
     >>> summarize_rule({"if": [{"var": "beta"}, "on", {"fractional": [["on", 1], ["off", 3]]}]}, {})
     'if beta → on; otherwise 25 % on, 75 % off, by targetingKey'
     """
-    parts = (_one_line(phrase) for phrase in describe_rule(rule, "$", evaluators))
+    parts = (_one_line(phrase) for phrase in _Describing(evaluators, _IN_ONE_LINE).outcome(rule, "$", _DEEPEST))
     return _short("; ".join(parts), 4 * _LONGEST)
 
 
@@ -120,9 +122,9 @@ def _one_line(phrase: Phrase) -> str:
 class _Describing:
     """One rule; counts its phrases."""
 
-    def __init__(self, evaluators: Mapping[str, Json]) -> None:
+    def __init__(self, evaluators: Mapping[str, Json], most: int = MOST_PHRASES) -> None:
         self._evaluators = evaluators
-        self._left = MOST_PHRASES
+        self._left = most
         self._open: list[str] = []
         """The shared rules that are being described."""
 
@@ -143,6 +145,9 @@ class _Describing:
 
     def _branches(self, operands: list[Json], path: str, depth: int, names: tuple[str, ...]) -> Iterator[Phrase]:
         for index in range(0, len(operands) - 1, 2):
+            if self._left <= 0:
+                yield self._phrase("otherwise", f"… and {(len(operands) - index) // 2} more conditions", path)
+                return
             condition, place = operands[index], child(path, index)
             phrase = self._phrase("if", f"if {self._text(condition, depth)}", place)
             phrase.children = [
@@ -165,7 +170,7 @@ class _Describing:
         if operator not in ("and", "or") or not isinstance(argument, list) or not depth or self._left <= 0:
             return []
         phrases = []
-        for index, part in enumerate(argument):
+        for index, part in enumerate(argument[: max(1, self._left)]):
             place = child(child(path, operator), index)
             phrase = self._phrase("condition", self._text(part, depth), place)
             phrase.children = self._conditions(part, place, depth - 1)
@@ -180,7 +185,7 @@ class _Describing:
             return None
         explicit = not isinstance(argument[0], list)
         shares = to_shares(argument[explicit:])
-        if shares is None:
+        if shares is None or len(shares.variants) > _MOST_SHARES:
             return None
         by = self._text(argument[0], _DEEPEST) if explicit else TARGETING_KEY
         place, starts, total = child(path, "fractional"), (0, *shares.bounds), shares.bounds[-1]

@@ -48,7 +48,7 @@ function App() {
     return () => (removeEventListener("hashchange", moved), clearInterval(timer));
   }, []);
   useEffect(() => {
-    get("").then(setOverview, (error) => setOverview({ error }));
+    get("").then(setOverview, (error) => setOverview((before) => (error instanceof ApiError || !before ? { error } : before)));
   }, [live.serial]);
   const shown = overview && overview.views ? overview.views : [];
   useEffect(() => {

@@ -127,7 +127,7 @@ export function Empty({ children }) {
 // A table of rows; columns are [title, cell] pairs.
 export const Table = ({ label, columns, rows, empty }) =>
   rows.length
-    ? html`<div class="scroll" tabindex="0" role="region" aria-label=${label}><table><caption class="hidden">${label}</caption>
+    ? html`<div class="scroll" tabindex="0" role="region" aria-label=${`${label}, table`}><table><caption class="hidden">${label}</caption>
         <thead><tr>${columns.map(([title]) => html`<th scope="col">${title}</th>`)}</tr></thead>
         <tbody>${rows.map((row) => html`<tr>${columns.map(([, cell]) => html`<td>${cell(row)}</td>`)}</tr>`)}</tbody></table></div>`
     : html`<${Empty}>${empty}<//>`;
