@@ -41,7 +41,7 @@ def main() -> None:
                     member = archive.extractfile(f"package/{inside}")
                     assert member is not None
                     (ASSETS / name).write_bytes(_rewritten(member.read()))
-        print(f"{package}: {', '.join(names.values())}")  # noqa: T201 - what it is for
+        print(f"{package}: {', '.join(names.values())}")
 
 
 def _pack(package: str, directory: str) -> Path:

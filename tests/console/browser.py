@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,13 @@ _KEYS = {
     "Tab": (9, ""),
     "/": (191, "/"),
 }
+
+_CENTRE = """(selector) => {
+  const element = document.querySelector(selector);
+  element?.scrollIntoView({ block: "center" });
+  const box = element?.getBoundingClientRect();
+  return box?.width ? [box.x + box.width / 2, box.y + box.height / 2] : null;
+}"""
 
 
 def chromium() -> str | None:
@@ -127,10 +134,8 @@ class Browser:
         """End the browser and all of its processes."""
         os.close(self._out)
         os.close(self._in)
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, 9)
-        except ProcessLookupError:
-            pass
         self._process.wait(PATIENCE)
 
 
@@ -176,7 +181,9 @@ class Page:
 
     def run(self, script: str) -> Any:
         """Return what an expression gives, awaited."""
-        result = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, userGesture=True)
+        result = self.send(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True, userGesture=True
+        )
         assert "exceptionDetails" not in result, result["exceptionDetails"]
         return result["result"].get("value")
 
@@ -198,11 +205,7 @@ class Page:
 
     def click(self, selector: str) -> None:
         """Click on an element as a mouse does."""
-        found = json.dumps(selector)
-        box = self.wait(
-            f"(() => {{ const e = document.querySelector({found}); if (!e) return null; e.scrollIntoView({{block: 'center'}});"
-            " const r = e.getBoundingClientRect(); return r.width ? [r.x + r.width / 2, r.y + r.height / 2] : null })()"
-        )
+        box = self.wait(f"({_CENTRE})({json.dumps(selector)})")
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=box[0], y=box[1], button="left", clickCount=1)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_core_python.base import AXE_FILE_PATH
+from axe_core_python.base import AXE_FILE_PATH  # type: ignore[import-untyped]
 
 from tests.agent.process import AgentProcess
 from tests.console.browser import Browser, Page
@@ -140,7 +140,13 @@ def test_what_if_says_what_a_document_would_change(looked: Looked) -> None:
     page = looked.page
     looked.go("whatif")
     page.see("What if", "h2")
-    document = {"flags": {"banner": flag(targeting={"if": [{"==": [{"var": "tier"}, "gold"]}, "on", {"fractional": [["on", 60], ["off", 40]]}]})}}
+    document = {
+        "flags": {
+            "banner": flag(
+                targeting={"if": [{"==": [{"var": "tier"}, "gold"]}, "on", {"fractional": [["on", 60], ["off", 40]]}]}
+            )
+        }
+    }
     page.fill("#document", json.dumps(document))
     page.fill("#whatif-contexts", "\n".join(f"user-{number}" for number in range(100)))
     page.see("50 % move from off to on")
@@ -208,7 +214,7 @@ HOSTILE = {
     "javascript:document.title='owned'": flag(),
     "\u202eevil\u202c": flag(),
     "zero\u200bwidth": flag(),
-    'quote"\'`${1+1}{{7*7}}': flag(),
+    "quote\"'`${1+1}{{7*7}}": flag(),
     "__proto__": flag(),
     "constructor": flag(),
     "a" * 2000: flag(),
@@ -226,13 +232,28 @@ def test_hostile_names_and_values_are_text(chrome: Browser, tmp_path: Path) -> N
         page.see("zero\\u200bwidth")
         for key in HOSTILE:
             page.run(f"location.hash = '#/flag?' + new URLSearchParams({{key: {json.dumps(key)}, set: ''}})")
-            page.wait(f"document.querySelector('h2') && document.querySelector('.verdict') && document.title !== 'owned'")
+            page.wait(
+                "document.querySelector('h2') && document.querySelector('.verdict') && document.title !== 'owned'"
+            )
             page.see("History")
-            page.wait(f"document.querySelectorAll('main script, main img, main svg[onload]').length === 0")
+            page.wait("document.querySelectorAll('main script, main img, main svg[onload]').length === 0")
             page.go(f"{url(agent)}/console/")
             page.see("flags", ".count")
         assert page.problems == []
         page.close()
+
+
+VIEWS = {
+    "flags": "4 flags",
+    "flag?key=banner&set=": "Try it",
+    "sources": "high.json",
+    "streams": "No provider",
+    "snapshots": "snapshot 1",
+    "findings": "What to do",
+    "whatif": "Difference",
+}
+AXE = """axe.run({ runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"] }).then((result) =>
+  result.violations.map((each) => [each.id, each.nodes.map((node) => node.html + node.failureSummary)]))"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -242,12 +263,59 @@ def test_everybody_can_use_it(looked: Looked, scheme: str) -> None:
     page.run(Path(AXE_FILE_PATH).read_text() + "; undefined")
     for width in (1280, 400):
         page.resize(width, 800)
-        for view, sign in {"flags": "4 flags", "flag?key=banner&set=": "Try it", "sources": "high.json", "streams": "No provider", "snapshots": "snapshot 1", "findings": "What to do", "whatif": "Difference"}.items():
+        for view, sign in VIEWS.items():
             looked.go(view)
             page.see(sign)
             page.run("document.querySelectorAll('details').forEach((each) => (each.open = true))")
             page.wait("document.getAnimations().length === 0")
-            result = page.run("axe.run({runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice']}).then((r) => r.violations.map((v) => [v.id, v.nodes.map((n) => n.html.slice(0, 200) + ' ' + n.failureSummary)]))")
-            if result:
+            if result := page.run(AXE):
                 violations[f"{view} {width}"] = result
     assert not violations, json.dumps(violations, indent=1)
+
+
+def test_a_tenant_sees_its_own_flags_and_no_trace_of_others(chrome: Browser, tmp_path: Path) -> None:
+    """A request that a proxy passed on is not from this machine: it needs a token."""
+    mine, theirs, rules = tmp_path / "mine.json", tmp_path / "their-source.json", tmp_path / "rules.json"
+    write(mine, {"shared-key": flag(), "my-flag": flag()}, metadata={"flagSetId": "mine"})
+    write(
+        theirs,
+        {"shared-key": flag("on"), "their-flag": {**flag(), "targeting": {"iff": []}}},
+        metadata={"flagSetId": "theirs"},
+    )
+    rules.write_text(json.dumps([{"name": "me", "token": "my-token", "selectors": ["flagSetId=mine"]}]))
+    arguments = ("--uri", f"file:{mine}", "--uri", f"file:{theirs}", "--auth-tokens", str(rules))
+    with AgentProcess(*arguments) as agent:
+        page = chrome.open("about:blank")
+        page.send("Network.setExtraHTTPHeaders", headers={"x-forwarded-for": "192.0.2.1"})
+        page.go(f"{url(agent)}/console/")
+        page.see("say who asks")
+        page.problems.clear()  # the browser logs each 401
+        page.fill("input[name=token]", "my-token")
+        page.key("Enter")
+        page.see("2 flags")
+        write(theirs, {"shared-key": flag(), "their-flag": flag()}, metadata={"flagSetId": "theirs"})
+        write(mine, {"shared-key": flag(), "my-flag": flag("on")}, metadata={"flagSetId": "mine"})
+        page.see("just now")
+        for view in ("flags", "flag?key=shared-key&set=mine", "sources", "streams", "snapshots", "findings", "whatif"):
+            page.run(f"location.hash = {json.dumps('#/' + view)}")
+            page.wait("document.querySelector('main section')")
+            assert "their" not in page.text()
+        for path in (
+            "",
+            "/flags",
+            "/flag?key=shared-key",
+            "/evaluations",
+            "/sources",
+            "/streams",
+            "/snapshots",
+            "/findings",
+            "/diff",
+        ):
+            told = page.run(
+                f"fetch('api/v1{path}', {{headers: {{authorization: 'Bearer my-token'}}}}).then((r) => r.text())"
+            )
+            assert "their" not in told, path
+        headers = "{authorization: 'Bearer my-token', 'flagd-selector': 'flagSetId=theirs'}"
+        asked = f"fetch('api/v1/flag?key=their-flag', {{headers: {headers}}})"
+        assert page.run(asked + ".then((r) => r.status)") == 403
+        page.close()

@@ -12,6 +12,7 @@ from wigwag import jsontext
 from wigwag.errors import UsageError
 from wigwag.flags.checks.lint import in_order
 from wigwag.flags.diff.compare import Comparing
+from wigwag.serve.access.local import why_not_local
 from wigwag.serve.console.flags import (
     MOST_CONTEXTS,
     answer,
@@ -23,26 +24,26 @@ from wigwag.serve.console.flags import (
     last_changes,
 )
 from wigwag.serve.console.live import LiveStreams
+from wigwag.serve.console.site import local_only
 from wigwag.serve.console.whatif import MOST_EVALUATIONS, in_slices, what_if
 from wigwag.serve.context import selector_of
 from wigwag.version import __version__
-from wigwag.wire.http import Stream, parsed
+from wigwag.wire.http import parsed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from wigwag.agent.ports import Services
     from wigwag.flags.flagset import FlagSet
     from wigwag.pipeline.broadcast import Broadcast
+    from wigwag.serve.access.access import AccessControl
     from wigwag.serve.console.site import ApiPage
     from wigwag.serve.context import Enrichment
     from wigwag.serve.selections import Selections
     from wigwag.serve.snapshot import Snapshot
-    from wigwag.wire.http import Headers, Request
+    from wigwag.wire.http import Handler, Request, Stream
 
-MOST_CONSOLES = 100
 VIEWS = ("flags", "sources", "streams", "snapshots", "findings", "whatif")
-_EVENTS: Headers = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"))
 
 
 class AgentConsole:
@@ -57,7 +58,7 @@ class AgentConsole:
             "status": agent.status_changes,
             "evaluations": agent.evaluations.samples,
         }
-        self._live = LiveStreams(topics, self._state, MOST_CONSOLES)
+        self._live = LiveStreams(topics, self._state)
 
     def api(self) -> Mapping[bytes, ApiPage]:
         """Return the pages of the API."""
@@ -97,9 +98,7 @@ class AgentConsole:
         return {}
 
     def _events(self, request: Request) -> Stream:
-        if self._live.full:
-            raise UsageError(f"{MOST_CONSOLES} consoles are open already; close one")
-        return Stream(200, _EVENTS, self._live.events())
+        return self._live.response()
 
     def _flags(self, request: Request) -> dict[str, Any]:
         snapshot, selector = self._snapshots.value, selector_of(request)
@@ -118,7 +117,9 @@ class AgentConsole:
 
     def _evaluated(self, request: Request) -> dict[str, Any]:
         flags = self._snapshots.value.select(selector_of(request))
-        return self._evaluations.to_dict(lambda key: key in flags)
+        whole = self._snapshots.value.flags
+        # Evaluations are counted by key. One that other flag sets have, too, would tell about their callers.
+        return self._evaluations.to_dict(lambda key: key in flags and (flags is whole or _only_here(whole, key)))
 
     def _try(self, request: Request) -> dict[str, Any]:
         body, selector, snapshot = _body(request), selector_of(request), self._snapshots.value
@@ -156,14 +157,13 @@ class AgentConsole:
     def _sources(self, request: Request) -> dict[str, Any]:
         snapshot, selector = self._snapshots.value, selector_of(request)
         flags = snapshot.select(selector)
-        counts = {origin: _contribution(flags, layer_source) for origin, layer_source in _layer_names(snapshot)}
+        counts = {name: _contribution(flags, name) for name in {layer.setting.source for layer in flags.layers}}
         listed = self._report.sources()
         if selector:
             names = {layer.setting.source for layer in flags.layers}
             listed = [each for each in listed if each["source"] in names]
-        for each in listed:
-            each |= counts.get(each["source"], {"flags": 0, "hidden": 0})
-        return {"sources": listed}
+        nothing = {"flags": 0, "hidden": 0}
+        return {"sources": [each | counts.get(each["source"], nothing) for each in listed]}
 
     def _open_streams(self, request: Request) -> dict[str, Any]:
         selector = selector_of(request)
@@ -205,8 +205,16 @@ class AgentConsole:
         return {"findings": listed}
 
 
-def _layer_names(snapshot: Snapshot) -> list[tuple[str, str]]:
-    return [(layer.setting.source, layer.setting.source) for layer in snapshot.flags.layers]
+def local_or_token(tokens: AccessControl | None) -> Callable[[Handler], Handler]:
+    """Return the entrance: this machine sees everything, others the flags that their token may ask for."""
+    if tokens is None:
+        return local_only
+
+    def entrance(handler: Handler) -> Handler:
+        guarded = tokens.handler(handler, selector_of, lambda request: "")
+        return lambda request: guarded(request) if why_not_local(request) else handler(request)
+
+    return entrance
 
 
 def _contribution(flags: FlagSet, source: str) -> dict[str, int]:
@@ -214,6 +222,10 @@ def _contribution(flags: FlagSet, source: str) -> dict[str, int]:
     defined = [flag for layer in flags.layers if layer.setting.source == source for flag in layer.flags()]
     winning = sum(flags.sets[flag.set_id][flag.key] is flag for flag in defined)
     return {"flags": winning, "hidden": len(defined) - winning}
+
+
+def _only_here(flags: FlagSet, key: str) -> bool:
+    return sum(key in members for members in flags.sets.values()) == 1
 
 
 def _query(request: Request) -> dict[str, str]:

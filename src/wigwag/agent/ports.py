@@ -93,10 +93,11 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
 
     def console() -> Handler:
         """Return the console; its code is loaded when somebody looks."""
-        from wigwag.agent.console import AgentConsole
-        from wigwag.serve.console.site import console
+        from wigwag.agent.console import AgentConsole, local_or_token
+        from wigwag.serve.console.site import console, everybody
 
-        return console(AgentConsole(agent, sync, enrichment).api(), options.debug_endpoints, tenancy.console())
+        allowed = everybody if options.debug_endpoints else local_or_token(tenancy.tokens)
+        return console(AgentConsole(agent, sync, enrichment).api(), allowed)
 
     management = Management(ready, metrics.registry, debug, console).handler()
     # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.

@@ -103,12 +103,10 @@ class Tenancy:
         """Return the handler of OFREP with access control, if there is any."""
         return handler if self.access is None else self.access.handler(handler, wanted, named)
 
-    def console(self) -> Callable[[Handler], Handler] | None:
-        """Return what lets requests of other machines into the console: by a token, for the flags that it may see."""
-        if self.access is None or self._pipeline is None:
-            return None
-        access = self.access
-        return lambda handler: access.handler(handler, selector_of, lambda request: "")
+    @property
+    def tokens(self) -> AccessControl | None:
+        """Access control, if it knows callers by token or certificate."""
+        return self.access if self._pipeline is not None else None
 
     def health(self, methods: Methods) -> Methods:
         """Return the methods of the management port, which asks for no token; but a stream is a stream."""

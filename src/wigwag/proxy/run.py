@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from wigwag.proxy.permissions import Reviewer
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
+    from wigwag.wire.http import Handler
 
 BODY_BYTES = 64 * 1024
 """A request is two short texts."""
@@ -112,6 +113,13 @@ class Proxy:
             background.append(self._permissions.run())
         await self.lifecycle.run(self._ports, background, stop, self.targets.close)
 
+    def _console(self) -> Handler:
+        from wigwag.proxy.console import proxy_console
+        from wigwag.serve.console.site import console, everybody, local_only
+
+        entrance = everybody if self._options.debug_endpoints else local_only
+        return console(proxy_console(self.report, self.targets).api(), entrance)
+
     def _ports(self) -> list[Port]:
         options, host = self._options, self._options.bind or None
         limits = WireLimits(
@@ -122,7 +130,7 @@ class Proxy:
         tls = read_tls(options)
         lifecycle, capacity = self.lifecycle, self.lifecycle.capacity
         auth = "Kubernetes tokens" if options.auth == "kubernetes" else ""
-        management = Management(lifecycle.serving, self.registry, self.report).handler()
+        management = Management(lifecycle.serving, self.registry, self.report, self._console).handler()
         health = reflecting(HealthService(lifecycle.stopped.wait).methods())
         methods = reflecting(self._relay.methods())
         return [

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wigwag.observe import Counter
 from wigwag.pipeline.broadcast import Broadcast
@@ -28,7 +28,7 @@ from wigwag.wire.rpc import Code, RpcError
 from wigwag.wire.server.broadcast import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from wigwag.pipeline.clock import Timer
     from wigwag.pipeline.watch import WatchPolicy
@@ -45,12 +45,24 @@ if TYPE_CHECKING:
 class SyncTarget:
     """One source, and the streams that carry its documents."""
 
-    __slots__ = ("_broadcasts", "document", "source", "subscribers")
+    __slots__ = ("_broadcasts", "document", "source", "streams")
 
     def __init__(self, source: Source) -> None:
-        self.source, self.subscribers = source, 0
+        self.source = source
+        self.streams: dict[BroadcastStream, float] = {}
+        """The open streams, and since when."""
         self.document: RelayedDocument | None = None
         self._broadcasts: dict[Encode, Broadcast[Message]] = {}
+
+    @property
+    def subscribers(self) -> int:
+        """How many streams are open."""
+        return len(self.streams)
+
+    @property
+    def behind(self) -> int:
+        """How many of them were not sent the newest document yet."""
+        return sum(map(is_behind, self.streams))
 
     def broadcast(self, encode: Encode) -> Broadcast[Message]:
         """Return the broadcast of the documents in an encoding."""
@@ -109,10 +121,22 @@ class Targets:
         target = self._targets.get(source) or self._opened(source)
         if timer := self._lingering.pop(target, None):
             timer.cancel()
-        target.subscribers += 1
+        target.streams[stream] = self._clock.now()
         self.subscribers += 1
-        stream.on_close(partial(self._leave, target))
+        stream.on_close(partial(self._leave, target, stream))
         return target.broadcast(encode)
+
+    def described_streams(self) -> Iterator[dict[str, Any]]:
+        """Return each stream, and what it waits for, as plain JSON."""
+        now = self._clock.now()
+        for target in self._targets.values():
+            for stream, since in target.streams.items():
+                yield {
+                    "target": target.source.name,
+                    "seconds": round(now - since, 3),
+                    "sent": stream.seen,
+                    "waits": _waits_for(target, stream),
+                }
 
     def close(self) -> None:
         """Refuse new streams, and end all open ones."""
@@ -154,10 +178,10 @@ class Targets:
         target = self._targets[source] = SyncTarget(source)
         return target
 
-    def _leave(self, target: SyncTarget) -> None:
-        target.subscribers -= 1
+    def _leave(self, target: SyncTarget, stream: BroadcastStream) -> None:
+        del target.streams[stream]
         self.subscribers -= 1
-        if not target.subscribers:
+        if not target.streams:
             when = self._clock.now() + self._linger
             self._lingering[target] = self._clock.call_at(when, partial(self._drop, target))
 
@@ -170,6 +194,17 @@ class Targets:
     def _refuse(self, reason: str, message: str) -> RpcError:
         self.refusals.add((reason,))
         return RpcError(Code.RESOURCE_EXHAUSTED, message)
+
+
+def is_behind(stream: BroadcastStream) -> bool:
+    """Return whether a stream was not sent the newest document yet."""
+    return stream.broadcast is None or stream.seen != stream.broadcast.serial
+
+
+def _waits_for(target: SyncTarget, stream: BroadcastStream) -> str:
+    if target.document is None:
+        return "the first document of the target"
+    return "room to send the newest document" if is_behind(stream) else "the next change"
 
 
 def _message(encode: Encode, document: RelayedDocument) -> Message:

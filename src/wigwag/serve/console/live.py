@@ -16,26 +16,34 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from wigwag.errors import UsageError
+from wigwag.wire.http import Headers, Stream
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from wigwag.pipeline.broadcast import Broadcast
 
 HEARTBEAT_SECONDS = 10.0
+MOST_CONSOLES = 100
+_EVENTS: Headers = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store"))
 
 
 class LiveStreams:
     """The streams of open consoles."""
 
-    def __init__(self, topics: Mapping[str, Broadcast[Any]], state: Callable[[str], Any], most: int) -> None:
+    def __init__(
+        self, topics: Mapping[str, Broadcast[Any]], state: Callable[[str], Any], most: int = MOST_CONSOLES
+    ) -> None:
         """`topics`: what may change, by the name of its event; `state` returns what an event says."""
         self._topics, self._state, self._most = topics, state, most
         self.open = 0
 
-    @property
-    def full(self) -> bool:
-        """Whether there may be no more of them."""
-        return self.open >= self._most
+    def response(self) -> Stream:
+        """Return a stream as a response; `UsageError` if there are too many."""
+        if self.open >= self._most:
+            raise UsageError(f"{self._most} consoles are open already; close one")
+        return Stream(200, _EVENTS, self.events())
 
     async def events(self, heartbeat: float = HEARTBEAT_SECONDS) -> AsyncIterator[bytes]:
         """Yield the current state, and an event for each topic that changes, until one of them ends."""

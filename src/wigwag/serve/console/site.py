@@ -3,9 +3,9 @@
     /console/            the page; everything that it loads is beside it
     /console/api/v1/…    what it shows, as JSON; `openapi.json` describes it
 
-A request from this machine sees everything, as debug pages do. Other machines see the console only with a token of the
-access rules, and then only the flags that the token may ask for; the page itself holds no data, so it is sent to
-everybody who may show a token. Nothing is loaded from elsewhere and no script is inline: the content security policy
+A request from this machine sees everything, as debug pages do. Other machines see nothing, or only with a token, and
+then only the flags that the token may ask for. The page itself holds no data, so everybody gets it: it asks for the
+token. Nothing is loaded from elsewhere and no script is inline: the content security policy
 allows nothing but the files of this package. The first request imports all this: while nobody looks it costs nothing.
 """
 
@@ -57,27 +57,36 @@ ApiPage: TypeAlias = "Callable[[Request], Any]"
 """Returns what is sent as JSON, a response, or an awaitable of either."""
 
 
-def console(api: Mapping[bytes, ApiPage], everybody: bool, guard: Callable[[Handler], Handler] | None) -> Handler:
+def console(api: Mapping[bytes, ApiPage], entrance: Callable[[Handler], Handler]) -> Handler:
     """Return the handler of all paths under `/console`.
 
-    `api` has the pages of the API by their path below `/console/api/v1`. `guard` checks the token of a request from
-    another machine, and sets its selector; without it, such requests are refused, unless `everybody` may look.
+    `api` has the pages of the API by their path below `/console/api/v1`; `entrance` decides who may read them, and sets
+    the selector of a request that may see some flags only. The page itself holds no data, and is sent to everybody.
     """
-
-    def answer(request: Request) -> Response | Awaitable[Response]:
-        return _api(api, request)
-
-    guarded = guard(answer) if guard is not None else None
+    guarded = entrance(lambda request: _api(api, request))
 
     def handle(request: Request) -> Response | Awaitable[Response]:
-        refusal = "" if everybody else why_not_local(request)
-        if refusal and guarded is None:
-            return as_json(403, {"error": f"the console is for requests from this machine; {refusal}"})
         if request.path == API or request.path.startswith(API + b"/"):
-            return guarded(request) if refusal and guarded is not None else answer(request)
+            return guarded(request)
         return _asset(request)
 
     return handle
+
+
+def local_only(handler: Handler) -> Handler:
+    """Let requests from this machine through, and no others."""
+
+    def handle(request: Request) -> Response | Awaitable[Response]:
+        refusal = why_not_local(request)
+        message = f"the console shows nothing to other machines; {refusal}"
+        return as_json(403, {"error": message}) if refusal else handler(request)
+
+    return handle
+
+
+def everybody(handler: Handler) -> Handler:
+    """Let everybody through."""
+    return handler
 
 
 def _api(api: Mapping[bytes, ApiPage], request: Request) -> Response | Awaitable[Response]:

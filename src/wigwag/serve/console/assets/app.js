@@ -5,7 +5,7 @@ import { ApiError, follow, get, token } from "./api.js";
 import { Flag } from "./flag.js";
 import { Flags, indexed } from "./flags.js";
 import { When, html, visible } from "./ui.js";
-import { AllFindings, Snapshots, Sources, Streams } from "./views.js";
+import { AllFindings, Snapshots, Sources, Streams, TableView } from "./views.js";
 import { WhatIf } from "./whatif.js";
 
 const TITLES = { flags: "Flags", sources: "Sources", streams: "Streams", snapshots: "Snapshots", findings: "Findings", whatif: "What if" };
@@ -73,20 +73,23 @@ function App() {
     findings: () => html`<${AllFindings} ...${props} />`,
     whatif: () => html`<${WhatIf} ...${props} />`,
   };
-  const current = place.view === "flag" ? "flags" : place.view;
+  const own = overview.titles || TITLES;
+  const chosen = shown.includes(place.view) || (place.view === "flag" && shown.includes("flags")) ? place.view : shown[0];
+  const current = chosen === "flag" ? "flags" : chosen;
   return html`<a class="skip" href="#main">Skip to the content</a>
     <header class="top">
       <h1><img src="icon.svg" alt="" width="20" height="20" /> wigwag <span class="dim">${overview.face}</span></h1>
-      <nav aria-label="Views">${shown.map((name) => html`<a href=${`#/${name}`} aria-current=${name === current ? "page" : undefined}>${TITLES[name] || name}</a>`)}</nav>
+      <nav aria-label="Views">${shown.map((name) => html`<a href=${`#/${name}`} aria-current=${name === current ? "page" : undefined}>${own[name]}</a>`)}</nav>
       <p class="live" role="status"><${Connection} live=${live} /></p>
       <${Theme} />
     </header>
-    <main id="main" tabindex="-1">${(views[place.view] || views.flags)()}</main>`;
+    <main id="main" tabindex="-1">${overview.titles ? html`<${TableView} name=${chosen} ...${props} />` : views[chosen]()}</main>`;
 }
 
 function Connection({ live }) {
   if (live.state !== "live") return html`<span class="badge warn">reconnecting</span>`;
-  if (!live.snapshot || !live.snapshot.number) return html`<span class="badge warn">no flags yet</span>`;
+  if (!live.snapshot || live.snapshot.id === undefined) return html`<span class="badge on">live</span>`;
+  if (!live.snapshot.number) return html`<span class="badge warn">no flags yet</span>`;
   return html`<span class="badge on">live</span> <span class="dim">snapshot ${live.snapshot.number} <code>${live.snapshot.id.slice(0, 8)}</code> <${When} at=${live.snapshot.published} /></span>`;
 }
 

@@ -69,6 +69,31 @@ function member(change) {
   return names.length ? `${change.member} ${names.slice(0, 8).join(", ")}` : `${change.member} ${change.before || "none"} → ${change.after || "none"}`;
 }
 
+// A view that the server describes: columns with a kind, and rows.
+export function TableView({ name, serial }) {
+  const { data, error } = useLoaded(() => get(`/${name}`), [name, serial]);
+  if (!data || !data.columns) return html`<${Failure} error=${error} />`;
+  const columns = data.columns.map((column) => [column.title, (row) => html`<${Cell} kind=${column.kind} value=${row[column.name]} />`]);
+  return html`<section aria-label=${data.title}><h2>${data.title}</h2><${Failure} error=${error} />
+    <p role="status">${data.rows.length}${data.more > 0 ? ` of ${data.rows.length + data.more}` : ""}</p>
+    <${Table} label=${data.title} columns=${columns} rows=${data.rows} empty=${data.empty} /></section>`;
+}
+
+const GOOD = ["live", "ok", "complete", "idle", "True", "current"];
+const WRONG = ["failing", "degraded", "False", "lagging"];
+
+function Cell({ kind, value }) {
+  if (value == null || value === "") return "";
+  if (kind === "state") return html`<span class=${`badge ${GOOD.includes(value) ? "on" : WRONG.includes(value) ? "bad" : "warn"}`}>${value}</span>`;
+  if (kind === "age") return age(value);
+  if (kind === "time") return html`<${When} at=${value} />`;
+  if (kind === "seconds") return value < 1 ? `${Math.round(value * 1000)} ms` : `${value.toFixed(1)} s`;
+  if (kind === "number") return String(value);
+  if (kind === "error") return html`<${Text} class="bad-text" most=${500}>${value}<//>`;
+  if (kind === "list") return html`<ul class="plain">${value.map((each) => html`<li><${Text}>${each}<//></li>`)}</ul>`;
+  return html`<${Text}>${value}<//>`;
+}
+
 export function AllFindings({ serial }) {
   const { data, error } = useLoaded(() => get("/findings"), [serial]);
   const columns = [
