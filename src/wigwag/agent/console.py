@@ -24,6 +24,7 @@ from wigwag.serve.console.flags import (
     last_changes,
 )
 from wigwag.serve.console.live import LiveStreams
+from wigwag.serve.console.openapi import openapi
 from wigwag.serve.console.site import local_only
 from wigwag.serve.console.whatif import MOST_EVALUATIONS, in_slices, what_if
 from wigwag.serve.context import selector_of
@@ -76,6 +77,7 @@ class AgentConsole:
             b"/diff": self._diff,
             b"/findings": self._findings,
             b"/events": self._events,
+            b"/openapi.json": lambda request: openapi(),
         }
 
     def _overview(self, request: Request) -> dict[str, Any]:

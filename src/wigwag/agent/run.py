@@ -59,7 +59,7 @@ RESERVED_FILES = 512
 """Open files that connections never take: sources, files, telemetry."""
 log = logging.getLogger("wigwag.agent")
 DEMO_HINTS = """
-  The demo flags are served. Three things to try:
+  The demo flags are served. See them at http://localhost:{management_port}/console/, or ask:
 
     curl -s localhost:{port}/flagd.evaluation.v1.Service/ResolveBoolean -H 'content-type: application/json' \\
          -d '{{"flagKey": "new-welcome-banner", "context": {{"email": "fay@example.com"}}}}'

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _BROKEN_PIPE = 141
 _FORMATTER = argparse.RawDescriptionHelpFormatter
 COMMANDS = (
-    *("start", "check-config", "eval", "lint", "diff", "proxy", "operator", "migrate", "watt"),
+    *("start", "check-config", "eval", "lint", "diff", "proxy", "operator", "migrate", "watt", "console"),
     *("help", "completion", "version"),
 )
 DESCRIPTION = """\

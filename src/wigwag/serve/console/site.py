@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from wigwag.errors import WigwagError
+from wigwag.flags.model import few
 from wigwag.serve.access.local import why_not_local
 from wigwag.serve.console.flags import UnknownFlagError
 from wigwag.wire.http import Reply, etag_matches
@@ -92,12 +93,16 @@ def everybody(handler: Handler) -> Handler:
 def _api(api: Mapping[bytes, ApiPage], request: Request) -> Response | Awaitable[Response]:
     page = api.get(request.path[len(API) :])
     if page is None:
-        return as_json(404, {"error": f"there is no such page; see {API.decode()}/openapi.json"})
+        return as_json(404, {"error": f"there is no such page; there are {_listed(api)}"})
     try:
         result = page(request)
     except (WigwagError, *_UNREADABLE) as error:
         return _failed(error)
     return _awaited(request, result) if isinstance(result, Awaitable) else _sent(request, result)
+
+
+def _listed(api: Mapping[bytes, ApiPage]) -> str:
+    return few([(API + path).decode() for path in sorted(api)], 20)
 
 
 async def _awaited(request: Request, result: Awaitable[Any]) -> Response:
