@@ -6,7 +6,7 @@ about the agent as a whole (sources, streams, snapshots) are cut to what contrib
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wigwag import jsontext
 from wigwag.errors import UsageError
@@ -34,12 +34,15 @@ from wigwag.wire.http import parsed
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from wigwag.agent.ports import Services
+    from wigwag.agent.freshness import Freshness
+    from wigwag.agent.report import AgentReport
     from wigwag.flags.flagset import FlagSet
     from wigwag.pipeline.broadcast import Broadcast
     from wigwag.serve.access.access import AccessControl
+    from wigwag.serve.console.evaluations import EvaluationHistory
     from wigwag.serve.console.site import ApiPage
     from wigwag.serve.context import Enrichment
+    from wigwag.serve.management.history import SnapshotHistory
     from wigwag.serve.selections import Selections
     from wigwag.serve.snapshot import Snapshot
     from wigwag.wire.http import Handler, Request, Stream
@@ -47,10 +50,22 @@ if TYPE_CHECKING:
 VIEWS = ("flags", "sources", "streams", "snapshots", "findings", "whatif")
 
 
+class ConsoleServices(Protocol):
+    """What the console reads: the agent itself."""
+
+    snapshots: Broadcast[Snapshot]
+    status_changes: Broadcast[None]
+    history: SnapshotHistory
+    evaluations: EvaluationHistory
+    freshness: Freshness
+    report: AgentReport
+    wall: Callable[[], float]
+
+
 class AgentConsole:
     """The API of the console."""
 
-    def __init__(self, agent: Services, streams: Selections, enrichment: Enrichment) -> None:
+    def __init__(self, agent: ConsoleServices, streams: Selections, enrichment: Enrichment) -> None:
         self._snapshots, self._history, self._report = agent.snapshots, agent.history, agent.report
         self._freshness, self._enrichment, self._streams = agent.freshness, enrichment, streams
         self._evaluations, self._now = agent.evaluations, agent.wall

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -91,14 +92,7 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
         """What /readyz answers."""
         return agent.lifecycle.serving() and report.ready() and tenancy.ready()
 
-    def console() -> Handler:
-        """Return the console; its code is loaded when somebody looks."""
-        from wigwag.agent.console import AgentConsole, local_or_token
-        from wigwag.serve.console.site import console, everybody
-
-        allowed = everybody if options.debug_endpoints else local_or_token(tenancy.tokens)
-        return console(AgentConsole(agent, sync, enrichment).api(), allowed)
-
+    console = partial(_console, options, agent, sync, enrichment)
     management = Management(ready, metrics.registry, debug, console).handler()
     # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
@@ -131,6 +125,15 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
         ),
         Port("OFREP", "--ofrep-port", with_cors(observed_ofrep, options.cors_origin), at["OFREP"], outer, auth=auth),
     ]
+
+
+def _console(options: AgentOptions, agent: Services, sync: Selections, enrichment: Enrichment) -> Handler:
+    """Return the console; its code is loaded when somebody looks."""
+    from wigwag.agent.console import AgentConsole, local_or_token
+    from wigwag.serve.console.site import console, everybody
+
+    allowed = everybody if options.debug_endpoints else local_or_token(agent.tenancy.tokens)
+    return console(AgentConsole(agent, sync, enrichment).api(), allowed)
 
 
 def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None) -> dict[str, Listener]:

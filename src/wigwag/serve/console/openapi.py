@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from wigwag.version import __version__
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     """One operation: what it returns, its parameters, and the members of its body."""
 
     method: str
@@ -18,34 +18,34 @@ class Operation(NamedTuple):
 
 _KEY = "key: the key of the flag"
 _CONTEXTS = "contexts: a list of evaluation contexts, at most 10000"
-AGENT: dict[str, Operation] = {
-    "": Operation("get", "The face, its version, the views that it has, and the snapshot that is served"),
-    "/flags": Operation("get", "All flags as rows: key, type, state, default, rule in words, source, last change"),
-    "/flag": Operation(
+AGENT: dict[str, ApiOperation] = {
+    "": ApiOperation("get", "The face, its version, the views that it has, and the snapshot that is served"),
+    "/flags": ApiOperation("get", "All flags as rows: key, type, state, default, rule in words, source, last change"),
+    "/flag": ApiOperation(
         "get",
         "One flag: definition, rule in words, what it hides, findings, history",
         (_KEY, "set: its flag set, if several have the key"),
     ),
-    "/evaluations": Operation("get", "Evaluations by key and variant: in total, and in samples of 10 seconds"),
-    "/try": Operation(
+    "/evaluations": ApiOperation("get", "Evaluations by key and variant: in total, and in samples of 10 seconds"),
+    "/try": ApiOperation(
         "post", "What a context gets, why, and what it got in earlier snapshots", (), (_KEY, "context: an object")
     ),
-    "/distribution": Operation("post", "How contexts spread over the variants of a flag", (), (_KEY, _CONTEXTS)),
-    "/whatif": Operation(
+    "/distribution": ApiOperation("post", "How contexts spread over the variants of a flag", (), (_KEY, _CONTEXTS)),
+    "/whatif": ApiOperation(
         "post",
         "What a document would change: findings, difference, shares and contexts that move. Nothing is written",
         (),
         ("document: JSON or YAML, as text", "source: the source that it replaces; none: on top of all", _CONTEXTS),
     ),
-    "/sources": Operation("get", "Each source: state, age, last error, and the flags that it contributes and hides"),
-    "/streams": Operation("get", "Open sync streams: who, which selector, which snapshot was sent last"),
-    "/snapshots": Operation("get", "The snapshots that are kept, the newest first"),
-    "/diff": Operation(
+    "/sources": ApiOperation("get", "Each source: state, age, last error, and the flags that it contributes and hides"),
+    "/streams": ApiOperation("get", "Open sync streams: who, which selector, which snapshot was sent last"),
+    "/snapshots": ApiOperation("get", "The snapshots that are kept, the newest first"),
+    "/diff": ApiOperation(
         "get", "What differs between two snapshots", ("from: number, id, current or previous", "to: the same")
     ),
-    "/findings": Operation("get", "What is wrong with the flags, the worst first"),
-    "/events": Operation("get", "Server-sent events: snapshot, status, evaluations; each says what to fetch again"),
-    "/openapi.json": Operation("get", "This document"),
+    "/findings": ApiOperation("get", "What is wrong with the flags, the worst first"),
+    "/events": ApiOperation("get", "Server-sent events: snapshot, status, evaluations; each says what to fetch again"),
+    "/openapi.json": ApiOperation("get", "This document"),
 }
 
 
@@ -60,7 +60,7 @@ def openapi() -> dict[str, Any]:
     return {"openapi": "3.1.0", "info": info, "paths": paths}
 
 
-def _described(operation: Operation) -> dict[str, Any]:
+def _described(operation: ApiOperation) -> dict[str, Any]:
     described: dict[str, Any] = {
         "summary": operation.summary,
         "responses": {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Page = Callable[[Request], Reply | Awaitable[Reply]]
 
 TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+CONSOLE = b"/console/"
 _METHODS = (b"GET", b"HEAD", b"POST")
 _METRICS: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
 
@@ -64,7 +65,7 @@ def with_console(handler: Handler, console: Callable[[], Handler]) -> Handler:
     made: list[Handler] = []
 
     def handle(request: Request) -> Response | Awaitable[Response]:
-        if not request.path.startswith(b"/console"):
+        if not (request.path + b"/").startswith(CONSOLE):
             return handler(request)
         if not made:
             made.append(console())

@@ -1,6 +1,6 @@
 // The table of all flags. Only the rows in sight are in the page, so ten thousand flags scroll as ten do.
 import { useEffect, useMemo, useRef, useState } from "./hooks.js";
-import { Empty, Sparkline, Text, When, html } from "./ui.js";
+import { Empty, Sparkline, Text, When, full, html } from "./ui.js";
 
 const AHEAD = 8;
 
@@ -130,7 +130,7 @@ function Row({ row, counts, index, active, go, since }) {
     <span role="gridcell"><${Text} most=${60}>${row.defaultVariant || ""}<//></span>
     <span role="gridcell" class="dim rule"><${Text} most=${160}>${row.rule || ""}<//></span>
     <span role="gridcell" class="dim source"><${Text} most=${120}>${row.source || ""}<//></span>
-    <span role="gridcell" class="dim">${row.lastChange ? html`<${When} at=${row.lastChange} />` : row.quarantined ? "" : html`<span title="not since the oldest snapshot that is kept">before <${When} at=${since} /></span>`}</span>
+    <span role="gridcell" class="dim">${row.lastChange ? html`<${When} at=${row.lastChange} />` : row.quarantined ? "" : html`<span title=${`not since ${since ? full(since) : "the start"}, the oldest snapshot that is kept`}>unchanged</span>`}</span>
     <span role="gridcell">${!row.quarantined && html`<${Sparkline} counts=${counts} variants=${row.variants} />`}</span>
     <span role="gridcell">${error > 0 && html`<span class="badge bad">${error} ${error === 1 ? "error" : "errors"}</span>`} ${warning > 0 && html`<span class="badge warn">${warning} ${warning === 1 ? "warning" : "warnings"}</span>`}</span>
   </div>`;

@@ -53,7 +53,9 @@ export const Failure = ({ error }) => (error ? html`<p class="failure" role="ale
 const COLOURS = ["c1", "c2", "c3", "c4", "c5", "c6"];
 export const colour = (variants, name) => COLOURS[Math.max(0, variants.indexOf(name)) % COLOURS.length];
 
-// Evaluations per variant in the last minutes, stacked.
+const SAMPLES = 30;
+
+// Evaluations per variant in the last minutes, stacked; the newest sample is at the right.
 export function Sparkline({ counts, variants }) {
   const names = Object.keys(counts || {});
   const length = Math.max(0, ...names.map((name) => counts[name].recent.length));
@@ -62,7 +64,7 @@ export function Sparkline({ counts, variants }) {
   const total = names.reduce((sum, name) => sum + counts[name].total, 0);
   const recent = sums.reduce((sum, each) => sum + each, 0);
   const label = total ? `${recent} evaluations in the last minutes, ${total} since the start` : "never evaluated";
-  const width = 90 / Math.max(1, length);
+  const width = 90 / Math.max(SAMPLES, length);
   const bars = [];
   for (let at = 0; at < length; at += 1) {
     let y = 20;
@@ -70,7 +72,7 @@ export function Sparkline({ counts, variants }) {
       const height = (20 * (counts[name].recent[at] || 0)) / most;
       y -= height;
       if (height)
-        bars.push(html`<rect x=${at * width} y=${y} width=${width * 0.8} height=${height} class=${colour(variants || names, name)} />`);
+        bars.push(html`<rect x=${90 - (length - at) * width} y=${y} width=${width * 0.8} height=${height} class=${colour(variants || names, name)} />`);
     }
   }
   return html`<svg class="spark" viewBox="0 0 90 20" role="img" aria-label=${label} preserveAspectRatio="none">
