@@ -396,6 +396,7 @@ _PROBES = (
     Page("GET", "/readyz", "200 when ready, 412 before; see [probes](../guides/operations.md#probes)"),
     Page("GET", "/metrics", "[metrics](metrics.md) in Prometheus text format"),
 )
+_CONSOLE = Page("GET", "/console/", "the [console](../guides/console.md); its API is under `/console/api/v1`")
 _RPC = "gRPC, gRPC-Web, Connect"
 _REFLECTION = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 _SYNC = ("flagd.sync.v1.FlagSyncService", "sync.v1.FlagSyncService", *_REFLECTION)
@@ -425,6 +426,7 @@ PORTS = (
             Page("POST", "/debug/evaluate", "evaluate `key=`, or all flags; body: a context; `selector=`, `snapshot=`"),
             Page("POST", "/debug/explain", "how an evaluation of `key=` comes about; the same, and `format=text`"),
             Page("POST", "/debug/diff", "compare `from=` and `to=`; body: contexts; `selector=`, `format=text`"),
+            _CONSOLE,
         ),
     ),
     Port("agent", "sync", "8015", "--sync-port", _RPC, _SYNC),
@@ -451,6 +453,7 @@ PORTS = (
         _HEALTH,
         (
             *_PROBES,
+            _CONSOLE,
             Page("GET", "/propagation", "each target: the digest of its document, and how many have been sent it"),
             Page("GET", "/debug/targets", "each target: state, age, subscribers, last error"),
         ),
@@ -503,6 +506,7 @@ PORTS = (
             Page("GET", "/snapshots/{id}", "a snapshot by its number; `format=`, projections"),
             Page("POST", "/resync", "call all hooks again"),
             Page("GET", "/debug/watches", "each watch, hook and output: state, age, errors"),
+            _CONSOLE,
             *_PROBES,
         ),
     ),

@@ -64,6 +64,10 @@ class Counter:
         """The numbers of now."""
         return {labels: cell[0] for labels, cell in self._cells.items()}
 
+    def cells(self) -> Iterable[tuple[Labels, Cell]]:
+        """Return what holds the numbers, in an order that stays; new ones come last."""
+        return self._cells.items()
+
     def add(self, labels: Labels = (), amount: float = 1) -> None:
         """Count something."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from wigwag.serve.evaluation import Evaluation
 from wigwag.serve.events import ChangeStreams
 from wigwag.serve.face.ports import Port, management_port, management_tls, read_tls
 from wigwag.serve.management.debug import Debug
-from wigwag.serve.management.manage import HealthService, Management
+from wigwag.serve.management.manage import HealthService, Management, with_console
 from wigwag.serve.management.metrics import rpc_labels
 from wigwag.serve.ofrep import BULK, SSE, EventStreams, Ofrep
 from wigwag.serve.reflection import reflecting
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from wigwag.agent.report import AgentReport
     from wigwag.agent.tenancy import Tenancy
     from wigwag.pipeline.broadcast import Broadcast
+    from wigwag.serve.console.evaluations import EvaluationHistory
     from wigwag.serve.face.lifecycle import Lifecycle
     from wigwag.serve.management.history import SnapshotHistory
     from wigwag.serve.management.metrics import Metrics
     from wigwag.serve.snapshot import Snapshot
     from wigwag.sources.source import Source
     from wigwag.telemetry.start import Telemetry
+    from wigwag.wire.http import Handler
     from wigwag.wire.tls import Tls
 
 DATA_PORTS = 3
@@ -52,6 +55,7 @@ class Services(Protocol):
     sources: Sequence[Source]
     snapshots: Broadcast[Snapshot]
     history: SnapshotHistory
+    evaluations: EvaluationHistory
     metrics: Metrics
     freshness: Freshness
     report: AgentReport
@@ -59,6 +63,8 @@ class Services(Protocol):
     tenancy: Tenancy
     telemetry: Telemetry
     lifecycle: Lifecycle
+    status_changes: Broadcast[None]
+    wall: Callable[[], float]
 
 
 def ports(options: AgentOptions, agent: Services) -> list[Port]:
@@ -88,7 +94,8 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
         """What /readyz answers."""
         return agent.lifecycle.serving() and report.ready() and tenancy.ready()
 
-    management = Management(ready, metrics.registry, debug, agent.propagation).handler()
+    console = partial(_console, options, agent, sync, enrichment)
+    management = with_console(Management(ready, metrics.registry, debug, agent.propagation).handler(), console)
     # The service refuses a body that is a little too large, in its own format; one far too large is not read at all.
     enforced = replace(limits, body_bytes=2 * limits.body_bytes)
     outer = replace(enforced, ping_seconds=0.0, ping_without_stream=True)  # keep-alive is for sync, as in flagd
@@ -120,6 +127,15 @@ def ports(options: AgentOptions, agent: Services) -> list[Port]:
         ),
         Port("OFREP", "--ofrep-port", with_cors(observed_ofrep, options.cors_origin), at["OFREP"], outer, auth=auth),
     ]
+
+
+def _console(options: AgentOptions, agent: Services, sync: Selections, enrichment: Enrichment) -> Handler:
+    """Return the console; its code is loaded when somebody looks."""
+    from wigwag.agent.console import AgentConsole, local_or_token
+    from wigwag.serve.console.site import console, everybody
+
+    allowed = everybody if options.debug_endpoints else local_or_token(agent.tenancy.tokens)
+    return console(AgentConsole(agent, sync, enrichment).api(), allowed)
 
 
 def listeners(options: AgentOptions, sources: Sequence[Source], tls: Tls | None) -> dict[str, Listener]:

@@ -26,6 +26,7 @@ from wigwag.pipeline.run import Pipeline
 from wigwag.pipeline.spec import Wanted
 from wigwag.pipeline.statuslog import log_statuses
 from wigwag.pipeline.watch import WatchPolicy
+from wigwag.serve.console.evaluations import EvaluationHistory
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.process import run_process, settle
@@ -60,7 +61,7 @@ RESERVED_FILES = 512
 """Open files that connections never take: sources, files, telemetry."""
 log = logging.getLogger("wigwag.agent")
 DEMO_HINTS = """
-  The demo flags are served. Three things to try:
+  The demo flags are served. See them at http://localhost:{management_port}/console/, or ask:
 
     curl -s localhost:{port}/flagd.evaluation.v1.Service/ResolveBoolean -H 'content-type: application/json' \\
          -d '{{"flagKey": "new-welcome-banner", "context": {{"email": "fay@example.com"}}}}'
@@ -126,9 +127,10 @@ class Agent:
         self.history = SnapshotHistory(options.snapshots)
         self.history.follow(self.snapshots)
         self.metrics = Metrics()
-        self.metrics.registry.add(*vitals())
         critical = CriticalChanges(policy.clock)
-        self.metrics.registry.add(critical.changes)
+        self.metrics.registry.add(*vitals(), critical.changes)
+        self.evaluations = EvaluationHistory(self.metrics.impressions)
+        self.wall = deps.wall
         self.telemetry = start(telemetry_settings(options), self.metrics.registry, self.metrics)
         self.pipeline: Pipeline[Source, Value, Snapshot] = Pipeline(
             [
@@ -149,6 +151,7 @@ class Agent:
             restored=restored,
             published=self.snapshots,
         )
+        self.status_changes = self.pipeline.status_changes
         self.freshness = Freshness(self.pipeline, policy.clock, options.stale_after)
         self.report = AgentReport(
             self.pipeline,
@@ -178,6 +181,7 @@ class Agent:
             self.last_good.run(self.pipeline, self._loader.flags),
             self.tenancy.run(),
             self.telemetry.run(self._clock),
+            self.evaluations.run(self._clock),
             self._announce(),
         )
         try:

@@ -103,6 +103,11 @@ class Tenancy:
         """Return the handler of OFREP with access control, if there is any."""
         return handler if self.access is None else self.access.handler(handler, wanted, named)
 
+    @property
+    def tokens(self) -> AccessControl | None:
+        """Access control, if it knows callers by token or certificate."""
+        return self.access if self._pipeline is not None else None
+
     def health(self, methods: Methods) -> Methods:
         """Return the methods of the management port, which asks for no token; but a stream is a stream."""
         return methods if self._streams is None else self._streams.methods(methods, lambda call: None)

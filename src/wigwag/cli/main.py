@@ -34,7 +34,7 @@ _BROKEN_PIPE = 141
 _FORMATTER = argparse.RawDescriptionHelpFormatter
 COMMANDS = (
     *("start", "check-config", "eval", "lint", "diff", "proxy", "operator", "rollout", "sidecars"),
-    *("migrate", "watt"),
+    *("migrate", "watt", "console"),
     *("help", "completion", "version"),
 )
 DESCRIPTION = """\

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING
 
 from wigwag.errors import WigwagError
 from wigwag.flags.diff.compare import compare
-from wigwag.flags.diff.shares import fractionals, moved_shares
-from wigwag.flags.model import canonical, child, few
-from wigwag.flags.rules import refs
+from wigwag.flags.diff.shares import flag_moves
+from wigwag.flags.model import child, few
 from wigwag.library import load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from wigwag.flags.diff.comparison import MemberChange
-    from wigwag.flags.flag import Flag
     from wigwag.flags.flagset import FlagSet
-    from wigwag.flags.model import Json, Limits
-    from wigwag.flags.rules.operators.fractional import Shares
+    from wigwag.flags.model import Limits
 
 ROOT = "spec.flagSpec.flags"
 
@@ -66,21 +63,6 @@ def _member(change: MemberChange) -> str:
 
 
 def _moves(old: FlagSet, new: FlagSet, key: str) -> Iterator[str]:
-    """Return whom the weights of a flag move: those of each `fractional` that was at the same place before."""
-    before = _weights(old.flag(key))
-    for place, (value, shares) in _weights(new.flag(key)).items():
-        if place in before and canonical(before[place][0]) == canonical(value):
-            moved = moved_shares(before[place][1], shares)
-            if moved:
-                yield f"{place.removeprefix('$.')}: {few([str(each) for each in moved])}"
-
-
-def _weights(flag: Flag | None) -> dict[str, tuple[Json, Shares]]:
-    """Return the fixed weights of a flag and of the shared rules that it reaches, by place, with what is hashed."""
-    if flag is None or not flag.targeted:
-        return {}
-    try:
-        rules = {"targeting": flag.rule, "$evaluators": refs.reachable(flag.rule, flag.setting.evaluators)}
-    except WigwagError:  # a rule that cannot be decoded
-        return {}
-    return {place: (value, shares) for place, value, shares in fractionals(rules)}
+    """Return whom the weights of a flag move."""
+    for place, moved in flag_moves(old.flag(key), new.flag(key)).items():
+        yield f"{place.removeprefix('$.')}: {few([str(each) for each in moved])}"

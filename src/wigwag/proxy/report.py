@@ -78,9 +78,12 @@ class ProxyReport:
         if not self._everybody and (reason := why_not_local(request)):
             refused = {"error": f"{LOCAL_ONLY.format('proxy')}: {reason}"}
             return Reply(403, _JSON, msgspec.json.encode(refused) + b"\n")
-        targets = [self._described(status) for status in self._statuses()]
-        page = {"subscribers": self._targets.subscribers, "targets": targets}
+        page = {"subscribers": self._targets.subscribers, "targets": self.targets()}
         return Reply(200, _JSON, msgspec.json.encode(page) + b"\n")
+
+    def targets(self) -> list[dict[str, Any]]:
+        """Return how each target is doing."""
+        return [self._described(status) for status in self._statuses()]
 
     def _described(self, status: Status[Source]) -> dict[str, Any]:
         target = self._targets.get(status.spec)
@@ -89,6 +92,7 @@ class ProxyReport:
             "target": status.spec.name,
             "provider": status.spec.provider,
             "subscribers": 0 if target is None else target.subscribers,
+            "sent": 0 if target is None else target.sent,
             "characters": None if document is None else len(document.text),
         } | status_fields(status, self._now())
 

@@ -23,7 +23,7 @@ from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.ports import Port, management_port, management_tls, read_tls
 from wigwag.serve.face.process import run_process
-from wigwag.serve.management.manage import HealthService, Management
+from wigwag.serve.management.manage import HealthService, Management, with_console
 from wigwag.serve.management.process_metrics import vitals
 from wigwag.serve.reflection import reflecting
 from wigwag.sources.disk.notify import Notifier
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from wigwag.proxy.permissions import Reviewer
     from wigwag.sources.kind import Documents
     from wigwag.sources.source import Source
+    from wigwag.wire.http import Handler
 
 BODY_BYTES = 64 * 1024
 """A request is two short texts."""
@@ -120,6 +121,13 @@ class Proxy:
             background.append(self._permissions.run())
         await self.lifecycle.run(self._ports, background, stop, self.targets.close)
 
+    def _console(self) -> Handler:
+        from wigwag.proxy.console import proxy_console
+        from wigwag.serve.console.site import console, everybody, local_only
+
+        entrance = everybody if self._options.debug_endpoints else local_only
+        return console(proxy_console(self.report, self.targets).api(), entrance)
+
     def _ports(self) -> list[Port]:
         options, host = self._options, self._options.bind or None
         limits = WireLimits(
@@ -130,9 +138,8 @@ class Proxy:
         tls = read_tls(options)
         lifecycle, capacity = self.lifecycle, self.lifecycle.capacity
         auth = "Kubernetes tokens" if options.auth == "kubernetes" else ""
-        management = Management(
-            lifecycle.serving, self.registry, self.report, TargetPropagation(self.targets)
-        ).handler()
+        pages = Management(lifecycle.serving, self.registry, self.report, TargetPropagation(self.targets)).handler()
+        management = with_console(pages, self._console)
         health = reflecting(HealthService(lifecycle.stopped.wait).methods())
         methods = reflecting(self._relay.methods())
         return [

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wigwag.observe import Counter
 from wigwag.pipeline.broadcast import Broadcast
@@ -50,7 +50,9 @@ class SyncTarget:
     __slots__ = ("_broadcasts", "document", "source", "streams")
 
     def __init__(self, source: Source) -> None:
-        self.source, self.streams = source, set[BroadcastStream]()
+        self.source = source
+        self.streams: dict[BroadcastStream, float] = {}
+        """The open streams, and since when."""
         self.document: RelayedDocument | None = None
         self._broadcasts: dict[Encode, Broadcast[Message]] = {}
 
@@ -125,10 +127,22 @@ class Targets:
         target = self._targets.get(source) or self._opened(source)
         if timer := self._lingering.pop(target, None):
             timer.cancel()
-        target.streams.add(stream)
+        target.streams[stream] = self._clock.now()
         self.subscribers += 1
         stream.on_close(partial(self._leave, target, stream))
         return target.broadcast(encode)
+
+    def described_streams(self) -> Iterator[dict[str, Any]]:
+        """Return each stream, and what it waits for, as plain JSON."""
+        now = self._clock.now()
+        for target in self._targets.values():
+            for stream, since in target.streams.items():
+                yield {
+                    "target": target.source.name,
+                    "seconds": round(now - since, 3),
+                    "sent": stream.seen,
+                    "waits": _waits_for(target, stream),
+                }
 
     def close(self) -> None:
         """Refuse new streams, and end all open ones."""
@@ -171,9 +185,9 @@ class Targets:
         return target
 
     def _leave(self, target: SyncTarget, stream: BroadcastStream) -> None:
-        target.streams.discard(stream)
+        del target.streams[stream]
         self.subscribers -= 1
-        if not target.subscribers:
+        if not target.streams:
             when = self._clock.now() + self._linger
             self._lingering[target] = self._clock.call_at(when, partial(self._drop, target))
 
@@ -186,6 +200,13 @@ class Targets:
     def _refuse(self, reason: str, message: str) -> RpcError:
         self.refusals.add((reason,))
         return RpcError(Code.RESOURCE_EXHAUSTED, message)
+
+
+def _waits_for(target: SyncTarget, stream: BroadcastStream) -> str:
+    if target.document is None:
+        return "the first document of the target"
+    newest = stream.broadcast is not None and stream.seen == stream.broadcast.serial
+    return "the next change" if newest else "room to send the newest document"
 
 
 def _message(encode: Encode, document: RelayedDocument) -> Message:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wigwag.flags.selector import Selector
 from wigwag.pipeline.broadcast import Broadcast
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 METADATA = f"/{SERVICE}/GetMetadata".encode()
 SLICE = 100
 """Flags that are written before others get their turn: about two milliseconds."""
+SENT = 100
+"""Documents whose snapshot is remembered, to tell how far behind a stream is."""
 MANY = 2_000
 """Flags of a document that takes a millisecond to put together."""
 
@@ -48,6 +50,14 @@ class SyncRequest(NamedTuple):
 
     provider_id: str
     selector: str
+
+
+class OpenStream(NamedTuple):
+    """A stream that is open: what it asked for, from where, and since when."""
+
+    request: SyncRequest
+    address: str
+    since: float
 
 
 class Selections:
@@ -66,6 +76,7 @@ class Selections:
         self._snapshots, self._metrics, self._context = snapshots, metrics, context
         self._metadata, self._deadline = metadata, deadline
         self._open: dict[tuple[str, Encode], Selection] = {}
+        self._streams: dict[BroadcastStream, OpenStream] = {}
 
     def methods(self) -> dict[bytes, Method]:
         """Return the methods of the sync services."""
@@ -85,11 +96,14 @@ class Selections:
 
     def admit(self, call: Call, target: SyncRequest) -> Guard:
         """Return what counts a stream, and limits its time."""
-        return partial(self._begin, target)
+        peer = call.request.peer
+        return partial(self._begin, target, str(peer.address) if peer is not None and peer.address else "")
 
-    def _begin(self, request: SyncRequest, stream: BroadcastStream) -> None:
+    def _begin(self, request: SyncRequest, address: str, stream: BroadcastStream) -> None:
         labels = self._metrics.stream_opened(request.selector, request.provider_id)
         stream.on_close(partial(self._closed, stream, labels, monotonic()))
+        self._streams[stream] = OpenStream(request, address, monotonic())
+        stream.on_close(partial(self._streams.pop, stream, None))
         if self._deadline:
             stream.on_close(asyncio.get_running_loop().call_later(self._deadline, stream.end, timed_out()).cancel)
 
@@ -98,6 +112,24 @@ class Selections:
         if stream.error is not None:
             reason = "deadline_exceeded" if stream.error.code is Code.DEADLINE_EXCEEDED else "normal_close"
         self._metrics.stream_closed(labels, monotonic() - start, reason)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return who reads which documents, and which snapshot was sent last, as plain JSON."""
+        numbers = {selection.broadcast: selection for selection in self._open.values()}
+        described = []
+        for stream, opened in self._streams.items():
+            selection = numbers.get(stream.broadcast) if stream.broadcast is not None else None
+            described.append(
+                {
+                    "provider": opened.request.provider_id,
+                    "selector": opened.request.selector,
+                    "address": opened.address,
+                    "seconds": round(monotonic() - opened.since, 3),
+                    "snapshot": None if selection is None else selection.sent.get(stream.seen),
+                    "newest": selection is not None and stream.seen == selection.broadcast.serial,
+                }
+            )
+        return described
 
     def join(self, target: SyncRequest, encode: Encode, stream: BroadcastStream) -> Broadcast[Message]:
         """Return the broadcast of a selection."""
@@ -129,6 +161,8 @@ class Selection:
         self._next: asyncio.Handle | None = None
         """The next slice of the update."""
         self.broadcast = Broadcast[Message]()
+        self.sent: dict[int, int] = {}
+        """The number of the snapshot that each of the last documents is of, by serial."""
         snapshots.subscribe(self.notify)
         self.notify()
 
@@ -175,6 +209,8 @@ class Selection:
                 data = snapshot.keep(self._selector, self._encode, partial(self._encoded, snapshot))
                 self._published = snapshot
                 self.broadcast.publish(_message(data))
+                self.sent[self.broadcast.serial] = snapshot.number
+                self.sent.pop(self.broadcast.serial - SENT, None)
             self._published = snapshot
 
     def _encoded(self, snapshot: Snapshot) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from wigwag.errors import UsageError, WigwagError
@@ -19,6 +20,7 @@ from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.ports import Port
 from wigwag.serve.face.process import run_process
+from wigwag.serve.management.manage import with_console
 from wigwag.serve.management.process_metrics import vitals
 from wigwag.watt.api import ApiSettings, SnapshotApi, token_file
 from wigwag.watt.report import WattReport
@@ -30,6 +32,7 @@ from wigwag.wire.server.listen import Listener
 if TYPE_CHECKING:
     from wigwag.watt.options import WattOptions
     from wigwag.watt.snapshots.snapshot import WattSnapshot
+    from wigwag.wire.http import Handler
 
 LOOPBACK = "127.0.0.1"
 CONNECTIONS, RESERVED_FILES = 1000, 2000
@@ -72,6 +75,7 @@ class WattServer:
         report.register(self.registry)
         settings = ApiSettings(self._options.format)
         api = SnapshotApi(watt.history, report.sources, report.page, watt.resync, settings)
+        self._report = report
         background = [*watt.background(self.lifecycle.started), report.log_watches(), report.log_snapshots()]
         try:
             await self.lifecycle.run(lambda: [self._snapshots_port(api)], background, stop, watt.end)
@@ -81,10 +85,16 @@ class WattServer:
     def _snapshots_port(self, api: SnapshotApi) -> Port:
         options, capacity = self._options, self.lifecycle.capacity
         guard = TokenGuard(token_file(options.token_file) if options.token_file else None)
-        handler = guard.handler(api.handler(self._ready, self.registry))
+        handler = with_console(guard.handler(api.handler(self._ready, self.registry)), partial(self._console, guard))
         limits = capacity.limits(WireLimits(body_bytes=BODY_BYTES))
         listener = Listener(host=self._host, port=self._port)
         return Port(PORT_NAME, "--port", handler, listener, limits, auth="a token" if options.token_file else "")
+
+    def _console(self, guard: TokenGuard) -> Handler:
+        from wigwag.serve.console.site import console
+        from wigwag.watt.console import watt_console
+
+        return console(watt_console(self.watt, self._report).api(), guard.handler)
 
     def _ready(self) -> bool:
         return self.lifecycle.serving() and self.watt.ready

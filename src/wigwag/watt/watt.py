@@ -122,6 +122,17 @@ class Watt:
         self.pipeline.derive_again()
         self.notify_hooks.resync()
 
+    def wanted_by(self) -> dict[str, list[str]]:
+        """Return who wants each watch: hooks by name, or a ConsulResolver; others are in the options."""
+        wanted = list(self.watch_hooks.wanted())
+        if self.resolvers is not None:
+            wanted.append(("a ConsulResolver", self.resolvers.wanted))
+        by: dict[str, list[str]] = {}
+        for name, results in wanted:
+            for each in results:
+                by.setdefault(str(each.spec), []).append(name)
+        return by
+
     @property
     def ready(self) -> bool:
         """Whether there is a snapshot, and every hook works: none is failing, and what they want to watch settles."""

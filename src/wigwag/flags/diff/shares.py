@@ -13,12 +13,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from wigwag.flags.model import child
+from wigwag.errors import WigwagError
+from wigwag.flags.model import canonical, child
 from wigwag.flags.rules.operators.fractional import to_shares
+from wigwag.flags.rules.refs import reachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from wigwag.flags.flag import Flag
     from wigwag.flags.model import Json
     from wigwag.flags.rules.operators.fractional import Shares
 
@@ -87,3 +90,25 @@ def fractionals(rule: Json, path: str = "$") -> Iterator[tuple[str, Json, Shares
                 if shares is not None:
                     yield place, argument[0] if explicit else None, shares
             yield from fractionals(argument, place)
+
+
+def flag_moves(before: Flag | None, after: Flag | None) -> dict[str, list[MovedShare]]:
+    """Return whom other weights of a flag move, by place: of each `fractional` that hashed the same value before."""
+    earlier, moves = _weights(before), {}
+    for place, (value, shares) in _weights(after).items():
+        if place in earlier and canonical(earlier[place][0]) == canonical(value):
+            moved = moved_shares(earlier[place][1], shares)
+            if moved:
+                moves[place] = moved
+    return moves
+
+
+def _weights(flag: Flag | None) -> dict[str, tuple[Json, Shares]]:
+    """Return the fixed weights of a flag and of the shared rules that it reaches, by place, with what is hashed."""
+    if flag is None or not flag.targeted:
+        return {}
+    try:
+        rules = {"targeting": flag.rule, "$evaluators": reachable(flag.rule, flag.setting.evaluators)}
+    except WigwagError:  # a rule that cannot be decoded
+        return {}
+    return {place: (value, shares) for place, value, shares in fractionals(rules)}

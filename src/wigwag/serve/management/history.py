@@ -94,6 +94,8 @@ class HistoryEntry(Struct, eq=False):
     """How many flags are kept for this one alone."""
     facts: Mapping[str, Any] = {}
     flags_id: str = ""
+    touched: frozenset[tuple[str, str]] = frozenset()
+    """Flag set and key of all that it changed; nothing for the first, in which all are new."""
 
 
 class SnapshotHistory:
@@ -134,6 +136,7 @@ class SnapshotHistory:
                 row,
                 facts=snapshot.facts,
                 flags_id=snapshot.flags.id,
+                touched=_touched(pairs) if before else frozenset(),
             )
         )
         self._current = snapshot
@@ -205,6 +208,12 @@ def _changes(pairs: Pairs) -> SnapshotChanges:
     other = [now for old, now in pairs if old is not None and now is not None and old.digest != now.digest]
     first = nsmallest(_FIRST, [(flag.set_id, flag.key) for flag in chain(added, removed, other)])
     return SnapshotChanges(len(added), len(removed), len(other), tuple(key for _, key in first))
+
+
+def _touched(pairs: Pairs) -> frozenset[tuple[str, str]]:
+    """Return which flags differ in content."""
+    differing = (new or old for old, new in pairs if old is None or new is None or old.digest != new.digest)
+    return frozenset((flag.set_id, flag.key) for flag in differing if flag is not None)
 
 
 def _sets(flags: tuple[Flag, ...]) -> dict[str, dict[str, Flag]]:

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from wigwag.observe import Registry
-    from wigwag.wire.http import Handler, Headers, Request
+    from wigwag.wire.http import Handler, Headers, Request, Response
     from wigwag.wire.rpc import Call
 
     Page = Callable[[Request], Reply | Awaitable[Reply]]
 
 TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
+CONSOLE = b"/console/"
 _METHODS = (b"GET", b"HEAD", b"POST")
 _METRICS: Headers = ((b"content-type", b"text/plain; version=0.0.4; charset=utf-8"),)
 
@@ -50,6 +51,20 @@ class Management:
         for each in self._more:
             pages |= each.pages()
         return paged(pages)
+
+
+def with_console(handler: Handler, console: Callable[[], Handler]) -> Handler:
+    """Return a handler with the console under `/console`, which is made when somebody asks for it."""
+    made: list[Handler] = []
+
+    def handle(request: Request) -> Response | Awaitable[Response]:
+        if not (request.path + b"/").startswith(CONSOLE):
+            return handler(request)
+        if not made:
+            made.append(console())
+        return made[0](request)
+
+    return handle
 
 
 def metrics_page(registry: Registry) -> Page:

@@ -16,7 +16,7 @@ from wigwag.wire.http import Reply, Stream
 from wigwag.wire.rpc import Code
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from wigwag.flags.model import Resolution
     from wigwag.wire.http import Handler, Request, Response
@@ -157,6 +157,10 @@ class Metrics:
             impressions[0] += 1
             if resolution.variant is not None:
                 tallies[id(resolution)] = resolution, impressions, reasons
+
+    def impressions(self) -> Iterator[tuple[str, str, Cell]]:
+        """Return the key, the variant and the counter of all evaluations, the first evaluated first."""
+        return ((key, variant, cell) for (key, _, _, variant), cell in self._impressions.cells())
 
     def stream_opened(self, selector: str, provider_id: str) -> tuple[str, str]:
         """Note that a sync stream began; return the labels it is counted under, which are short and not too many."""

@@ -28,7 +28,7 @@ from wigwag.watt.hooks.call import Invocation
 from wigwag.watt.hooks.hook import HookError, HookStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from wigwag.watt.hooks.call import HookCaller
     from wigwag.watt.hooks.hook import Hook
@@ -96,6 +96,10 @@ class WatchHooks(Generic[D, R]):
     def ready(self) -> bool:
         """Whether no hook failed when it was last called; those that may be skipped do not count."""
         return all(each.hook.on_failure == "skip" or each.status.state != "degraded" for each in self._hooks)
+
+    def wanted(self) -> Iterator[tuple[str, tuple[R, ...]]]:
+        """Return what each hook wants: its last good result."""
+        return ((each.hook.name, each.results) for each in self._hooks)
 
     def statuses(self) -> tuple[HookStatus, ...]:
         """Return how each hook is doing."""

@@ -131,7 +131,7 @@ class Resolvers:
         self._environment = environment
         self._seen: dict[TableName, WatchPart] = {}
         self._known: dict[TableName, dict[Key, ConsulResolver | ResolverReference]] = {}
-        self._wanted: tuple[Wanted[Spec], ...] = ()
+        self.wanted: tuple[Wanted[Spec], ...] = ()
         self.problems: dict[str, str] = {}
         """What is wrong with which object."""
 
@@ -142,8 +142,8 @@ class Resolvers:
         changed = [self._forget(name) for name in gone]
         changed += [self._read(name, part) for name, part in tables.items() if self._seen.get(name) is not part]
         if any(changed):
-            self._wanted = tuple(Wanted(spec, grace=GRACE) for spec in self._limited(dict.fromkeys(self._specs())))
-        return self._wanted
+            self.wanted = tuple(Wanted(spec, grace=GRACE) for spec in self._limited(dict.fromkeys(self._specs())))
+        return self.wanted
 
     def _limited(self, specs: dict[Spec, None]) -> Iterator[Spec]:
         self.problems.pop(_ALL, None)
