@@ -487,7 +487,7 @@ PORTS = (
         "--health-probe-bind-address",
         "HTTP",
         (),
-        (_PROBES[0], Page("GET", "/readyz", "200 when ready, 500 before, with what it waits for")),
+        (_PROBES[0], Page("GET", "/readyz", "200 when ready, 500 before, with what it waits for"), _CONSOLE),
     ),
     Port(
         "watt",

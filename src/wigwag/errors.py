@@ -2,7 +2,8 @@
 
     WigwagError
     ├── UsageError                  wrong options or arguments
-    │   └── _UnknownSnapshotError   serve.management.debug: a snapshot that is not kept
+    │   ├── _UnknownSnapshotError   serve.management.debug: a snapshot that is not kept
+    │   └── UnknownFlagError        serve.console.flags: a flag that does not exist, or that the caller may not see
     ├── StartError                  a process cannot start: a port in use, a certificate that cannot be read
     ├── DocumentError               a flag document was rejected as a whole; `findings` says what and where
     ├── SelectorError               a malformed flag selector
@@ -27,6 +28,7 @@
     ├── HttpRefusedError            sources.remote.http: the server answered, but not with a document
     ├── ConsulRefusedError          sources.consul.access: Consul answered, but not what was asked for
     │   └── ConsulBusyError         sources.consul.access: Consul has too many requests or connections of this client
+    ├── NoConsoleError              cli.commands.console: no console where it was looked for
     ├── HookError                   watt.hooks.hook: a call of a hook failed
     └── OutputError                 watt.outputs.directory: the output directory cannot be written
 

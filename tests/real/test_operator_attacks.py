@@ -37,15 +37,21 @@ from wigwag.operator.admission.registration import FLAG_PATH, MUTATING, POD_PATH
 from wigwag.operator.configmaps import LABELS as FLAG_LABELS
 from wigwag.operator.injection.proxytrust import AGENT_DIRECTORY, AUTHORITY, AUTHORITY_LABELS
 from wigwag.operator.names import (
+    AGENT_IMAGE,
     ALLOW_FROM,
     ALLOW_KUBERNETES_SYNC,
+    CARRIER,
+    CLUSTER_FEATURE_FLAG_SOURCE,
     ENABLED,
     FEATURE_FLAG,
     FEATURE_FLAG_SOURCE,
+    FLAGS_CHANGED,
     IN_PROCESS_CONFIGURATION,
+    INLINE_FLAGS,
     MANAGED_BY,
     OPERATOR,
     PODS_RETRIED,
+    REMARKS,
     SERVICE_ACCOUNT,
     SOURCE_DIGESTS,
     ObjectName,
@@ -53,6 +59,9 @@ from wigwag.operator.names import (
     config_map_name,
 )
 from wigwag.operator.reconcile.access import LABELS as ACCESS_LABELS
+from wigwag.sources.kubernetes.references import ORDERS
+
+STANDING_ORDER = ORDERS[0]
 
 
 @dataclass(frozen=True)
@@ -79,7 +88,11 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         programs.kubernetes()
     private = ["--private-webhooks"]
     with OperatedPlane(tmp_path_factory.mktemp("tenants"), proxy_auth=True, options=private) as plane:
-        yield Scene(plane, Alice.settle(plane.cluster), Mallory.settle(plane.cluster))
+        made = Scene(plane, Alice.settle(plane.cluster), Mallory.settle(plane.cluster))
+        shared = source("alices", {"source": "http://127.0.0.1:1/", "provider": "http"})
+        shared["spec"]["allowedNamespaces"] = {"names": [made.alice.name]}
+        plane.cluster.apply({**shared, "kind": "ClusterFeatureFlagSource"})
+        yield made
 
 
 def named(value: str, key: str = FEATURE_FLAG_SOURCE) -> dict[str, str]:
@@ -153,13 +166,20 @@ POD_ATTACKS = [
     *(PodAttack(f"a FeatureFlagSource {how}", FEATURE_FLAG_SOURCE, name) for how, name in NAMES.items()),
     *(PodAttack(f"an InProcessConfiguration {how}", IN_PROCESS_CONFIGURATION, name) for how, name in NAMES.items()),
     *(PodAttack(f"a source {how}", FEATURE_FLAG_SOURCE, "", entry) for how, entry in SOURCES.items()),
+    *(PodAttack(f"a standing order {how}", STANDING_ORDER, name) for how, name in NAMES.items() if "JSON" not in how),
+    PodAttack("a shared source that is for Alice only", CLUSTER_FEATURE_FLAG_SOURCE, "{n}"),
 ]
 
 
 @pytest.mark.parametrize("attack", POD_ATTACKS, ids=lambda attack: attack.what)
 def test_a_pod_gets_nothing_of_another_tenant_and_does_not_learn_what_there_is(attack: PodAttack, scene: Scene) -> None:
     scene.mallory.namespace.apply(source("own", {"source": "http://127.0.0.1:1/", "provider": "http"}))
-    hers = {FEATURE_FLAG_SOURCE: "direct" if attack.entry else "hers", IN_PROCESS_CONFIGURATION: "local"}
+    hers = {
+        FEATURE_FLAG_SOURCE: "direct" if attack.entry else "hers",
+        IN_PROCESS_CONFIGURATION: "local",
+        STANDING_ORDER: "direct",
+        CLUSTER_FEATURE_FLAG_SOURCE: "alices",
+    }
     status, message = attack.run(scene, hers[attack.annotation])
     assert status in (403, 404, 500), message
     assert MARK not in message
@@ -192,9 +212,58 @@ def running_agent(name: str, *sources: dict[str, Any], **about: Any) -> dict[str
     }
 
 
+def carrying(name: str, annotations: dict[str, str]) -> dict[str, Any]:
+    """Return a Deployment with annotations of its own."""
+    made = deployment(name, replicas=0)
+    return {**made, "metadata": {**made["metadata"], "annotations": annotations}}
+
+
 Forged = Callable[[Scene, dict[str, Any]], list[dict[str, Any]]]
 """Given what is Alice's, by kind and name: the objects that Mallory makes in her own namespace."""
 FORGERIES: dict[str, Forged] = {
+    "a workload that follows her flags": lambda scene, _: [
+        carrying("thief-f", {STANDING_ORDER: f"{scene.alice.name}/direct"}),
+        carrying("thief-g", {ORDERS[1]: "direct", f"{ORDERS[1]}-namespace": scene.alice.name}),
+    ],
+    "a workload that carries flags in her name": lambda scene, _: [
+        carrying("web", {INLINE_FLAGS: json.dumps(flag_document("direct", "mallory's")), REMARKS: "scope=cluster"}),
+        carrying("direct", {INLINE_FLAGS: "{"}),
+    ],
+    "a FeatureFlag that says a workload of hers carries it": lambda scene, hers: [
+        {
+            "apiVersion": OPENFEATURE,
+            "kind": "FeatureFlag",
+            "metadata": {
+                "name": "web-deployment",
+                "annotations": {CARRIER: "Deployment/web"},
+                "ownerReferences": owned_by("apps/v1", "Deployment", "web", hers["Deployment web"]["uid"]),
+            },
+            "spec": {"flagSpec": flag_document("direct", "mallory's")},
+        }
+    ],
+    "a remote that would be sent her Secret": lambda scene, _: [
+        {
+            "apiVersion": OPENFEATURE,
+            "kind": "FeatureFlag",
+            "metadata": {"name": f"remote-{at}", "annotations": {ALLOW_FROM: "*"}},
+            "spec": {"remoteFlagProvider": {"type": "http", "uri": "http://127.0.0.1:1/", **given}},
+        }
+        for at, given in enumerate[dict[str, Any]](
+            (
+                {"credentials": {"secret": f"{scene.alice.name}/s"}},
+                {"credentials": {"secret": "../s"}},
+                {"uri": "file:///var/run/secrets/kubernetes.io/serviceaccount/token", "type": "file"},
+                {"uri": f"{scene.alice.name}/direct", "type": "kubernetes"},
+            )
+        )
+    ],
+    "a shared source of all namespaces": lambda *_: [
+        {**source("everybodys", {"source": "http://127.0.0.1:1/"}), "kind": "ClusterFeatureFlagSource"}
+    ],
+    "an upgrade of her agents, and a revision of her own": lambda *_: [
+        {**config_map("open-feature-operator-sidecars", labels={MANAGED_BY: OPERATOR}), "data": {"paused": "true"}},
+        deployment("thief-h", replicas=0, annotations={AGENT_IMAGE: "mallory", FLAGS_CHANGED: "x"}),
+    ],
     "ConfigMaps that say they hold her flags": lambda scene, _: [
         config_map(f"held-{at}", labels=FLAG_LABELS, annotations={FEATURE_FLAG: f"{scene.alice.name}/mounted"})
         for at in range(30)

@@ -13,7 +13,7 @@ import logging
 import socket
 import time
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from wigwag.errors import UsageError
@@ -43,15 +43,17 @@ from wigwag.pipeline.statuslog import log_statuses
 from wigwag.serve.face.capacity import divide, needed, open_files
 from wigwag.serve.face.lifecycle import Lifecycle
 from wigwag.serve.face.process import run_process
+from wigwag.serve.management.manage import with_console
 from wigwag.serve.management.process_metrics import vitals
 from wigwag.wire.tls import MemoryCertificate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from wigwag.kube.kinds import Kind
     from wigwag.operator.settings import OperatorOptions, OperatorSettings
     from wigwag.serve.face.ports import Port
+    from wigwag.wire.http import Handler
 
 PORTS, CONNECTIONS, RESERVED_FILES = 3, 1000, 500
 log = logging.getLogger("wigwag.operator")
@@ -134,9 +136,22 @@ class Operator:
                 elector.wake()
 
     async def _controllers(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._recorder.run())
-            group.create_task(run_controllers(self._context))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._recorder.run())
+                group.create_task(run_controllers(self._context))
+        finally:
+            self._context.shown.clear()
+
+    def _console(self) -> Handler:
+        from wigwag.operator.console import operator_console
+        from wigwag.serve.console.site import console, local_only
+
+        return console(operator_console(self.pipeline.published, self._shown_agents).api(), local_only)
+
+    def _shown_agents(self) -> Iterable[Mapping[str, Any]]:
+        agents = self._context.shown.get("agents")
+        return () if agents is None else agents()
 
     def _leads(self) -> list[tuple[tuple[str], float]]:
         return [] if self._elector is None else [((LEASE,), self._elector.holds())]
@@ -162,7 +177,7 @@ class Operator:
         return self.pipeline.published.value if self.pipeline.published.serial else None
 
     def _ports(self) -> list[Port]:
-        pages = metrics_handler(self.registry), probes_handler(self.missing)
+        pages = metrics_handler(self.registry), with_console(probes_handler(self.missing), self._console)
         tls = self._files or self._certificate
         return operator_ports(self._settings.options, self._service, tls, pages, self.lifecycle.capacity)
 

@@ -40,6 +40,8 @@ class ChangeStreams:
 
         def handler(call: Call) -> AsyncIterator[bytes]:
             messages.read_nothing(call.body, call.json)
+            if self._snapshots.error is not None:  # or it would say that it is ready, and then that it is not
+                raise stopping()
             select(self._snapshots.value, call)
             return self._events(selector_of(call), call.json, self._deadline if bounded else 0.0)
 

@@ -169,7 +169,7 @@ def test_a_flagd_uses_a_shared_source_and_its_own_wins() -> None:
             assert world.get(DEPLOYMENT, "served"), "what exists stays as it is"
             world.server.remove(KIND, ("", "shared"))
             await world.settle()
-            assert world.condition(FLAGD, "served", "Resolved") == ("False", "SourceNotFound")
+            assert world.condition(FLAGD, "served", "Resolved") == ("False", "SourceUnusable"), "in the same words"
 
     run(main)
 

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -28,7 +28,7 @@ from wigwag.pipeline.spec import Unavailable
 from wigwag.pipeline.watch import closing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Hashable
+    from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Mapping
 
     from wigwag.kube.control.controller import ControllerMetrics
     from wigwag.kube.control.events import EventRecorder
@@ -93,6 +93,8 @@ class ControlContext:
     sidecars: SidecarMetrics = field(default_factory=SidecarMetrics)
     scope: NamespaceScope = field(default_factory=NamespaceScope)
     """The namespaces that are served."""
+    shown: dict[str, Callable[[], Iterable[Mapping[str, Any]]]] = field(default_factory=dict)
+    """What controllers show in the console, by view, while this replica leads."""
     _reported: OrderedDict[tuple[Kind, str], _Report] = field(default_factory=OrderedDict)
 
     def queue(self) -> WorkQueue[K]:

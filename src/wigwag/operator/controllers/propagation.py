@@ -17,7 +17,7 @@ others; and only this part of the status is patched, because the controller of F
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wigwag.kube.control.controller import Again, Controller
 from wigwag.kube.control.informer import Index
@@ -80,6 +80,22 @@ class PropagationController:
         self._using = Index(consumers.pods, used_flags)
         consumers.pods.on_change(self._pods_changed)
         changes.flags.on_change(self._flags_changed)
+        context.shown["agents"] = self.described
+
+    def described(self) -> Iterator[dict[str, Any]]:
+        """Yield what is known of each agent, as plain JSON."""
+        for key, state in sorted(self._states.items()):
+            flags = sorted({flag for flag in state.flags if flag})
+            reasons = {flag: standing(state, flag, digest) for flag in flags if (digest := self._digest(flag))}
+            behind = [f"{flag}: {each.reason}" for flag, each in reasons.items() if each.reason]
+            unknown = any(not each.known for each in reasons.values())
+            yield {
+                "namespace": key[0],
+                "pod": key[1],
+                "state": "unknown" if unknown else "lagging" if behind else "current",
+                "flags": [*map(str, flags)],
+                "problem": "; ".join(behind),
+            }
 
     async def run(self) -> None:
         """Work until cancelled."""

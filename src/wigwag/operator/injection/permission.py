@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from wigwag.kube.kinds import CLUSTER_FEATURE_FLAG_SOURCE, FEATURE_FLAG_SOURCE
 from wigwag.operator.injection.known import refusal
-from wigwag.operator.injection.verdict import FORBIDDEN, Denied
+from wigwag.operator.injection.verdict import FORBIDDEN, NOT_FOUND, Denied
 from wigwag.operator.resources.clusterfeatureflagsource import ClusterFeatureFlagSource
 
 if TYPE_CHECKING:
@@ -38,7 +38,10 @@ def not_served(kind: str, name: ObjectName, settings: OperatorSettings) -> Denie
 def source_refusal(
     name: ObjectName, source: FeatureFlagSource | None, namespace: str, known: KnownObjects, settings: OperatorSettings
 ) -> Denied | None:
-    """Return why pods of a namespace may not use a source; None if they may, or if a shared one does not exist."""
+    """Return why pods of a namespace may not use a source; None if they may.
+
+    A shared source that does not exist is refused in the words of one that is for others, as in other namespaces.
+    """
     kind = source_kind(name).kind
     if name.namespace:
         about = None if source is None else source.metadata
@@ -47,12 +50,14 @@ def source_refusal(
     if settings.options.namespaces:
         reason = "serves some namespaces only (--namespaces), and reads nothing that belongs to the whole cluster"
         return Denied(FORBIDDEN, f"{kind} {name} cannot be used: this operator {reason}; use a FeatureFlagSource")
-    if not isinstance(source, ClusterFeatureFlagSource) or source.spec.allowed_namespaces is None:
-        return None
-    if source.spec.allowed_namespaces.includes(namespace, known.namespace_labels(namespace)):
-        return None
-    remedy = "ask for it in its spec.allowedNamespaces, or use another source"
-    return Denied(FORBIDDEN, f"{kind} {name} does not allow pods of the namespace {namespace}; {remedy}")
+    if isinstance(source, ClusterFeatureFlagSource):
+        allowed = source.spec.allowed_namespaces
+        if allowed is None or allowed.includes(namespace, known.namespace_labels(namespace)):
+            return None
+    elif known.unreadable_source(name):
+        return None  # which is said elsewhere
+    reason = f"{kind} {name} does not exist, or does not allow pods of the namespace {namespace}"
+    return Denied(NOT_FOUND, f"{reason}; create it, or add the namespace to its spec.allowedNamespaces")
 
 
 def may_use(
