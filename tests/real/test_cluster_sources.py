@@ -70,9 +70,7 @@ def test_the_example_serves_a_team_until_it_may_no_longer(operated: Cluster) -> 
     )
     condition(operated, "Granted", "False", "GrantMissing")
     team.apply(naming("another", "company"))
-    App(team, "another").refused(
-        "ClusterFeatureFlagSource company does not exist, or does not allow pods of the namespace flags-"
-    )
+    App(team, "another").refused("ClusterFeatureFlagSource company does not exist, or does not allow pods")
     assert app.pods(), "those that run go on"
     for name in (TEAM, PLATFORM):
         Namespace(operated, name).remove()
