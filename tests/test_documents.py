@@ -79,7 +79,7 @@ def test_the_readme_is_short_and_its_first_screen_has_the_two_commands() -> None
 def test_the_readme_promises_only_what_is_there_and_says_how_to_install_it() -> None:
     text = (ROOT / "README.md").read_text()
     promised = set(re.findall(r"^\| `wigwag ([a-z]+)", text, re.MULTILINE))
-    assert promised == {"start", "proxy", "operator", "watt"}
+    assert promised == {"start", "proxy", "operator", "watt", "console"}
     assert promised <= set(COMMANDS)
     install = text.partition("## Install")[2].partition("\n## ")[0]
     assert "pip install ." in install
