@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 8.0
+PATIENCE = 60.0
 _KEYS = {
     "Enter": (13, "\r"),
     "Escape": (27, ""),
@@ -160,6 +160,8 @@ class Page:
         elif method == "Runtime.consoleAPICalled" and details["type"] in ("error", "assert"):
             self.problems.append(str(details["args"]))
         elif method == "Log.entryAdded" and details["entry"]["level"] == "error":
+            if "ERR_ABORTED" in details["entry"]["text"]:
+                return  # a request that was under way when the test went to another page
             self.problems.append(f"{details['entry']['text']} {details['entry'].get('url', '')}")
         elif method == "Audits.issueAdded":
             self.problems.append(json.dumps(details["issue"]))

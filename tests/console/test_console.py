@@ -12,6 +12,7 @@ from axe_core_python.base import AXE_FILE_PATH  # type: ignore[import-untyped]
 
 from tests.agent.process import AgentProcess
 from tests.console.browser import Browser, Page
+from tests.real.processes import claim_port
 
 GOLD: dict[str, Any] = {"if": [{"==": [{"var": "tier"}, "gold"]}, "on", {"fractional": [["on", 10], ["off", 90]]}]}
 
@@ -179,13 +180,13 @@ def test_everything_works_by_keyboard(looked: Looked) -> None:
 def test_the_page_comes_back_when_the_agent_does(chrome: Browser, tmp_path: Path) -> None:
     path = tmp_path / "flags.json"
     write(path, {"before": flag()})
-    with AgentProcess("--uri", f"file:{path}") as agent:
-        port = int(agent.address("management").rpartition(":")[2])
+    ports = {"management-port": claim_port()}
+    with AgentProcess("--uri", f"file:{path}", ports=ports) as agent:
         page = chrome.open(f"{url(agent)}/console/")
         page.see("before")
     page.see("reconnecting")
     write(path, {"after": flag()})
-    with AgentProcess("--uri", f"file:{path}", ports={"management-port": port}):
+    with AgentProcess("--uri", f"file:{path}", ports=ports):
         page.see("after", "#grid")
         page.see("live")
     page.close()
