@@ -51,12 +51,13 @@ function App() {
     get("").then(setOverview, (error) => setOverview((before) => (error instanceof ApiError || !before ? { error } : before)));
   }, [live.serial]);
   const shown = overview && overview.views ? overview.views : [];
+  const ofAgent = shown.includes("flags") && !overview.titles;
   useEffect(() => {
-    if (shown.includes("flags")) get("/flags").then((data) => setRows({ flags: indexed(data.flags), since: data.since }), () => {});
-  }, [live.serial, shown.length]);
+    if (ofAgent) get("/flags").then((data) => setRows({ flags: indexed(data.flags), since: data.since }), () => {});
+  }, [live.serial, ofAgent]);
   useEffect(() => {
-    if (shown.includes("flags")) get("/evaluations").then(setEvaluations, () => {});
-  }, [live.samples, shown.length]);
+    if (ofAgent) get("/evaluations").then(setEvaluations, () => {});
+  }, [live.samples, ofAgent]);
   useEffect(() => keyboard(), []);
   useEffect(() => {
     document.title = `${place.query.key ? visible(place.query.key, 60) : TITLES[place.view] || "wigwag"} · wigwag console`;
