@@ -502,3 +502,11 @@ def test_the_page_of_the_example_shows_what_the_agent_says(tmp_path: Path, monke
         exec(program, page)
         assert page["flag"]("Boolean", "new-welcome-message") is False
         assert page["flag"]("String", "hex-color", email="fay@example.com") == "#00CC00"
+
+
+@pytest.mark.parametrize("guide", ["operator", "install"])
+def test_a_guide_builds_the_image_that_the_manifests_name(guide: str) -> None:
+    built = re.findall(r"docker build .* -t (\S+) ", (ROOT / f"docs/guides/{guide}.md").read_text())
+    deployment = yaml.safe_load((KUSTOMIZE / "operator/deployment.yaml").read_text())
+    [manager] = deployment["spec"]["template"]["spec"]["containers"]
+    assert built == [manager["image"]]

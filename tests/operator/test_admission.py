@@ -77,7 +77,10 @@ def test_u93_a_pod_is_admitted_whether_or_not_its_rights_are_there(cluster_role_
 def test_u95_a_source_that_is_missing_is_not_found() -> None:
     code, message = refused(pod({ENABLED: "true", FEATURE_FLAG_SOURCE: "flags, other"}), ONE)
     assert code == 404
-    assert message.startswith('featureflagsources.core.openfeature.dev "other" not found in namespace team-a')
+    assert message == (
+        'featureflagsources.core.openfeature.dev "other" not found in namespace team-a; the pod waits for it: '
+        "create it, or correct the annotation"
+    )
     code, message = refused(pod({ENABLED: "true", IN_PROCESS_CONFIGURATION: "x"}), ONE)
     assert (code, message[:26]) == (404, "inprocessconfigurations.co")
 

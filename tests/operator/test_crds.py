@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.operator.manifests import GOOD
-from wigwag.operator.resources.crd import RESOURCES, definition
+from wigwag.operator.resources.crd import RESOURCES, CustomResource, definition
 from wigwag.operator.resources.featureflagsource import FeatureFlagSource
 
 RECORDS = {resource.kind.kind: resource.record for resource in RESOURCES}
@@ -22,6 +22,19 @@ def test_names_are_those_of_the_original() -> None:
         "Flagd": None,
     }
     assert names["Flagd"]["plural"] == "flagds"
+
+
+@pytest.mark.parametrize("resource", RESOURCES, ids=lambda each: each.kind.kind)
+def test_kubectl_explain_says_what_each_member_is_for(resource: CustomResource) -> None:
+    schema = definition(resource)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert [name for name, member in schema["properties"].items() if not member.get("description")] == []
+
+
+@pytest.mark.parametrize("kind", ["FeatureFlagSource", "ClusterFeatureFlagSource"])
+def test_kubectl_get_shows_a_source_that_names_what_does_not_exist(kind: str) -> None:
+    version = next(definition(each) for each in RESOURCES if each.kind.kind == kind)["spec"]["versions"][0]
+    columns = [each["name"] for each in version["additionalPrinterColumns"]]
+    assert columns == ["Sources", "Workloads", "Accepted", "Resolved", "Programmed", "Age"]
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -35,6 +35,10 @@ def test_a_change_that_keeps_all_tests_is_stored() -> None:
             "spec.tests[0] (gold): flag ui gives the variant 'on' for {\"tier\":\"gold\"}, not 'off'",
         ),
         ({"flag": "ui", "variant": None}, "spec.tests[0]: flag ui gives the variant 'off' for {}, not none"),
+        (
+            {"flag": "ui", "variant": "offf"},
+            "spec.tests[0]: flag ui gives the variant 'off' for {}, not 'offf', which is none of its variants: on, off",
+        ),
         ({"flag": "opem", "variant": "on"}, "spec.tests[0]: there is no flag opem; did you mean open?"),
         ({"flag": "off", "variant": "on"}, "spec.tests[0]: flag off gives no variant (DISABLED) for {}, not 'on'"),
         ({"flag": "open", "variant": "on"}, "spec.tests[0]: flag open gives no variant (DEFAULT) for {}, not 'on'"),

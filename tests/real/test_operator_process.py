@@ -68,8 +68,8 @@ def cluster(plane: ControlPlane, kubeconfig: Callable[[Access], Path]) -> Iterat
 
 
 def guide() -> list[Any]:
-    """Return the manifests of the first injection in the guide, in our namespace."""
-    found = list(yaml.safe_load_all(contents((ROOT / "docs/guides/operator.md").read_text(), "yaml")[0]))
+    """Return the manifests of the first injection in the guide, in our namespace instead of theirs."""
+    _, *found = list(yaml.safe_load_all(contents((ROOT / "docs/guides/operator.md").read_text(), "yaml")[0]))
     for manifest in found:
         manifest["metadata"]["namespace"] = "default"
     return found

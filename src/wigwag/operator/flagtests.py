@@ -21,6 +21,7 @@ from wigwag.suggest import close_names
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from wigwag.flags.flag import Flag
     from wigwag.flags.flagset import FlagSet
     from wigwag.flags.model import Limits, Resolution
     from wigwag.operator.resources.featureflag import FlagTest
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 ROOT = "spec.tests"
 _LONGEST = 200
 """Characters of a context that are shown."""
+_MOST_VARIANTS = 10
+"""Variants that are shown."""
 
 
 def failing_tests(document: bytes, tests: Sequence[FlagTest], limits: Limits) -> list[str]:
@@ -53,7 +56,8 @@ def _failures(flags: FlagSet, tests: Sequence[FlagTest]) -> Iterator[str]:
             yield f"{ROOT}[{number}]{named}: there is no flag {test.flag}{hint}"
         elif resolution.error or resolution.variant != test.variant:
             what = f"fails with {resolution.error}" if resolution.error else f"gives {_said(resolution)}"
-            yield f"{ROOT}[{number}]{named}: flag {test.flag} {what} for {_shown(test)}, not {_expected(test.variant)}"
+            expected = _expected(test.variant, flags.flag(test.flag))
+            yield f"{ROOT}[{number}]{named}: flag {test.flag} {what} for {_shown(test)}, not {expected}"
 
 
 def _said(resolution: Resolution) -> str:
@@ -61,8 +65,14 @@ def _said(resolution: Resolution) -> str:
     return f"no variant ({resolution.reason})" if variant is None else f"the variant {variant!r}"
 
 
-def _expected(variant: str | None) -> str:
-    return "none" if variant is None else repr(variant)
+def _expected(variant: str | None, flag: Flag | None) -> str:
+    if variant is None:
+        return "none"
+    known = list(flag.variants) if flag else []
+    if variant in known:
+        return repr(variant)
+    shown = ", ".join([*known[:_MOST_VARIANTS], *(["…"] if len(known) > _MOST_VARIANTS else [])])
+    return f"{variant!r}, which is none of its variants: {shown}"
 
 
 def _shown(test: FlagTest) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.operator.controllers.world import Object, World
+from tests.operator.controllers.world import Object, World, refusal
 from tests.pipeline.fakes import run
 from wigwag.kube.kinds import CONFIG_MAP, NAMESPACE, POD
 from wigwag.operator.names import AGENT, AGENT_UPGRADE, ENABLED, FEATURE_FLAG_SOURCE, SIDECAR_UPGRADE
@@ -77,6 +77,24 @@ def test_one_pod_of_a_workload_is_upgraded_and_the_next_when_it_is_ready() -> No
         assert fleet.report()["summary"] == "3 of 3 agents have the image wigwag:2"
         assert len([each for each in fleet.server.asked if each.startswith("patch Pod")]) == 3
         assert AGENT_UPGRADE in fleet.get(POD, "web-a")["metadata"]["annotations"]
+
+    run(body)
+
+
+def test_the_report_says_that_a_change_is_not_allowed_until_it_is() -> None:
+    async def body() -> None:
+        fleet = Fleet("2")
+        fleet.pod("web-a")
+        fleet.server.refusals.append(("patch Pod", refusal(403, "Forbidden")))
+        async with fleet.running():
+            await fleet.settle()
+            summary = fleet.report()["summary"]
+            assert summary.startswith("0 of 1 agents have the image wigwag:2; 1 behind; a change failed, and is tried")
+            assert str(refusal(403, "Forbidden")) in summary
+            await fleet.pass_time(2.0)
+            fleet.finish("web-a")
+            await fleet.pass_time(2.0)
+        assert fleet.report()["summary"] == "1 of 1 agents have the image wigwag:2"
 
     run(body)
 

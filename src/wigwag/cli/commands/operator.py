@@ -14,9 +14,9 @@ DESCRIPTION = """\
 Put an agent beside each pod that asks for flags by an annotation, check FeatureFlags when they are written, and keep
 what FeatureFlag, FeatureFlagSource, InProcessConfiguration and Flagd objects ask for.
 
-  kubectl apply -k deploy/kustomize/default         install it; see docs/guides/operator.md
-  wigwag operator --leader-elect                    what its Deployment runs, with several replicas
-  KUBECONFIG=test.yaml wigwag operator              beside a test cluster, whose API server can reach this machine
+  kubectl apply --server-side -k deploy/kustomize/default   install it; see docs/guides/operator.md
+  wigwag operator --leader-elect                            what its Deployment runs, with several replicas
+  KUBECONFIG=test.yaml wigwag operator                      beside a test cluster, whose API server can reach us
 
 What it gives agents and the proxy comes from the environment: SIDECAR_…, IN_PROCESS_…, FLAGD_…, FLAGD_PROXY_…,
 POD_NAMESPACE, FLAGS_VALIDATION_ENABLED, with the names and defaults of the original. Options may be variables, too.

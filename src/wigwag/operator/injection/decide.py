@@ -210,7 +210,7 @@ class _Injection:
             if live is None:
                 reason = f'{shown.lower()}s.{GROUP} "{name.name}" not found'
                 where = f" in namespace {name.namespace}" if name.namespace else ""
-                return Denied(NOT_FOUND, f"{reason}{where}; the pod waits for it")
+                return Denied(NOT_FOUND, f"{reason}{where}; the pod waits for it: create it, or correct the annotation")
             objects.append(live)
         return objects
 

@@ -28,6 +28,7 @@ Json: TypeAlias = Any
 Columns: TypeAlias = "tuple[tuple[str, str, str], ...]"
 """Name, type and JSON path of what `kubectl get` shows, between the name and the age."""
 _ACCEPTED = ("Accepted", "string", '.status.conditions[?(@.type=="Accepted")].status')
+_RESOLVED = ("Resolved", "string", '.status.conditions[?(@.type=="Resolved")].status')
 _PROGRAMMED = ("Programmed", "string", '.status.conditions[?(@.type=="Programmed")].status')
 
 _AGENTS = ("Agents", "string", ".status.agents.summary")
@@ -49,9 +50,10 @@ class CustomResource:
 
 
 _OF_SOURCES = (
-    ("Sources", "string", ".spec.sources[*].source"),
+    ("Sources", "integer", ".status.sources"),  # the API server shows only the first of a list
     ("Workloads", "integer", ".status.workloads"),
     _ACCEPTED,
+    _RESOLVED,
     _PROGRAMMED,
 )
 RESOURCES = (

@@ -58,7 +58,9 @@ class FeatureFlagSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     """A set of flags."""
 
     flag_spec: Annotated[FlagSpec, declared(**{OPEN: True})] | None = None
-    tests: Annotated[list[FlagTest], Meta(max_length=MOST_TESTS)] = []
+    tests: Annotated[
+        list[FlagTest], Meta(max_length=MOST_TESTS), declared("A change of the flags that breaks one is refused.")
+    ] = []
     remote_flag_provider: RemoteFlagProvider | None = None
 
 

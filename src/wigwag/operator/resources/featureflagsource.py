@@ -45,16 +45,22 @@ _ONE_TOKEN = declared(
 class SourceEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """One source of flags."""
 
-    source: str
-    provider: Annotated[str, Meta(max_length=63), _KNOWN] = ""
-    http_sync_bearer_token: str = ""
+    source: Annotated[str, declared("A FeatureFlag (NAME or NAMESPACE/NAME), or an address: the provider says which.")]
+    provider: Annotated[
+        str, Meta(max_length=63), _KNOWN, declared("How flags get to the agent; defaultSyncProvider, if it is empty.")
+    ] = ""
+    http_sync_bearer_token: Annotated[
+        str, declared("Shown to the server; everybody who reads the object sees it, so rather use a Secret.")
+    ] = ""
     http_sync_bearer_token_secret: Annotated[
         SecretKey | None, declared("Holds the bearer token, so that it appears in no object but the Secret.")
     ] = None
-    tls: bool = False
-    cert_path: str = ""
-    provider_id: str = field(default="", name="providerID")
-    selector: str = ""
+    tls: Annotated[bool, declared("Connect by TLS; of the provider grpc.")] = False
+    cert_path: Annotated[str, declared("The CA of the server, as a file in the agent's container.")] = ""
+    provider_id: Annotated[str, declared("What the agent calls itself; of the provider grpc.")] = field(
+        default="", name="providerID"
+    )
+    selector: Annotated[str, declared("Which flags to ask the server for; of the provider grpc.")] = ""
     interval: Annotated[int, Meta(ge=0), declared("Seconds between polls.", format="int32")] = 0
 
 
@@ -66,25 +72,31 @@ class FeatureFlagSourceSpec(Struct, frozen=True, kw_only=True, rename="camel"):
         Meta(min_length=1, max_length=MOST_SOURCES),
         declared("Later sources win."),
     ]
-    management_port: Annotated[Port, declared(default=8014)] = 0
-    port: Annotated[Port, declared(default=8013)] = 0
-    ofrep_port: Annotated[Port, declared(default=8016)] = 0
+    management_port: Annotated[Port, declared("Of probes, metrics and the console.", default=8014)] = 0
+    port: Annotated[Port, declared("Of evaluation, by gRPC and Connect.", default=8013)] = 0
+    ofrep_port: Annotated[Port, declared("Of evaluation, by OFREP.", default=8016)] = 0
     socket_path: Annotated[str, declared("Serve evaluation on this Unix socket, in a volume shared with the pod.")] = ""
-    evaluator: Annotated[str, declared(default="json")] = ""
+    evaluator: Annotated[str, declared("Agents ignore it.", default="json")] = ""
     env_vars: Annotated[list[EnvVar], declared("As in a container; each name gets the prefix.")] = []
-    env_var_prefix: Annotated[str, declared(default="FLAGD")] = ""
-    sync_provider_args: list[str] = []
-    default_sync_provider: Annotated[str, Meta(max_length=63), _KNOWN] = ""
-    log_format: Annotated[str, declared(default="json")] = ""
-    rollout_on_change: Annotated[bool | None, declared(default=False)] = None
-    probes_enabled: Annotated[bool | None, declared(default=True)] = None
-    debug_logging: Annotated[bool | None, declared(default=False)] = None
-    otel_collector_uri: str = ""
-    resources: ResourceRequirements = ResourceRequirements()
-    context_values: dict[str, str] = {}
-    header_to_context_mappings: dict[str, str] = {}
-    cors: list[str] = []
-    image_pull_policy: PullPolicy = ""
+    env_var_prefix: Annotated[str, declared("Of the variables of agent and workload.", default="FLAGD")] = ""
+    sync_provider_args: Annotated[list[str], declared("Agents ignore them.")] = []
+    default_sync_provider: Annotated[
+        str, Meta(max_length=63), _KNOWN, declared("The provider of sources that name none.")
+    ] = ""
+    log_format: Annotated[str, declared("Of the agent: json or console.", default="json")] = ""
+    rollout_on_change: Annotated[
+        bool | None, declared("Restart the workloads that name this object when it changes.", default=False)
+    ] = None
+    probes_enabled: Annotated[bool | None, declared("Have the kubelet probe the agent.", default=True)] = None
+    debug_logging: Annotated[bool | None, declared("Have the agent log more.", default=False)] = None
+    otel_collector_uri: Annotated[str, declared("Where the agent sends traces and metrics: HOST:PORT.")] = ""
+    resources: Annotated[ResourceRequirements, declared("Of the agent's container.")] = ResourceRequirements()
+    context_values: Annotated[dict[str, str], declared("Added to the context of each evaluation.")] = {}
+    header_to_context_mappings: Annotated[
+        dict[str, str], declared("Headers of requests whose values are added to the context, under these keys.")
+    ] = {}
+    cors: Annotated[list[str], declared("Origins whose pages may ask the agent; * for all.")] = []
+    image_pull_policy: Annotated[PullPolicy, declared("Of the agent's image; Always, if it is empty.")] = ""
     security_context: Annotated[
         dict[str, Any] | None, declared("Of the agent's container, instead of the one that the operator sets.")
     ] = None

@@ -78,24 +78,25 @@ class FlagdSpec(Struct, frozen=True, kw_only=True, rename="camel"):
     cluster_feature_flag_source: Annotated[
         str, declared("A ClusterFeatureFlagSource; the FeatureFlagSource wins where both say something.")
     ] = ""
-    replicas: Annotated[int, Meta(ge=0), declared(default=1, format="int32")] = 1
+    replicas: Annotated[int, Meta(ge=0), declared("How many pods.", default=1, format="int32")] = 1
     service_type: Annotated[
-        Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"], declared(default="ClusterIP")
+        Literal["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"],
+        declared("Of the Service.", default="ClusterIP"),
     ] = "ClusterIP"
-    service_account_name: str = ""
+    service_account_name: Annotated[str, declared("Of the pods.")] = ""
     ingress: IngressSpec | None = None
     gateway_api_routes: GatewayRoutes | None = None
     labels: Annotated[dict[str, str], declared("Of the Deployment and its pods.")] = {}
     annotations: Annotated[dict[str, str], declared("Of the Deployment and its pods.")] = {}
-    node_selector: dict[str, str] = {}
-    affinity: dict[str, Any] | None = None
-    tolerations: list[dict[str, Any]] = []
-    topology_spread_constraints: list[dict[str, Any]] = []
-    priority_class_name: str = ""
-    image_pull_policy: PullPolicy = ""
+    node_selector: Annotated[dict[str, str], declared("As in a pod.")] = {}
+    affinity: Annotated[dict[str, Any] | None, declared("As in a pod.")] = None
+    tolerations: Annotated[list[dict[str, Any]], declared("As in a pod.")] = []
+    topology_spread_constraints: Annotated[list[dict[str, Any]], declared("As in a pod.")] = []
+    priority_class_name: Annotated[str, declared("As in a pod.")] = ""
+    image_pull_policy: Annotated[PullPolicy, declared("Of the agent's image; that of the source, if it is empty.")] = ""
     resources: ResourceRequirements = ResourceRequirements()
     security_context: Annotated[dict[str, Any] | None, declared("Of the agent's container.")] = None
-    pod_security_context: dict[str, Any] | None = None
+    pod_security_context: Annotated[dict[str, Any] | None, declared("Of the pods.")] = None
 
 
 class FlagdStatus(ObjectStatus, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -84,7 +84,7 @@ class UpgradeController:
         writes = [PacedWrite(each.after, partial(self._upgrade, each)) for each in plan.pods]
         writes += [PacedWrite(each.after, partial(self._restart, each)) for each in plan.rollouts]
         errors = await write_paced(self._queue.clock, [each for each in writes if each.after < AGAIN])
-        await self._report(plan)
+        await self._report(plan, str(errors[0]) if errors else "")
         if errors:
             raise errors[0]
         return Again(AGAIN) if plan.is_busy else None
@@ -125,12 +125,12 @@ class UpgradeController:
             self._sent[rollout.workload.uid] = self._context.now()
             self._context.sidecars.upgrades.add((self._policy.mode,))
 
-    async def _report(self, plan: UpgradePlan) -> None:
+    async def _report(self, plan: UpgradePlan, trouble: str) -> None:
         """Say how far the upgrade is: in metrics at once; in the log, an Event and the ConfigMap if it is new."""
         metrics = self._context.sidecars
         metrics.states, metrics.paused = plan.states, bool(plan.paused)
         self._log(plan)
-        data = report_data(self._policy, plan)
+        data = report_data(self._policy, plan, trouble)
         if data != self._reported:
             report = report_object(self._context.settings.pod.namespace, data)
             await self._context.hub.kube.apply(CONFIG_MAP, report, MANAGER, force=True)

@@ -22,6 +22,7 @@ REPORT = "open-feature-operator-sidecars"
 """The ConfigMap."""
 MOST_LINES = 500
 LONGEST_REASON = 200
+LONGEST_TROUBLE = 500
 HEADINGS = ("NAMESPACE", "WORKLOAD", "STATE", "PODS ON", "REASON")
 _URGENCY = {state: at for at, state in enumerate(("failed", "upgrading", "behind", "excluded", "current"))}
 
@@ -63,20 +64,22 @@ class SidecarMetrics:
         )
 
 
-def headline(policy: UpgradePolicy, plan: UpgradePlan) -> str:
-    """Return how far everything is, in one line.
+def headline(policy: UpgradePolicy, plan: UpgradePlan, trouble: str = "") -> str:
+    """Return how far everything is, in one line; `trouble` is what the API server said against a change.
 
     >>> from wigwag.operator.upgrades.policy import UpgradePolicy
     >>> policy = UpgradePolicy("in-place", "wigwag:2", "1", 300.0, 100.0)
     >>> headline(policy, UpgradePlan(states={"current": 3, "behind": 1}))
     '3 of 4 agents have the image wigwag:2; 1 behind'
+    >>> headline(policy, UpgradePlan(states={"behind": 1}), "403: you may not patch pods")
+    '0 of 1 agents have the image wigwag:2; 1 behind; a change failed, and is tried again: 403: you may not patch pods'
     """
     states = {state: number for state in STATES if (number := plan.states.get(state, 0))}
     others = [f"{number} {state}" for state, number in states.items() if state != "current"]
     total = f"{states.get('current', 0)} of {sum(states.values())} agents have the image {policy.image}"
-    return "; ".join(
-        [total, *([", ".join(others)] if others else []), *([f"paused: {plan.paused}"] * bool(plan.paused))]
-    )
+    paused = [f"paused: {plan.paused}"] * bool(plan.paused)
+    failed = [f"a change failed, and is tried again: {trouble[:LONGEST_TROUBLE]}"] * bool(trouble)
+    return "; ".join([total, *([", ".join(others)] if others else []), *paused, *failed])
 
 
 def table(lines: Iterable[WorkloadUpgrade]) -> list[tuple[str, ...]]:
@@ -105,12 +108,12 @@ def aligned(rows: Sequence[Sequence[str]], headings: Sequence[str] = HEADINGS) -
     return "".join(f"{text.rstrip()}\n" for text in texts)
 
 
-def report_data(policy: UpgradePolicy, plan: UpgradePlan) -> dict[str, str]:
+def report_data(policy: UpgradePolicy, plan: UpgradePlan, trouble: str = "") -> dict[str, str]:
     """Return the data of the ConfigMap."""
     return {
         "mode": policy.mode,
         "image": policy.image,
-        "summary": headline(policy, plan),
+        "summary": headline(policy, plan, trouble),
         "paused": plan.paused,
         **{state: str(plan.states.get(state, 0)) for state in STATES},
         "workloads": aligned(table(plan.workloads)),
