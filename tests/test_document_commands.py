@@ -28,6 +28,8 @@ NOT_RUN = {
     r"^pip install \.$": "it needs an index to build from; `uv tool install .` makes the same, and is run",
     r"client/bin/pip install openfeature-provider-flagd$": "the tests have it installed, as uv.lock pins it",
     r"^docker build": "it needs Docker and a registry",
+    r"localhost:8016/ofrep/v1/evaluate/flags/new-checkout": "it asks a pod; tests/real/test_operator_e2e.py does so",
+    r"localhost:8081/console": "it asks an operator in a cluster; tests/console/test_faces.py opens its console",
     r"^kubectl": "it needs a cluster; tests/real/test_tutorial.py and test_deploy.py do the same at an API server",
     r"^wigwag sidecars": "it needs a cluster; tests/real/test_operator_upgrades.py asks one",
     r"^helm": "it needs a cluster; tests/real/test_deploy.py does the same at an API server",
