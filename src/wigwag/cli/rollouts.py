@@ -190,8 +190,8 @@ class RolloutWait:
     def _late(self) -> int:
         assert self._flag is not None
         at = self._position(self._flag)
-        found = at.text.rpartition(": ")[2].removesuffix("...") + behind(self._flag) if at.reported else NO_REPORT
-        complain(f'featureflag "{self._name}" did not reach all agents within {self._options.timeout:g} s: {found}')
+        state = at.text.rpartition(": ")[2].removesuffix("...") + behind(self._flag) if at.reported else NO_REPORT
+        complain(f'featureflag "{self._name}" did not reach all agents within {self._options.timeout:g} s: {state}')
         return 1
 
     def _why_not(self, error: ApiError) -> str:

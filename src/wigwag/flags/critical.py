@@ -4,7 +4,7 @@ A change is critical if a flag that is critical before or after it differs. A di
 it differs exactly then, since a flag that becomes critical, or ceases to be, is in one of the two digests only. Shared
 rules count if a critical flag may refer to one.
 
-The flags are compared as text, so that whoever passes documents on need not load them: proxy and operator ask as well
+The flags are compared as text, so that those who pass documents on need not load them: proxy and operator ask as well
 as the agent. Nearly all documents have no such flag; they are told by a search for the word.
 """
 

@@ -1,4 +1,4 @@
-"""Which namespaces an operator serves: all, all but some, or only those that it is told.
+"""Which namespaces an operator serves: all, all but some, or only certain ones.
 
 | options | how objects are watched | rights |
 |---|---|---|

@@ -197,7 +197,7 @@ def _revised(webhook: Mapping[str, Any], revision: str, unlabelled: str) -> list
 
 def _selector(endpoint: WebhookEndpoint, never: set[str]) -> dict[str, Any]:
     """Return the selector of namespaces: those that are served, or all but some."""
-    if endpoint.namespaces:  # whoever names the operator's own means it
+    if endpoint.namespaces:  # the operator's own may be among them
         served = {"key": NAMESPACE_NAME, "operator": "In", "values": sorted(endpoint.namespaces)}
         return {"matchExpressions": [served]}
     left_out = {"key": NAMESPACE_NAME, "operator": "NotIn", "values": sorted({*endpoint.excluded} | never)}

@@ -1,7 +1,7 @@
 """The namespaces of the cluster: their labels and annotations, and which of them are this operator's.
 
 They are watched only if somebody asks: with a revision, with upgrades or with the watchdog. Otherwise the operator
-needs no right to read them, and all are its own. An operator that is told its namespaces has no such right.
+needs no right to read them, and all are its own. An operator of certain namespaces (`--namespaces`) has no such right.
 """
 
 from __future__ import annotations

@@ -186,9 +186,9 @@ class PropagationController:
         behind = False
         for flag in filter(None, set(state.flags)):
             if digest := self._digest(flag):
-                found = standing(state, flag, digest)
-                behind |= bool(found.reason)
-                if before is None or standing(before, flag, digest) != found:
+                now = standing(state, flag, digest)
+                behind |= bool(now.reason)
+                if before is None or standing(before, flag, digest) != now:
                     self._flags.add_after(flag, GATHER)
         return behind
 
@@ -219,16 +219,16 @@ class PropagationController:
             return Again(UNASKED)
         known = [(pod, state) for pod, state in states.items() if state]
         answers = [state.answer for state in proxies if state and state.answer]
-        found = progress(name, digest, summary.about.generation, known, answers)
-        if not self._is_news(summary, found):
+        reached = progress(name, digest, summary.about.generation, known, answers)
+        if not self._is_news(summary, reached):
             return None
         now = self._clock.now()
         pace = self._paces.get(key, WritePace()).of(digest, now)
-        if wait := pace.wait(now, done=found.done):
+        if wait := pace.wait(now, done=reached.done):
             return Again(wait)
-        await self._write(summary, found)
-        self._paces[key] = pace = pace.after(now, done=found.done)
-        return Again(pace.wait(now, done=found.done))  # by then the watch has shown it, or it is written again
+        await self._write(summary, reached)
+        self._paces[key] = pace = pace.after(now, done=reached.done)
+        return Again(pace.wait(now, done=reached.done))  # by then the watch has shown it, or it is written again
 
     def _counted(self, flag: ObjectName, summary: FlagSummary) -> Iterator[tuple[ObjectName, AgentState | None]]:
         """Yield the pods that use a flag, and may, with what is known of their agents."""
@@ -237,16 +237,16 @@ class PropagationController:
             if not refusal("FeatureFlag", flag, summary.about, key[0], policy):
                 yield ObjectName(*key), self._states.get(key)
 
-    def _is_news(self, summary: FlagSummary, found: AgentProgress) -> bool:
+    def _is_news(self, summary: FlagSummary, reached: AgentProgress) -> bool:
         said = next((each for each in summary.status.conditions if each.type == PROPAGATED), None)
-        state = found.condition()
+        state = reached.condition()
         same = said is not None and (said.status, said.reason, said.message) == state
-        return not same or summary.status.agents != found.status()
+        return not same or summary.status.agents != reached.status()
 
-    async def _write(self, summary: FlagSummary, found: AgentProgress) -> None:
+    async def _write(self, summary: FlagSummary, reached: AgentProgress) -> None:
         about, before = summary.about, summary.status.conditions
-        after = conditions(before, {PROPAGATED: found.condition()}, about.generation, self._context.now())
-        patch = status_patch(about.uid, before, after[0], found.status())
+        after = conditions(before, {PROPAGATED: reached.condition()}, about.generation, self._context.now())
+        patch = status_patch(about.uid, before, after[0], reached.status())
         try:
             await self._context.hub.kube.patch(
                 FEATURE_FLAG, about.name, patch, about.namespace, how="json", subresource="status"

@@ -121,15 +121,15 @@ class DirectSetController:
     async def _reconcile(self, carrier: Carrier) -> Again | None:
         if not self._namespaces.owns(carrier.name.namespace):
             return None
-        found = self._find(carrier)
-        if found is None or not found.carried:
+        carries = self._find(carrier)
+        if carries is None or not carries.carried:
             self._agreed.pop(carrier, None)
             self._problems.pop(carrier, None)
-            if found is not None:
+            if carries is not None:
                 await self._remove(carrier)
             return None
-        problem = await self._keep(carrier, *found)
-        self._say(carrier, found.uid, problem)
+        problem = await self._keep(carrier, *carries)
+        self._say(carrier, carries.uid, problem)
         return Again(RETRY) if problem else None
 
     def _find(self, carrier: Carrier) -> Carried | None:
@@ -213,12 +213,12 @@ def _carrier(kind: Kind, key: Key, _: Carried | None) -> list[Carrier]:
 
 
 def _about(live: Object) -> ObjectMeta:
-    found = live["metadata"]
+    fields = live["metadata"]
     return ObjectMeta(
-        name=found["name"],
-        namespace=found["namespace"],
-        uid=found["uid"],
-        generation=found.get("generation", 0),
-        labels=found.get("labels"),
-        annotations=found.get("annotations"),
+        name=fields["name"],
+        namespace=fields["namespace"],
+        uid=fields["uid"],
+        generation=fields.get("generation", 0),
+        labels=fields.get("labels"),
+        annotations=fields.get("annotations"),
     )

@@ -139,14 +139,14 @@ class _Review:
     def _unusable(self, orders: tuple[ObjectName, ...]) -> list[str]:
         """Say which standing orders pods would wait for."""
         policy, namespace = self.settings.options.cross_namespace, self.request.namespace
-        found = []
+        warnings = []
         for name in orders:
             about = self.known.feature_flag(name)
             if denied := refusal("FeatureFlag", name, about, namespace, policy):
-                found.append(f"its pods wait: {denied.message}")
+                warnings.append(f"its pods wait: {denied.message}")
             elif about is None and name.namespace == namespace:
-                found.append(f"its pods wait: FeatureFlag {name} does not exist; create it, or correct {ORDERS[0]}")
-        return found
+                warnings.append(f"its pods wait: FeatureFlag {name} does not exist; create it, or correct {ORDERS[0]}")
+        return warnings
 
     def _marked(self, orders: tuple[ObjectName, ...]) -> dict[str, str]:
         """Return the annotations of the template with the marks that it should have, and no others."""

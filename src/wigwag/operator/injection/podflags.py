@@ -70,10 +70,10 @@ def standing_orders(annotations: Mapping[str, str], namespace: str, owner: str) 
     if not any(each in annotations for each in ORDERS):
         return (), ""
     try:
-        found = references(annotations, namespace, ORDERS, owner)
+        orders = references(annotations, namespace, ORDERS, owner)
     except UsageError as error:
         return (), str(error)
-    return tuple(parse_name(name, namespace) for name in found.names), found.problem
+    return tuple(parse_name(name, namespace) for name in orders.names), orders.problem
 
 
 def with_flags(spec: FeatureFlagSourceSpec, flags: PodFlags, namespace: str) -> FeatureFlagSourceSpec:

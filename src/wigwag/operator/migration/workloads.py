@@ -63,8 +63,8 @@ def object_name(manifest: Json) -> ObjectName:
 
 def referenced(manifest: Json) -> Iterator[ObjectName]:
     """Yield the old objects that a workload names together with flags, whose settings it gets."""
-    for _, found in _annotated(manifest):
-        names = _references(found, object_name(manifest).namespace)
+    for _, given in _annotated(manifest):
+        names = _references(given, object_name(manifest).namespace)
         if names.flags:
             yield from (*names.flags, *names.sources)
 
@@ -73,8 +73,8 @@ def migrate_workload(manifest: Json, old: OldObjects) -> Migrated:
     """Return a workload with new annotations, and the FeatureFlagSource that it needs."""
     changed, made = deepcopy(manifest), []
     remarks: list[Remark] = []
-    for path, found in _annotated(changed):
-        names = _references(found, object_name(manifest).namespace)
+    for path, given in _annotated(changed):
+        names = _references(given, object_name(manifest).namespace)
         spec = _own_spec(names, old)
         if spec and (error := refusal(spec)):
             return unmigrated(f"{path}.annotations", f"its FeatureFlagSource would be refused: {error}")
@@ -82,7 +82,7 @@ def migrate_workload(manifest: Json, old: OldObjects) -> Migrated:
             made.append(_own_source(manifest, spec))
             message = f"the flags come from the new FeatureFlagSource {made[-1]['metadata']['name']}"
             remarks.append(Remark("info", f'{path}.annotations["{OLD_FLAGS}"]', message))
-        _rewrite(found, [each["metadata"]["name"] for each in made], names, old)
+        _rewrite(given, [each["metadata"]["name"] for each in made], names, old)
     if changed == manifest:
         return Migrated(remarks=tuple(_misplaced(manifest)))
     return Migrated((*made, changed), (*remarks, *_misplaced(manifest)))
@@ -91,19 +91,19 @@ def migrate_workload(manifest: Json, old: OldObjects) -> Migrated:
 def _templates(manifest: Json) -> Iterator[tuple[str, dict[str, Json]]]:
     """Yield the pod templates of an object, and the path to each; a pod is its own."""
     for place in [()] if manifest.get("kind") == "Pod" else _TEMPLATES:
-        found = manifest
+        template = manifest
         for step in place:
-            found = members(found).get(step)
-        if isinstance(found, dict):
-            yield ".".join(("$", *place)), found
+            template = members(template).get(step)
+        if isinstance(template, dict):
+            yield ".".join(("$", *place)), template
 
 
 def _annotated(manifest: Json) -> Iterator[tuple[str, dict[str, Json]]]:
     """Yield the annotations of pod templates that have old ones, and the path to what has them."""
     for path, template in _templates(manifest):
-        found = members(members(template.get("metadata")).get("annotations"))
-        if any(name in found for name in _OLD):
-            yield f"{path}.metadata", found
+        annotations = members(members(template.get("metadata")).get("annotations"))
+        if any(name in annotations for name in _OLD):
+            yield f"{path}.metadata", annotations
 
 
 def _references(annotations: Mapping[str, Any], namespace: str) -> _References:
@@ -147,10 +147,10 @@ def _rewrite(annotations: dict[str, str], own: Sequence[str], names: _References
 
 def _misplaced(manifest: Json) -> Iterator[Remark]:
     """Yield old annotations of the workload itself, which never had an effect."""
-    found = members(members(manifest.get("metadata")).get("annotations"))
+    annotations = members(members(manifest.get("metadata")).get("annotations"))
     if manifest.get("kind") == "Pod" or not any(_templates(manifest)):
         return
     for name in _OLD:
-        if name in found:
+        if name in annotations:
             message = f"{name} is on the {manifest.get('kind')}, where it has no effect: put it on the pod template"
             yield Remark("warning", f'$.metadata.annotations["{name}"]', message)

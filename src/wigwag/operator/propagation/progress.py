@@ -201,9 +201,9 @@ def progress(
     for pod, state in sorted(states, key=itemgetter(0)):
         total += 1
         proxied += flag in state.proxied
-        found = standing(state, flag, digest)
-        if found.reason:
-            (lagging if found.known else silent).append(AgentNotCurrent(pod=str(pod), reason=found.reason))
+        stands = standing(state, flag, digest)
+        if stands.reason:
+            (lagging if stands.known else silent).append(AgentNotCurrent(pod=str(pod), reason=stands.reason))
     clients = client_counts(flag, digest, proxies, proxied, all_agents=not lagging and not silent)
     return AgentProgress(digest, generation, total, tuple(lagging), tuple(silent), clients)
 

@@ -277,8 +277,8 @@ def count_flags(document: Json) -> FlagCounts:
 
 
 def _members(document: Json, name: str) -> dict[str, Json]:
-    found = document.get(name) if isinstance(document, dict) else None
-    return found if isinstance(found, dict) else {}
+    member = document.get(name) if isinstance(document, dict) else None
+    return member if isinstance(member, dict) else {}
 
 
 def _resolved(remote: WrittenRemote) -> ConditionState:
