@@ -26,8 +26,9 @@ from wigwag.serve.console.flags import (
 from wigwag.serve.console.live import LiveStreams
 from wigwag.serve.console.openapi import openapi
 from wigwag.serve.console.site import local_only
-from wigwag.serve.console.whatif import MOST_EVALUATIONS, in_slices, what_if
+from wigwag.serve.console.whatif import what_if
 from wigwag.serve.context import selector_of
+from wigwag.serve.slices import MOST_EVALUATIONS, in_slices
 from wigwag.version import __version__
 from wigwag.wire.http import parsed
 

@@ -6,7 +6,6 @@ so the answer is what clients would get, not what the document says alone.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from wigwag.errors import DocumentError
@@ -16,16 +15,14 @@ from wigwag.flags.diff.compare import Comparing
 from wigwag.flags.diff.shares import flag_moves
 from wigwag.flags.flag import LoadSettings
 from wigwag.flags.flagset import FlagSet
+from wigwag.serve.slices import MOST_EVALUATIONS, in_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from wigwag.flags.model import Json
     from wigwag.serve.snapshot import Snapshot
 
-MOST_EVALUATIONS = 2_000_000
-"""A few seconds of work."""
-_SLICE = 0.005
 _PASTED = "the pasted document"
 
 
@@ -57,16 +54,6 @@ async def what_if(
         "text": str(comparison),
         "shares": moved,
     }
-
-
-async def in_slices(steps: Iterable[None]) -> None:
-    """Do all steps, and let evaluations go on in between."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + _SLICE
-    for _ in steps:
-        if loop.time() >= end:
-            await asyncio.sleep(0)
-            end = loop.time() + _SLICE
 
 
 def _replaced(flags: FlagSet, proposed: FlagSet) -> Iterator[Any]:

@@ -14,7 +14,6 @@ is done in slices, and evaluations go on in between.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,6 +25,7 @@ from wigwag.errors import UsageError, WigwagError
 from wigwag.flags.document import reason
 from wigwag.serve.access.local import LOCAL_ONLY, why_not_local
 from wigwag.serve.management.history import SnapshotHistory
+from wigwag.serve.slices import MOST_EVALUATIONS, in_slices
 from wigwag.wire.http import Reply, parsed
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
     Page: TypeAlias = Callable[[Request], Reply | Awaitable[Reply]]
 
-MOST_EVALUATIONS = 2_000_000
-"""A few seconds of work."""
-_SLICE = 0.005
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _TEXT: Headers = ((b"content-type", b"text/plain; charset=utf-8"),)
 _UNREADABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError)
@@ -132,13 +129,8 @@ class Debug:
         return self._compared(comparing, _parameter(request, "format"))
 
     async def _compared(self, comparing: Comparing, form: str) -> Reply:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + _SLICE
         try:
-            for _ in comparing.steps():
-                if loop.time() >= end:
-                    await asyncio.sleep(0)
-                    end = loop.time() + _SLICE
+            await in_slices(comparing.steps())
         except WigwagError as error:
             return _json(400, {"error": str(error)})
         comparison = comparing.result()
